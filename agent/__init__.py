@@ -1,0 +1,1 @@
+"""The process: sockets in, Kafka out."""

@@ -1,0 +1,144 @@
+"""The log port: one total order of entries, with one append chain per agent incarnation.
+
+An adapter (etcd, SQLite, memory) passes tests/contract/test_log.py. The rules it protects are
+docs/architecture.md "The rules": a lease ends liveness, never correctness; an append whose outcome
+is not known is never reported as success or as definite failure; the watch is not trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class LogError(Exception):
+    """Base of all log errors; the subclass says what the caller knows."""
+
+
+class Unavailable(LogError):
+    """The log is not reached now; nothing was written. Retry later."""
+
+
+class Fenced(LogError):
+    """This incarnation's key is gone: it can append no more.
+
+    `maybe_appended` says whether an attempt of the entry being appended may have landed. The
+    outcome becomes known once a later entry fencing the incarnation is applied.
+    """
+
+    def __init__(self, message: str, *, maybe_appended: bool) -> None:
+        super().__init__(message)
+        self.maybe_appended = maybe_appended
+
+
+class Trimmed(LogError):
+    """Entries after the asked position are gone up to `through`: load a snapshot at or above it."""
+
+    def __init__(self, through: int) -> None:
+        super().__init__(f"the log is trimmed through revision {through}: load a snapshot at or above it")
+        self.through = through
+
+
+class LogRegressed(LogError):
+    """The log's revision is below one already seen: it was restored from an older backup. Not retryable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry. `revision` orders all entries; `sequence` counts 1, 2, 3 … within an incarnation."""
+
+    revision: int
+    incarnation: int
+    sequence: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a follower receives: entries in order; everything at or below `through` has been delivered."""
+
+    entries: Sequence[LogEntry]
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live incarnation key. `info` is what it registered with; `sequence` its last appended entry."""
+
+    incarnation: int
+    info: bytes
+    sequence: int
+
+
+class Chain(Protocol):
+    """The append chain of one incarnation. One append at a time; the caller never cancels it."""
+
+    @property
+    def incarnation(self) -> int:
+        """63-bit number, unique in the log for ever."""
+        ...
+
+    async def append(self, payload: bytes) -> int:
+        """Append as this incarnation's next entry; returns its revision, exactly once.
+
+        Retries by itself, for as long as it takes, until the outcome is known. Raises Fenced.
+        Raises ValueError, before anything is sent, for a payload above `Log.entry_bytes_max`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give the incarnation up (its key is deleted). Idempotent; best effort when unreachable."""
+        ...
+
+
+class Log(Protocol):
+    """One cluster's log."""
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest payload of one entry, bytes."""
+        ...
+
+    async def identity(self) -> str:
+        """Names the log itself (etcd's cluster id and prefix, the SQLite file's id). Raises Unavailable."""
+        ...
+
+    async def register(self, incarnation: int, info: bytes, ttl_s: float) -> Chain:
+        """Create the incarnation's key under a lease kept alive by the adapter. Raises Unavailable.
+
+        Raises Fenced when the number was used before.
+        """
+        ...
+
+    def follow(self, after: int) -> AsyncIterator[Entries]:
+        """Every entry with revision > `after`, once, in order, for ever; progress when there is none.
+
+        Survives loss of connection, cancelled and silent watches and compaction by itself. Raises
+        Trimmed when entries after `after` are gone, LogRegressed when the log went back.
+        """
+        ...
+
+    async def current(self) -> int:
+        """The revision of the newest entry or later: a linearizable read barrier. Raises Unavailable."""
+        ...
+
+    async def members(self) -> Sequence[Member]:
+        """The live incarnation keys, by incarnation. Raises Unavailable."""
+        ...
+
+    async def fence(self, incarnation: int) -> None:
+        """Delete the incarnation's key: after this it can append no more. Raises Unavailable."""
+        ...
+
+    async def trim(self, through: int) -> None:
+        """Forget entries at or below `through`. Idempotent; never goes back. Raises Unavailable."""
+        ...
+
+    async def trimmed(self) -> int:
+        """The revision through which entries are gone; 0 when none. Raises Unavailable."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections. Chains of this log are given up first by their owners."""
+        ...

@@ -1,0 +1,1 @@
+"""Every topic as an Apache Iceberg table: mapping, ledger, committer, catalog."""

@@ -1,0 +1,1 @@
+"""Protobuf schemas at the door: bytes in, verdict out."""
