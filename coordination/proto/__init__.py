@@ -1,0 +1,1 @@
+"""Generated protobuf messages of the log and of snapshots. Edit the .proto, then generate again."""
