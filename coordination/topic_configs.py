@@ -1,0 +1,228 @@
+"""The topic configs that Floe knows: names, types, defaults, bounds and what each does here.
+
+One table serves apply (which refuses what is not in it), DescribeConfigs and the paths that act on a
+config. Names, types and defaults are Kafka's (org.apache.kafka.common.config.TopicConfig, 4.2); Floe's
+own begin with `floe.`. A config that Kafka has and that means nothing without broker disks is accepted,
+validated and reported, and its documentation says that it has no effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+VALUE_LENGTH_MAX = 4096  # characters of one config value
+
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
+_TABLE_NAME = re.compile(rf"({_IDENTIFIER}(\.{_IDENTIFIER})?)?")
+_THROTTLE = re.compile(r"(\*|none|\d+:\d+(,\d+:\d+)*)?")
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")  # Python's int() takes more than Kafka does: blanks, underscores
+
+
+class ConfigType(IntEnum):
+    """Types as DescribeConfigs reports them (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One config. `low` and `high` bound numbers, inclusive; `choices` bounds strings and list items.
+
+    `broker_name` is the broker-level synonym that Kafka reports for it; `in_effect` is False for what
+    Floe accepts for compatibility only.
+    """
+
+    name: str
+    type: ConfigType
+    default: str
+    doc: str
+    low: float = -LONG_MAX
+    high: float = LONG_MAX
+    choices: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    broker_name: str = ""
+    in_effect: bool = False
+
+    def refusal(self, value: str) -> str | None:
+        """Why `value` is not allowed, naming field, value and remedy; None when it is."""
+        if len(value) > VALUE_LENGTH_MAX:
+            return f"{self.name}: {len(value)} characters exceed the limit of {VALUE_LENGTH_MAX}"
+        return _CHECKS[self.type](self, value)
+
+
+def _check_boolean(config: TopicConfig, value: str) -> str | None:
+    if value.lower() in ("true", "false"):
+        return None
+    return f"{config.name}: {value!r} is no boolean; use true or false"
+
+
+def _check_number(config: TopicConfig, value: str) -> str | None:
+    if not _NUMBER[config.type].fullmatch(value):
+        return f"{config.name}: {value!r} is no {config.type.name.lower()}"
+    number = float(value) if config.type is ConfigType.DOUBLE else int(value)
+    if config.low <= number <= config.high:
+        return None
+    return f"{config.name}: {value} is outside [{config.low}, {config.high}]"
+
+
+def _check_string(config: TopicConfig, value: str) -> str | None:
+    if config.choices and value not in config.choices:
+        return f"{config.name}: {value!r} is not one of {', '.join(config.choices)}"
+    if config.pattern is not None and not config.pattern.fullmatch(value):
+        return f"{config.name}: {value!r} does not look like {config.pattern.pattern}"
+    return None
+
+
+def _check_list(config: TopicConfig, value: str) -> str | None:
+    if config.pattern is not None:
+        return _check_string(config, value)
+    for item in split_list(value):
+        if config.choices and item not in config.choices:
+            return f"{config.name}: {item!r} is not one of {', '.join(config.choices)}"
+    return None if value.strip() else f"{config.name}: at least one of {', '.join(config.choices)} is needed"
+
+
+_NUMBER = {
+    ConfigType.INT: _WHOLE,
+    ConfigType.LONG: _WHOLE,
+    ConfigType.DOUBLE: re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?"),
+}
+_CHECKS = {
+    ConfigType.BOOLEAN: _check_boolean,
+    ConfigType.STRING: _check_string,
+    ConfigType.INT: _check_number,
+    ConfigType.LONG: _check_number,
+    ConfigType.DOUBLE: _check_number,
+    ConfigType.LIST: _check_list,
+}
+
+
+def split_list(value: str) -> list[str]:
+    """The items of a list config, without blanks."""
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+_B, _S, _I, _L, _D, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+_NONE = "No effect in Floe: "
+_DISK = _NONE + "there are no log segments on broker disks."
+_TIER = _NONE + "all records are in the object store already."
+_RETENTION = "Not enforced yet."
+
+_TABLE: tuple[TopicConfig, ...] = (
+    TopicConfig(
+        "cleanup.policy", _LIST, "delete", "delete, compact or both. " + _RETENTION,
+        choices=("delete", "compact"), broker_name="log.cleanup.policy",
+    ),
+    TopicConfig(
+        "compression.type", _S, "producer",
+        "Batches are stored as the producer sent them, whatever is set here.",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), broker_name="compression.type",
+    ),
+    TopicConfig("compression.gzip.level", _I, "-1", _NONE + "batches are never recompressed.", -1, 9,
+                broker_name="compression.gzip.level"),
+    TopicConfig("compression.lz4.level", _I, "9", _NONE + "batches are never recompressed.", 1, 17,
+                broker_name="compression.lz4.level"),
+    TopicConfig("compression.zstd.level", _I, "3", _NONE + "batches are never recompressed.", -131072, 22,
+                broker_name="compression.zstd.level"),
+    TopicConfig("delete.retention.ms", _L, "86400000", _RETENTION, 0,
+                broker_name="log.cleaner.delete.retention.ms"),
+    TopicConfig("file.delete.delay.ms", _L, "60000", _DISK, 0, broker_name="log.segment.delete.delay.ms"),
+    TopicConfig("flush.messages", _L, str(LONG_MAX), _NONE + "an acknowledged record is durable.", 1,
+                broker_name="log.flush.interval.messages"),
+    TopicConfig("flush.ms", _L, str(LONG_MAX), _NONE + "an acknowledged record is durable.", 0,
+                broker_name="log.flush.interval.ms"),
+    TopicConfig("follower.replication.throttled.replicas", _LIST, "", _NONE + "there are no replicas.",
+                pattern=_THROTTLE),
+    TopicConfig("index.interval.bytes", _I, "4096", _DISK, 0, INT_MAX,
+                broker_name="log.index.interval.bytes"),
+    TopicConfig("leader.replication.throttled.replicas", _LIST, "", _NONE + "there are no replicas.",
+                pattern=_THROTTLE),
+    TopicConfig("local.retention.bytes", _L, "-2", _TIER, -2, broker_name="log.local.retention.bytes"),
+    TopicConfig("local.retention.ms", _L, "-2", _TIER, -2, broker_name="log.local.retention.ms"),
+    TopicConfig("max.compaction.lag.ms", _L, str(LONG_MAX), _RETENTION, 1,
+                broker_name="log.cleaner.max.compaction.lag.ms"),
+    TopicConfig("max.message.bytes", _I, "1048588", "The largest record batch, bytes, as sent.",
+                0, INT_MAX, broker_name="message.max.bytes", in_effect=True),
+    TopicConfig("message.timestamp.after.max.ms", _L, "3600000",
+                "How far a CreateTime timestamp may lie after the agent's clock, ms.", 0,
+                broker_name="log.message.timestamp.after.max.ms", in_effect=True),
+    TopicConfig("message.timestamp.before.max.ms", _L, str(LONG_MAX),
+                "How far a CreateTime timestamp may lie before the agent's clock, ms.", 0,
+                broker_name="log.message.timestamp.before.max.ms", in_effect=True),
+    TopicConfig("message.timestamp.type", _S, "CreateTime",
+                "Whether a record keeps the producer's timestamp or gets the agent's at the append.",
+                choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type",
+                in_effect=True),
+    TopicConfig("min.cleanable.dirty.ratio", _D, "0.5", _RETENTION, 0, 1,
+                broker_name="log.cleaner.min.cleanable.ratio"),
+    TopicConfig("min.compaction.lag.ms", _L, "0", _RETENTION, 0,
+                broker_name="log.cleaner.min.compaction.lag.ms"),
+    TopicConfig("min.insync.replicas", _I, "1", _NONE + "the object store replicates.", 1, INT_MAX,
+                broker_name="min.insync.replicas"),
+    TopicConfig("preallocate", _B, "false", _DISK, broker_name="log.preallocate"),
+    TopicConfig("remote.storage.enable", _B, "false", _TIER),
+    TopicConfig("remote.log.copy.disable", _B, "false", _TIER),
+    TopicConfig("remote.log.delete.on.disable", _B, "false", _TIER),
+    TopicConfig("retention.bytes", _L, "-1", _RETENTION, -1, broker_name="log.retention.bytes"),
+    TopicConfig("retention.ms", _L, "604800000", _RETENTION, -1, broker_name="log.retention.ms"),
+    TopicConfig("segment.bytes", _I, "1073741824", _DISK, 14, INT_MAX, broker_name="log.segment.bytes"),
+    TopicConfig("segment.index.bytes", _I, "10485760", _DISK, 4, INT_MAX,
+                broker_name="log.index.size.max.bytes"),
+    TopicConfig("segment.jitter.ms", _L, "0", _DISK, 0, broker_name="log.roll.jitter.ms"),
+    TopicConfig("segment.ms", _L, "604800000", _DISK, 1, broker_name="log.roll.ms"),
+    TopicConfig("unclean.leader.election.enable", _B, "false", _NONE + "there is no election to lose by.",
+                broker_name="unclean.leader.election.enable"),
+    TopicConfig("floe.table.enabled", _B, "true", "Whether the topic is kept as an Iceberg table.",
+                in_effect=True),
+    TopicConfig("floe.table.name", _S, "",
+                "The table's name, `table` or `namespace.table`; empty: in namespace floe, the topic's name "
+                "with dots and dashes as underscores.",
+                pattern=_TABLE_NAME, in_effect=True),
+)  # fmt: skip
+
+TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Why a topic may not have this config; None when it may. Kafka answers it with INVALID_CONFIG."""
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        return f"{name}: unknown topic config"
+    return config.refusal(value)
+
+
+def effective(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> str:
+    """The value in force: the topic's own, else the cluster's, else the default. KeyError when unknown."""
+    own = topic.get(name)
+    if own is not None:
+        return own
+    general = cluster.get(name)
+    return general if general is not None else TOPIC_CONFIGS[name].default
+
+
+def effective_int(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> int:
+    """`effective` of a numeric config."""
+    return int(effective(name, topic, cluster))
+
+
+def effective_bool(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
+    """`effective` of a boolean config."""
+    return effective(name, topic, cluster).lower() == "true"
