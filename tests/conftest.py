@@ -1,0 +1,52 @@
+"""Local services for tests: one of each per session, built on demand. A missing one fails its test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deploy.services import Etcd, Minio, VersityGw
+from deploy.services.s3 import S3Service
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Etcd]:
+    """An etcd shared by the session: use a cluster name of your own. Do not stop or break it."""
+    with Etcd() as service:
+        yield service
+
+
+@pytest.fixture
+def own_etcd() -> Iterator[Etcd]:
+    """An etcd of this test's own: to be killed, paused, compacted, restored."""
+    with Etcd() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def minio() -> Iterator[Minio]:
+    """A MinIO shared by the session: use a bucket of your own. Do not stop or break it."""
+    with Minio() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[VersityGw]:
+    """A versitygw shared by the session: use a bucket of your own. Do not stop or break it."""
+    with VersityGw() as service:
+        yield service
+
+
+@pytest.fixture
+def bucket() -> Callable[[S3Service], str]:
+    """`bucket(minio)` makes a fresh bucket on that server and returns its name."""
+
+    def make(server: S3Service) -> str:
+        return server.make_bucket(f"floe-{os.getpid()}-{next(_numbers)}")
+
+    return make
