@@ -1,0 +1,55 @@
+"""Configuration: one typed, frozen object from file, environment and flags."""
+
+from agent.config.base import Section
+from agent.config.errors import ConfigError
+from agent.config.limits import (
+    CollectionConfig,
+    FetchConfig,
+    LimitsConfig,
+    ProduceConfig,
+    ReplicaConfig,
+    SchemaConfig,
+    SnapshotsConfig,
+    TablesConfig,
+    TopicsConfig,
+)
+from agent.config.load import Loaded, in_force, load
+from agent.config.model import Config, advertised, embedded_values
+from agent.config.sections import (
+    AgentConfig,
+    ClusterConfig,
+    HttpConfig,
+    ListenerConfig,
+    LogConfig,
+    LoggingConfig,
+    ShutdownConfig,
+    StoreConfig,
+)
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Loaded",
+    "load",
+    "in_force",
+    "advertised",
+    "embedded_values",
+    "Section",
+    "ClusterConfig",
+    "AgentConfig",
+    "ListenerConfig",
+    "LogConfig",
+    "StoreConfig",
+    "ProduceConfig",
+    "FetchConfig",
+    "ReplicaConfig",
+    "LimitsConfig",
+    "TopicsConfig",
+    "SchemaConfig",
+    "TablesConfig",
+    "SnapshotsConfig",
+    "CollectionConfig",
+    "HttpConfig",
+    "ShutdownConfig",
+    "LoggingConfig",
+]

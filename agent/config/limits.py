@@ -1,0 +1,209 @@
+"""The sections that bound and pace work: produce, fetch, replica, limits, topics, tables, snapshots.
+
+A setting's docstring is its documentation: docs/configuration.md is generated from it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from agent.config.base import GIB, KIB, MIB, Section
+
+Millis = Annotated[int, Field(ge=0, le=3_600_000)]
+Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
+Bytes = Annotated[int, Field(ge=KIB, le=1024 * GIB)]
+Count = Annotated[int, Field(ge=1, le=100_000_000)]
+
+
+class ProduceConfig(Section):
+    """The produce path: records wait here until they are a chunk worth writing."""
+
+    linger_ms: Millis = 15
+    """Longest time that the oldest record waits for company, milliseconds."""
+
+    quiet_ms: Millis = 2
+    """Flush early when nothing more has arrived for this long, milliseconds."""
+
+    chunk_bytes_max: Bytes = 8 * MIB
+    """Size at which a chunk is written without waiting, bytes."""
+
+    buffer_bytes_max: Bytes = 128 * MIB
+    """Bytes of records waiting or being written; above it connections are not read."""
+
+    puts_in_flight_max: Annotated[int, Field(ge=1, le=256)] = 4
+    """Chunks being written to the store at once."""
+
+    puts_per_s_max: Annotated[float, Field(gt=0, le=10_000)] = 250.0
+    """PUT budget: chunks per second that this agent writes at most; above it chunks grow instead."""
+
+    hedge_ms: Millis = 1_500
+    """A PUT slower than this, milliseconds, is sent a second time under the same name. 0: never."""
+
+    commit_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
+    """Longest time a Produce waits for its answer, milliseconds; then REQUEST_TIMED_OUT."""
+
+    producer_id_expiration_ms: Annotated[int, Field(ge=1_000, le=366 * 86_400_000)] = 86_400_000
+    """An idempotent producer idle for this long, milliseconds, is forgotten (Kafka's setting and default)."""
+
+
+class FetchConfig(Section):
+    """The fetch path: the tail from memory, old data in a pool of its own."""
+
+    cache_bytes_max: Bytes = 256 * MIB
+    """Chunk bytes held for tail reads; own flushes fill it."""
+
+    cold_cache_bytes_max: Bytes = 64 * MIB
+    """Chunk bytes held for readers of old data; they never evict the tail."""
+
+    cold_reads_in_flight_max: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Reads of old data from the store at once."""
+
+    range_gap_bytes_max: Annotated[int, Field(ge=0, le=64 * MIB)] = 256 * KIB
+    """Two ranges of one chunk nearer than this, bytes, are read as one."""
+
+    response_bytes_max: Bytes = 55 * MIB
+    """Most record bytes in one answer (Kafka's fetch.max.bytes); the first batch is always whole."""
+
+    wait_ms_max: Annotated[int, Field(ge=0, le=600_000)] = 60_000
+    """Longest long poll, milliseconds, whatever the client asks for."""
+
+
+class ReplicaConfig(Section):
+    """Following the log and proposing to it."""
+
+    apply_ms_max: Annotated[int, Field(ge=1, le=1_000)] = 5
+    """Entries are applied in slices of this time, milliseconds, so that the event loop stays free."""
+
+    queue_bytes_max: Bytes = 32 * MIB
+    """Bytes of commands waiting for their append; above it a proposal is refused as retriable."""
+
+    outcome_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
+    """How long a proposal waits for its outcome, milliseconds, before it is answered as unknown."""
+
+    heartbeat_ms: Annotated[int, Field(ge=100, le=600_000)] = 3_000
+    """An idle agent says so in the log this often, milliseconds."""
+
+    ready_lag_ms_max: Annotated[int, Field(ge=100, le=600_000)] = 10_000
+    """An agent behind the log by more than this, milliseconds, is not ready."""
+
+
+class LimitsConfig(Section):
+    """What clients may ask of one agent."""
+
+    request_bytes_max: Annotated[int, Field(ge=KIB, le=2**31 - 1)] = 104_857_600
+    """Largest Kafka request, bytes (Kafka's socket.request.max.bytes); a larger one closes the connection."""
+
+    process_bytes_max: Bytes = 256 * MIB
+    """Request bytes held over all connections; above it connections are not read."""
+
+    connections_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Kafka connections at once; further ones are closed."""
+
+    connection_idle_ms_max: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
+    """An idle connection is closed after this, milliseconds (Kafka's connections.max.idle.ms)."""
+
+    requests_in_flight_max: Annotated[int, Field(ge=1, le=10_000)] = 64
+    """Requests of one connection being worked on; above it the connection is not read."""
+
+    response_bytes_max: Bytes = 128 * MIB
+    """Answer bytes a slow connection may have waiting; above it the connection is not read."""
+
+    partitions_max: Count = 100_000
+    """Partitions in the cluster; more are refused."""
+
+    partitions_per_topic_max: Count = 10_000
+    """Partitions of one topic; more are refused."""
+
+
+class TopicsConfig(Section):
+    """New topics."""
+
+    auto_create: bool = False
+    """Create a topic that a client asks for and wants created (Kafka's auto.create.topics.enable)."""
+
+    partitions: Count = 1
+    """Partitions of a topic whose creator names no number (Kafka's num.partitions)."""
+
+
+class SchemaConfig(Section):
+    """Protobuf schemas."""
+
+    compile_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 15_000
+    """Bound of compiling .proto files, milliseconds."""
+
+    sources_bytes_max: Bytes = 4 * MIB
+    """Largest sum of .proto files of one binding, bytes."""
+
+    descriptor_set_bytes_max: Bytes = 4 * MIB
+    """Largest descriptor set of one binding, bytes."""
+
+    record_errors_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    """Bad records named in one answer; the batch is refused whole either way."""
+
+
+class TablesConfig(Section):
+    """Iceberg tables: every topic is one."""
+
+    enabled: bool = True
+    """Let this agent commit topics to tables. A single topic is switched by its `floe.table.enabled`."""
+
+    warehouse: str = ""
+    """URL of the folder of all tables. Empty: `tables` below the store's URL."""
+
+    interval_ms: Annotated[int, Field(ge=10, le=86_400_000)] = 5_000
+    """Time between two commits of a topic that has new records, milliseconds: the table's freshness."""
+
+    rows_per_commit_max: Count = 2_000_000
+    """Records in one commit."""
+
+    bytes_per_commit_max: Bytes = 256 * MIB
+    """Record bytes in one commit; bounds the committer's memory."""
+
+    rows_per_file_max: Count = 1_000_000
+    """Rows in one Parquet file."""
+
+    committers_in_flight_max: Annotated[int, Field(ge=1, le=256)] = 2
+    """Topics this agent commits at once."""
+
+    snapshots_kept: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Iceberg snapshots kept in a table's metadata."""
+
+    orphan_grace_s: Seconds = 86_400
+    """Age at which a file that no snapshot names is removed, seconds."""
+
+    raw_bytes: bool = True
+    """Keep each record's own bytes (`__raw__`) beside the decoded columns; the audit compares them."""
+
+
+class SnapshotsConfig(Section):
+    """Snapshots of the replicated state, and trimming the log behind them."""
+
+    interval_s: Annotated[int, Field(ge=1, le=86_400)] = 300
+    """Time between snapshots, seconds, when there are new entries."""
+
+    entries_max: Count = 100_000
+    """Entries after which a snapshot is written even before its time."""
+
+    kept: Annotated[int, Field(ge=2, le=1_000)] = 3
+    """Snapshots kept; a corrupt one falls back to the one before it."""
+
+    trim: bool = True
+    """Trim the log behind snapshots that every live agent has passed."""
+
+
+class CollectionConfig(Section):
+    """Removal of chunks that nothing references."""
+
+    enabled: bool = True
+    """Let this agent collect."""
+
+    interval_s: Annotated[int, Field(ge=1, le=86_400)] = 600
+    """Time between two runs, seconds."""
+
+    grace_s: Seconds = 3_600
+    """Age since the last reference at which a chunk is removed, seconds."""
+
+    dry_run: bool = False
+    """List what would be removed, remove nothing."""

@@ -1,0 +1,150 @@
+"""One configuration from all sources: defaults < program < file < environment < flags.
+
+A later source replaces single settings of an earlier one. What is unknown or contradicts itself is
+refused with its name, its place and the nearest valid name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from agent.config.errors import ConfigError
+from agent.config.model import Config
+from agent.config.schema import Path, find, is_section, leaves, nearest
+from agent.config.sources import ENV_FILE, Given, from_env, from_file, from_flags, from_tree
+
+DEFAULT = "default"
+MASK = "********"
+REMEDIES: dict[Path, str] = {
+    (
+        "log",
+    ): "log.url is not set: etcd://host:2379/prefix for a cluster, sqlite:///absolute/file for one process",
+    (
+        "store",
+    ): "store.url is not set: s3://bucket/prefix for a cluster, file:///absolute/folder for one process",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and for every setting that is not a default where it came from."""
+
+    config: Config
+    origins: Mapping[Path, str]
+
+
+def load(
+    file: FilePath | None = None,
+    flags: Iterable[str] = (),
+    *,
+    base: Mapping[str, object] | None = None,
+    base_origin: str = "floe dev",
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read every source and check the whole. `file` defaults to $FLOE_CONFIG. Raises ConfigError."""
+    environment = os.environ if environment is None else environment
+    if file is None and environment.get(ENV_FILE):
+        file = FilePath(environment[ENV_FILE])
+    given = [
+        *from_tree(base or {}, base_origin),
+        *(from_file(file) if file is not None else []),
+        *from_env(environment, Config),
+        *from_flags(flags),
+    ]
+    chosen: dict[Path, Given] = {}
+    for item in given:
+        _refuse_unknown(item)
+        chosen[item.path] = item
+    tree = _tree(chosen.values())
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_problem(error.errors()[0], chosen)) from None
+    return Loaded(config, {path: item.origin for path, item in chosen.items()})
+
+
+def _refuse_unknown(item: Given) -> None:
+    name = ".".join(item.path)
+    if find(Config, item.path) is not None:
+        return
+    if is_section(Config, item.path):
+        raise ConfigError(f"{item.origin}: {name} is a group of settings, not a value")
+    raise ConfigError(f"{item.origin}: unknown setting {name}; did you mean {nearest(Config, item.path)}?")
+
+
+def _tree(given: Iterable[Given]) -> dict[str, object]:
+    """The given values as nested mappings; numbered keys under `listeners` become a list."""
+    root: dict[str, object] = {}
+    for item in given:
+        place = root
+        for part in item.path[:-1]:
+            place = place.setdefault(part, {})  # type: ignore[assignment]  # only groups hold groups
+        place[item.path[-1]] = item.value
+    listeners = root.get("listeners")
+    if isinstance(listeners, dict):
+        root["listeners"] = _as_list(listeners)
+    return root
+
+
+def _as_list(numbered: Mapping[str, object]) -> list[object]:
+    wanted = [str(index) for index in range(len(numbered))]
+    if sorted(numbered) != sorted(wanted):
+        raise ConfigError(f"listeners: the entries {', '.join(sorted(numbered))} must be numbered from 0")
+    return [numbered[index] for index in wanted]
+
+
+def _problem(error: ErrorDetails, chosen: Mapping[Path, Given]) -> str:
+    """One line for one of pydantic's errors: place, setting, what is wrong, what was given."""
+    path = tuple(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return REMEDIES.get(path[:1], f"{'.'.join(path)} is not set")
+    message = error["msg"].removeprefix("Value error, ")
+    item = chosen.get(path)
+    if item is None:  # a rule over several settings: its message names them
+        named = [g for p, g in chosen.items() if _names(message, ".".join(p))]
+        origins = ", ".join(dict.fromkeys(g.origin for g in named))
+        return f"{origins}: {message}" if origins else message
+    setting = find(Config, path)
+    shown = MASK if setting is not None and setting.secret else repr(item.value)
+    return f"{item.origin}: {'.'.join(path)}: {message[:1].lower()}{message[1:]} (given: {shown})"
+
+
+def _names(message: str, name: str) -> bool:
+    """The message speaks of this setting (and not of a longer name)."""
+    words = message.replace(",", " ").replace(";", " ").replace("=", " ").replace(":", " ").split()
+    return name in words
+
+
+def in_force(loaded: Loaded) -> list[tuple[str, str, str]]:
+    """Every setting as (dotted name, value as text with secrets masked, where it came from)."""
+    rows = []
+    for path, value in leaves(plain(loaded.config)):
+        rows.append((".".join(path), _text(value), loaded.origins.get(path, DEFAULT)))
+    return rows
+
+
+def plain(model: BaseModel) -> dict[str, object]:
+    """A section as a tree of plain values, with secrets masked."""
+    tree: dict[str, object] = {}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            value = plain(value)
+        elif isinstance(value, tuple):
+            value = [plain(item) if isinstance(item, BaseModel) else item for item in value]
+        elif isinstance(value, SecretStr):
+            value = MASK if value.get_secret_value() else ""
+        tree[name] = value
+    return tree
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value in ({}, []) else str(value)

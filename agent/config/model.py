@@ -1,0 +1,111 @@
+"""The configuration of one agent: one frozen object, checked as a whole.
+
+Sources and their precedence are in load.py. Everything else takes a `Config` and never looks at
+files or the environment.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from agent.config.base import Section
+from agent.config.limits import (
+    CollectionConfig,
+    FetchConfig,
+    LimitsConfig,
+    ProduceConfig,
+    ReplicaConfig,
+    SchemaConfig,
+    SnapshotsConfig,
+    TablesConfig,
+    TopicsConfig,
+)
+from agent.config.rules import contradiction, url_problem
+from agent.config.sections import (
+    AgentConfig,
+    ClusterConfig,
+    HttpConfig,
+    ListenerConfig,
+    LogConfig,
+    LoggingConfig,
+    ShutdownConfig,
+    StoreConfig,
+)
+
+WILDCARDS = ("0.0.0.0", "::", "")
+
+
+class Config(Section):
+    """Everything an agent is told. Units are in the names: ms, s, bytes, per_s, max."""
+
+    cluster: ClusterConfig = ClusterConfig()
+    agent: AgentConfig = AgentConfig()
+    listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
+    log: LogConfig
+    store: StoreConfig
+    produce: ProduceConfig = ProduceConfig()
+    fetch: FetchConfig = FetchConfig()
+    replica: ReplicaConfig = ReplicaConfig()
+    limits: LimitsConfig = LimitsConfig()
+    topics: TopicsConfig = TopicsConfig()
+    schemas: SchemaConfig = SchemaConfig()
+    tables: TablesConfig = TablesConfig()
+    snapshots: SnapshotsConfig = SnapshotsConfig()
+    collection: CollectionConfig = CollectionConfig()
+    http: HttpConfig = HttpConfig()
+    shutdown: ShutdownConfig = ShutdownConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    @field_validator("log", "store")
+    @classmethod
+    def _known_url(cls, value: LogConfig | StoreConfig) -> LogConfig | StoreConfig:
+        problem = url_problem(value.url, "log" if isinstance(value, LogConfig) else "store")
+        if problem:
+            raise ValueError(problem)
+        return value
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        problem = contradiction(self)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    @classmethod
+    def embedded(cls, data_dir: Path, *, kafka_port: int = 9092, http_port: int = 8080) -> Config:
+        """One process on SQLite and a local folder below `data_dir`; port 0 takes a free one."""
+        return cls.model_validate(embedded_values(data_dir, kafka_port=kafka_port, http_port=http_port))
+
+    @property
+    def agent_name(self) -> str:
+        """`agent.name`, or the host's name."""
+        return self.agent.name or socket.gethostname()
+
+    @property
+    def warehouse(self) -> str:
+        """URL of the folder of all tables, without a slash at its end."""
+        return (self.tables.warehouse or self.store.url.rstrip("/") + "/tables").rstrip("/")
+
+
+def advertised(host: str, advertised_host: str) -> str:
+    """The host that others are told: the advertised one, the bound one, or this host's name."""
+    return advertised_host or (socket.gethostname() if host in WILDCARDS else host)
+
+
+def embedded_values(data_dir: Path, *, kafka_port: int, http_port: int) -> dict[str, object]:
+    """The settings in which `floe dev` differs from the defaults, as a tree of plain values."""
+    root = data_dir.absolute()
+    local = "127.0.0.1"
+    return {
+        "agent": {"name": "dev"},
+        "listeners": [{"host": local, "port": kafka_port}],
+        "log": {"url": f"sqlite://{root}/log.sqlite"},
+        "store": {"url": f"file://{root}/store"},
+        "topics": {"auto_create": True},
+        "tables": {"interval_ms": 1_000},
+        "http": {"host": local, "port": http_port},
+    }

@@ -1,0 +1,151 @@
+"""Settings that contradict each other, each refused with both names and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from agent.config.model import Config
+
+LOG_SCHEMES = ("etcd", "sqlite", "memory")
+STORE_SCHEMES = ("s3", "gs", "az", "file", "memory")
+LOCAL_SCHEMES = ("file", "memory")
+
+
+def scheme(url: str) -> str:
+    """The part of a URL before the colon, in lower case."""
+    return url.partition(":")[0].lower()
+
+
+def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
+    """Why a URL of the log or the store is refused; None when it is fine."""
+    schemes = LOG_SCHEMES if section == "log" else STORE_SCHEMES
+    parts = urlsplit(url)
+    if scheme(url) not in schemes:
+        return f"{section}.url {url!r} must begin with one of {', '.join(s + ':' for s in schemes)}"
+    if "@" in parts.netloc:
+        return f"{section}.url must not hold a user or password: use {section}'s own settings for them"
+    if scheme(url) in ("sqlite", "file") and (parts.netloc or not parts.path.startswith("/")):
+        return f"{section}.url {url!r} must name an absolute path: {scheme(url)}:///absolute/path"
+    if scheme(url) in ("etcd", "s3", "gs", "az") and not parts.netloc:
+        return f"{section}.url {url!r} names no {'host' if section == 'log' else 'bucket'}"
+    if scheme(url) == "etcd" and not parts.path.strip("/"):
+        return f"log.url {url!r} names no prefix: write etcd://host:2379/prefix"
+    return None
+
+
+def contradiction(config: Config) -> str | None:
+    """The first contradiction between settings, or None."""
+    for rule in (_listeners, _log, _store, _sizes, _times, _tables):
+        for problem in rule(config):
+            return problem
+    return None
+
+
+def _listeners(config: Config) -> Iterator[str]:
+    names = [listener.name for listener in config.listeners]
+    ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
+    for name in names:
+        if names.count(name) > 1:
+            yield f"listeners: the name {name!r} is used twice; give each listener a name of its own"
+    for host, port in ports:
+        if ports.count((host, port)) > 1:
+            yield f"listeners: {host}:{port} is bound twice; give each listener a port of its own"
+        if port == config.http.port and host == config.http.host:
+            yield f"http.port {port} is also a Kafka listener's port; choose another one"
+
+
+def _log(config: Config) -> Iterator[str]:
+    log, store = config.log, config.store
+    etcd_only = {
+        "user": log.user,
+        "tls": log.tls,
+        "tls_ca_file": log.tls_ca_file,
+        "tls_cert_file": log.tls_cert_file,
+        "tls_key_file": log.tls_key_file,
+    }
+    for name, value in etcd_only.items():
+        if value and scheme(log.url) != "etcd":
+            yield f"log.{name} is set, but log.url {log.url!r} is not etcd; remove log.{name}"
+        if value and name.startswith("tls_") and not log.tls:
+            yield f"log.{name} is set, but log.tls is false; set log.tls=true"
+    if bool(log.tls_cert_file) != bool(log.tls_key_file):
+        yield "log.tls_cert_file and log.tls_key_file go together; set both or neither"
+    if bool(log.user) != bool(log.password.get_secret_value()):
+        yield "log.user and log.password go together; set both or neither"
+    if scheme(log.url) == "etcd" and scheme(store.url) == "memory":
+        yield "store.url memory: cannot be shared by the agents of an etcd log; use s3:, gs:, az: or file:"
+
+
+def _store(config: Config) -> Iterator[str]:
+    store = config.store
+    if bool(store.access_key.get_secret_value()) != bool(store.secret_key.get_secret_value()):
+        yield "store.access_key and store.secret_key go together; set both or neither"
+    if store.endpoint and scheme(store.url) in LOCAL_SCHEMES:
+        yield f"store.endpoint is set, but store.url {store.url!r} is local; remove store.endpoint"
+    if store.endpoint and scheme(store.endpoint) not in ("http", "https"):
+        yield f"store.endpoint {store.endpoint!r} must begin with http:// or https://"
+    if scheme(store.endpoint) == "http" and not store.allow_http:
+        yield f"store.endpoint {store.endpoint!r} is without TLS; set store.allow_http=true to accept that"
+
+
+def _sizes(config: Config) -> Iterator[str]:
+    produce, limits, fetch = config.produce, config.limits, config.fetch
+    pairs = (
+        (
+            "produce.chunk_bytes_max",
+            produce.chunk_bytes_max,
+            "produce.buffer_bytes_max",
+            produce.buffer_bytes_max,
+        ),
+        (
+            "limits.request_bytes_max",
+            limits.request_bytes_max,
+            "limits.process_bytes_max",
+            limits.process_bytes_max,
+        ),
+        (
+            "fetch.response_bytes_max",
+            fetch.response_bytes_max,
+            "limits.response_bytes_max",
+            limits.response_bytes_max,
+        ),
+        (
+            "limits.partitions_per_topic_max",
+            limits.partitions_per_topic_max,
+            "limits.partitions_max",
+            limits.partitions_max,
+        ),
+        (
+            "topics.partitions",
+            config.topics.partitions,
+            "limits.partitions_per_topic_max",
+            limits.partitions_per_topic_max,
+        ),
+    )
+    for small_name, small, large_name, large in pairs:
+        if small > large:
+            yield f"{small_name} ({small}) is above {large_name} ({large})"
+
+
+def _times(config: Config) -> Iterator[str]:
+    produce, replica, log = config.produce, config.replica, config.log
+    pairs = (
+        ("produce.quiet_ms", produce.quiet_ms, "produce.linger_ms", produce.linger_ms),
+        ("produce.linger_ms", produce.linger_ms, "produce.commit_timeout_ms", produce.commit_timeout_ms),
+        ("replica.heartbeat_ms", replica.heartbeat_ms, "log.lease_ttl_s in ms", log.lease_ttl_s * 1000),
+        ("shutdown.drain_ms", config.shutdown.drain_ms, "shutdown.timeout_ms", config.shutdown.timeout_ms),
+    )
+    for small_name, small, large_name, large in pairs:
+        if small > large:
+            yield f"{small_name} ({small}) is above {large_name} ({large})"
+
+
+def _tables(config: Config) -> Iterator[str]:
+    tables = config.tables
+    if tables.enabled and not tables.warehouse and scheme(config.store.url) == "memory":
+        yield "tables.enabled is true, but nobody else can read store.url memory:; set tables.enabled=false"
+    if tables.warehouse and scheme(tables.warehouse) not in STORE_SCHEMES[:-1]:
+        yield f"tables.warehouse {tables.warehouse!r} must begin with one of s3:, gs:, az:, file:"

@@ -1,0 +1,181 @@
+"""The sections that say where an agent lives: cluster, listeners, log, store, http, logging.
+
+A setting's docstring is its documentation: docs/configuration.md is generated from it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from agent.config.base import MIB, Port, Section
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+
+class ClusterConfig(Section):
+    """What all agents of a cluster share."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = "floe"
+    """Name of the cluster; Kafka clients see it as the cluster id, the bucket's fingerprint holds it."""
+
+
+class AgentConfig(Section):
+    """Who this agent is."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN + "|^$")] = ""
+    """Stable name; an agent that comes back under it keeps its node id. Empty: the host's name."""
+
+    node_id: Annotated[int, Field(ge=-1, le=2**31 - 1)] = -1
+    """Kafka node id. -1: the cluster assigns one and keeps it for the name."""
+
+    zone: Annotated[str, Field(max_length=128)] = ""
+    """Availability zone, shown to clients as the rack. Empty: none."""
+
+
+class ListenerConfig(Section):
+    """One Kafka listener: where the agent binds, and what clients are told to connect to."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = "PLAINTEXT"
+    """Name of the listener; a client gets the addresses of the listener that it came in by."""
+
+    host: Annotated[str, Field(min_length=1)] = "0.0.0.0"
+    """Address to bind."""
+
+    port: Port = 9092
+    """Port to bind; 0 takes a free one."""
+
+    advertised_host: str = ""
+    """Host that clients connect to. Empty: `host`, or the host's name when `host` is a wildcard."""
+
+    advertised_port: Port = 0
+    """Port that clients connect to. 0: the bound port."""
+
+
+class LogConfig(Section):
+    """The ordered log: etcd for clusters, SQLite for one process."""
+
+    url: Annotated[str, Field(min_length=1)]
+    """`etcd://host:2379,host:2379/prefix`, `sqlite:///absolute/file` or `memory:` (tests)."""
+
+    user: str = ""
+    """User of etcd. Empty: none."""
+
+    password: SecretStr = SecretStr("")
+    """Password of etcd's user. Give it as FLOE_LOG__PASSWORD rather than in a file."""
+
+    tls: bool = False
+    """Speak TLS to etcd."""
+
+    tls_ca_file: str = ""
+    """PEM file of the authorities that etcd's certificate is checked against. Empty: the system's."""
+
+    tls_cert_file: str = ""
+    """PEM file of this agent's client certificate. Empty: none."""
+
+    tls_key_file: str = ""
+    """PEM file of the client certificate's key."""
+
+    lease_ttl_s: Annotated[int, Field(ge=2, le=600)] = 10
+    """Seconds without contact after which an agent counts as gone. Never decides correctness."""
+
+    request_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
+    """Deadline of one request to the log, milliseconds; it is tried again after that."""
+
+    backoff_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 2_000
+    """Longest pause between two tries, milliseconds (exponential with jitter)."""
+
+    silence_ms_max: Annotated[int, Field(ge=100, le=600_000)] = 5_000
+    """A watch that says nothing for this long, milliseconds, is checked by reading the log."""
+
+
+class StoreConfig(Section):
+    """The object store: chunks, snapshots, tables."""
+
+    url: Annotated[str, Field(min_length=1)]
+    """`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///absolute/folder` or `memory:` (tests)."""
+
+    endpoint: str = ""
+    """URL of an S3-compatible server, such as `http://minio:9000`. Empty: the provider's own."""
+
+    region: str = ""
+    """Region of the bucket. Empty: us-east-1 with an endpoint of one's own, else the environment's."""
+
+    access_key: SecretStr = SecretStr("")
+    """Access key id. Empty: the environment's credentials (instance role, AWS_… variables)."""
+
+    secret_key: SecretStr = SecretStr("")
+    """Secret access key. Give it as FLOE_STORE__SECRET_KEY rather than in a file."""
+
+    session_token: SecretStr = SecretStr("")
+    """Session token of temporary credentials. Empty: none."""
+
+    allow_http: bool = False
+    """Allow an endpoint without TLS."""
+
+    virtual_hosted: bool = False
+    """Put the bucket into the host name (https://bucket.host) instead of the path."""
+
+    options: dict[str, str] = Field(default_factory=dict)
+    """Further options of the store's adapter by name, such as Google's or Azure's credentials."""
+
+    request_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
+    """Deadline of one request, milliseconds."""
+
+    connect_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
+    """Deadline of a connection, milliseconds."""
+
+    retries_max: Annotated[int, Field(ge=0, le=100)] = 8
+    """Tries after the first of a request that definitely had no effect or may be repeated."""
+
+    backoff_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 5_000
+    """Longest pause between two tries, milliseconds (exponential with jitter)."""
+
+    requests_in_flight_max: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Requests that may be under way at once."""
+
+
+class HttpConfig(Section):
+    """Health, metrics, status, administration and the Iceberg REST catalog."""
+
+    host: Annotated[str, Field(min_length=1)] = "0.0.0.0"
+    """Address to bind."""
+
+    port: Port = 8080
+    """Port to bind; 0 takes a free one."""
+
+    advertised_host: str = ""
+    """Host under which others reach it. Empty: `host`, or the host's name when `host` is a wildcard."""
+
+    advertised_port: Port = 0
+    """Port under which others reach it. 0: the bound port."""
+
+    body_bytes_max: Annotated[int, Field(ge=64 * 1024, le=256 * MIB)] = 16 * MIB
+    """Largest body of a request, bytes; descriptor sets and Iceberg commits travel in it."""
+
+    requests_in_flight_max: Annotated[int, Field(ge=1, le=65536)] = 64
+    """Requests served at once; further ones get 503."""
+
+    barrier_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 2_000
+    """How long a readiness or catalog request waits for the log, milliseconds."""
+
+
+class LoggingConfig(Section):
+    """The process's own log lines (standard error)."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is written."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`json` one object per line; `console` for people; `auto`: console on a terminal, else json."""
+
+
+class ShutdownConfig(Section):
+    """Leaving on SIGTERM or SIGINT."""
+
+    timeout_ms: Annotated[int, Field(ge=0, le=600_000)] = 25_000
+    """Bound of a graceful stop, milliseconds; keep it below Kubernetes' 30 s grace period."""
+
+    drain_ms: Annotated[int, Field(ge=0, le=60_000)] = 1_000
+    """Time between leaving Metadata and closing connections, milliseconds, in which clients move on."""
