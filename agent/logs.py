@@ -1,0 +1,85 @@
+"""The process's log lines: structured, one line per event, on standard error.
+
+A request is followed by its id: `request_id.set(…)` in the task that serves it, and every line
+written from that task carries it as `request`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from agent.config import LoggingConfig
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""Id of the request that this task serves, `<connection>-<correlation id>`; empty outside requests."""
+
+QUIETER = {"aiokafka": "warning", "botocore": "warning", "uvicorn.access": "error", "asyncio": "warning"}
+"""Libraries whose lines below this level say nothing to an operator."""
+
+
+def add_request_id(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Add `request` to an event when a request is being served."""
+    current = request_id.get()
+    if current:
+        event.setdefault("request", current)
+    return event
+
+
+def configure(config: LoggingConfig, stream: TextIO | None = None, **fields: str) -> None:
+    """Route structlog and the standard library's logging to `stream` (standard error).
+
+    `fields` are added to every line (the agent's name). Called once by the process's entry.
+    """
+    stream = stream or sys.stderr
+    console = config.format == "console" or (config.format == "auto" and stream.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        lambda _logger, _method, event: {**fields, **event},
+        add_request_id,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,  # tests configure more than once
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(console, stream, shared))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(config.level.upper())
+    for name, level in QUIETER.items():
+        logging.getLogger(name).setLevel(level.upper())
+
+
+def _formatter(console: bool, stream: TextIO, shared: list[Processor]) -> logging.Formatter:
+    """Console lines with colours on a terminal, or one JSON object per line."""
+    final: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if console:
+        final.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+    else:
+        final += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=final)
+
+
+def logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger by the name of its subject, such as `replica`."""
+    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return bound
