@@ -1,0 +1,1 @@
+"""The fetch path: a pure planner, and a driver that reads and waits."""

@@ -1,0 +1,180 @@
+"""What a Fetch may return. Pure: a state's partitions and a request in, slices and errors out.
+
+Rules (docs/architecture.md, "Fetch never hides a record"; KIP-74): size limits cut at batch ends and never
+skip; the first batch of a response is returned whole however large it is; an offset inside a batch returns
+that batch. Sizes are bytes, offsets are log offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordination.kafka_codes import Code
+from objectstore.naming import SliceRef
+
+LEADER_EPOCH = 0  # the one leader epoch there is: clients ignore metadata whose epoch goes back
+
+_LENGTH = struct.Struct(">i").unpack_from  # batch length, at 8: what follows it
+_LAST_DELTA = struct.Struct(">i").unpack_from  # last offset delta, at 23
+_BASE = struct.Struct(">q").unpack_from
+_LENGTH_AT, _LAST_DELTA_AT, _LENGTH_PREFIX = 8, 23, 12
+
+
+class SlicePlan(Protocol):
+    """The part of a partition's slice index that a fetch reads."""
+
+    def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
+        """Slices covering `offset` onwards up to `max_bytes`, the first always."""
+        ...
+
+
+class PartitionView(Protocol):
+    """The part of a replicated partition that a fetch reads."""
+
+    handle: int
+    log_start: int
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last committed record."""
+        ...
+
+    @property
+    def last_stable(self) -> int:
+        """The offset below which every transaction has ended."""
+        ...
+
+    @property
+    def slices(self) -> SlicePlan:
+        """The partition's slices."""
+        ...
+
+
+@dataclass(slots=True)
+class Wanted:
+    """One partition of a request. `partition` is None when the topic or partition is unknown."""
+
+    partition: PartitionView | None
+    offset: int
+    bytes_max: int
+    leader_epoch: int = -1
+    unknown_code: Code = Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@dataclass(slots=True)
+class Planned:
+    """What one partition answers with: an error, or slices to read up to `bytes_max`."""
+
+    wanted: Wanted
+    code: Code
+    high_watermark: int = -1
+    last_stable: int = -1
+    log_start: int = -1
+    slices: Sequence[SliceRef] = ()
+    bytes_max: int = 0
+    end_offset: int = 0
+
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the slices: what the answer holds at most."""
+        return sum(ref.length for ref in self.slices)
+
+
+@dataclass(slots=True)
+class Plan:
+    """All partitions of a request in its order, with what they hold together."""
+
+    partitions: list[Planned]
+    bytes_ready: int
+    out_of_range: bool
+    """Some offset lies outside what this state knows: true only after a read barrier."""
+    unknown: bool
+    """Some topic or partition is not in this state: true only after a read barrier."""
+
+    @property
+    def waitable(self) -> list[int]:
+        """Handles whose next record could satisfy the request."""
+        return [p.wanted.partition.handle for p in self.partitions if p.wanted.partition and not p.code]
+
+
+def plan_fetch(wanted: Sequence[Wanted], bytes_max: int, read_committed: bool) -> Plan:
+    """Slices per partition within `bytes_max`; the first partition with records gets one batch at least."""
+    plan = Plan([], 0, False, False)
+    for want in wanted:
+        planned = _plan_partition(want, bytes_max - plan.bytes_ready, plan.bytes_ready == 0, read_committed)
+        plan.partitions.append(planned)
+        plan.bytes_ready += planned.planned_bytes
+        plan.out_of_range |= planned.code == Code.OFFSET_OUT_OF_RANGE
+        plan.unknown |= want.partition is None
+    return plan
+
+
+def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) -> Planned:
+    partition = want.partition
+    if partition is None:
+        return Planned(want, want.unknown_code)
+    if want.leader_epoch > LEADER_EPOCH:
+        return Planned(want, Code.UNKNOWN_LEADER_EPOCH)
+    planned = Planned(want, Code.NONE, partition.high_watermark, partition.last_stable, partition.log_start)
+    if not partition.log_start <= want.offset <= partition.high_watermark:
+        planned.code = Code.OFFSET_OUT_OF_RANGE
+        return planned
+    end = partition.last_stable if read_committed else partition.high_watermark
+    planned.end_offset = end
+    limit = min(want.bytes_max, room)
+    if want.offset >= end or (limit <= 0 and not first):
+        return planned
+    slices = partition.slices.plan(want.offset, max(limit, 1))
+    planned.slices = [ref for ref in slices if ref.base_offset < end]
+    planned.bytes_max = limit
+    return planned
+
+
+def cut(
+    refs: Sequence[SliceRef], buffers: Sequence[memoryview], planned: Planned, first_whole: bool
+) -> list[memoryview]:
+    """Whole batches from the one that holds the wanted offset, below `planned.end_offset`, within its bytes.
+
+    `buffers` hold the slices `refs` in offset order, base offsets patched. With `first_whole` the first
+    batch is returned however large. Nothing is copied.
+    """
+    offset, end_offset = planned.wanted.offset, planned.end_offset
+    out: list[memoryview] = []
+    room = planned.bytes_max
+    for ref, buffer in zip(refs, buffers, strict=True):
+        if offset <= ref.base_offset and ref.end_offset <= end_offset and ref.length <= room:
+            out.append(buffer)
+            room -= ref.length
+            continue
+        start, stop, more = _cut_slice(buffer, offset, end_offset, room, first_whole and not out)
+        if stop > start:
+            out.append(buffer[start:stop])
+            room -= stop - start
+        if not more:
+            break
+    return out
+
+
+def _cut_slice(
+    buffer: memoryview, offset: int, end_offset: int, room: int, first_whole: bool
+) -> tuple[int, int, bool]:
+    """(start, stop, go on) of the batches to return from one slice."""
+    size, position = len(buffer), 0
+    start = stop = -1
+    while position < size:
+        base = _BASE(buffer, position)[0]
+        following = position + _LENGTH_PREFIX + _LENGTH(buffer, position + _LENGTH_AT)[0]
+        if base + _LAST_DELTA(buffer, position + _LAST_DELTA_AT)[0] < offset:
+            position = following
+            continue
+        if base >= end_offset:
+            return start, stop, False
+        if start < 0:
+            start = stop = position
+        if following - start > room and not (first_whole and stop == start):
+            return start, stop, False
+        position = stop = following
+    return start, stop, True

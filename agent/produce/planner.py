@@ -1,0 +1,171 @@
+"""When to flush the produce buffer. Pure: values and times in, a decision out.
+
+A flush is one PUT and one place in the log, so it should carry as much as possible without making
+anyone wait for bytes that will not come. The buffer is flushed when
+
+* it is full (`buffer_bytes_max` or `batches_max`),
+* its oldest byte is `linger_s` old, or
+* nothing more can arrive: every producing connection has used up its window (it has as many requests
+  unanswered as it ever keeps) or has been quiet for `quiet_s`. This reason waits while an earlier flush
+  is under way, because that flush's answers are what opens the windows again.
+
+PUTs cost money: a token bucket (`puts_per_s`, `puts_burst`) delays every reason but a drain.
+Times are seconds of one monotonic clock (the event loop's).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Reason(Enum):
+    """Why a flush is due."""
+
+    FULL = "full"
+    LINGER = "linger"
+    IDLE = "idle"
+    DRAIN = "drain"
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLimits:
+    """The planner's limits. Bytes, seconds and counts."""
+
+    buffer_bytes_max: int = 4 << 20
+    batches_max: int = 8192
+    linger_s: float = 0.1
+    quiet_s: float = 0.002
+    in_flight_max: int = 4
+    puts_per_s: float = 400.0
+    puts_burst: float = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Flush now for `reason`, or look again at `wake_at` (None: when something happens)."""
+
+    reason: Reason | None
+    wake_at: float | None = None
+
+
+_WAIT = Decision(None)
+
+
+@dataclass(slots=True)
+class _Connection:
+    """What is known of one producing connection: requests unanswered, and the most it keeps so."""
+
+    unanswered: int = 0
+    window: int = 1
+
+
+class FlushPlanner:
+    """Counts what arrives and what is answered, and says when a flush is due."""
+
+    def __init__(self, limits: FlushLimits) -> None:
+        self.limits = limits
+        self.buffered_bytes = 0
+        self.buffered_batches = 0
+        self.in_flight = 0
+        self.draining = False
+        self._oldest: float | None = None
+        self._tokens = limits.puts_burst
+        self._tokens_at: float | None = None
+        self._connections: dict[int, _Connection] = {}
+        # Connections that could send another request, by when they last moved: oldest first.
+        self._open: OrderedDict[int, float] = OrderedDict()
+
+    def arrived(self, connection: int, size: int, batches: int, now: float) -> None:
+        """A request with `batches` batches of `size` bytes entered the buffer."""
+        known = self._connections.setdefault(connection, _Connection())
+        known.unanswered += 1
+        if known.unanswered > known.window:
+            known.window = known.unanswered
+        if known.unanswered < known.window:
+            self._moved(connection, now)
+        else:
+            self._open.pop(connection, None)
+        self.buffered_bytes += size
+        self.buffered_batches += batches
+        if self._oldest is None:
+            self._oldest = now
+
+    def answered(self, connection: int, now: float) -> None:
+        """One of the connection's requests was answered: its window has room again."""
+        known = self._connections.get(connection)
+        if known is None:
+            return
+        known.unanswered -= 1
+        self._moved(connection, now)
+
+    def left(self, connection: int) -> None:
+        """The connection closed: nothing more arrives from it."""
+        self._connections.pop(connection, None)
+        self._open.pop(connection, None)
+
+    def flushed(self, size: int, batches: int, now: float, oldest: float | None) -> None:
+        """A flush of `size` bytes began; `oldest` is when the first byte still buffered arrived."""
+        self._refill(now)
+        self._tokens -= 1
+        self.buffered_bytes -= size
+        self.buffered_batches -= batches
+        self.in_flight += 1
+        self._oldest = oldest
+
+    def completed(self) -> None:
+        """A flush ended: its answers are decided."""
+        self.in_flight -= 1
+
+    def decide(self, now: float) -> Decision:
+        """Whether a flush is due at `now`, and if not, when to ask again."""
+        if self._oldest is None or self.in_flight >= self.limits.in_flight_max:
+            return _WAIT
+        if self.draining:
+            return Decision(Reason.DRAIN)
+        reason, wake_at = self._due(now, self._oldest)
+        if reason is None:
+            return Decision(None, wake_at)
+        self._refill(now)
+        if self._tokens < 1:
+            return Decision(None, now + (1 - self._tokens) / self.limits.puts_per_s)
+        return Decision(reason)
+
+    def _due(self, now: float, oldest: float) -> tuple[Reason | None, float | None]:
+        limits = self.limits
+        if self.buffered_bytes >= limits.buffer_bytes_max or self.buffered_batches >= limits.batches_max:
+            return Reason.FULL, None
+        linger_end = oldest + limits.linger_s
+        if now >= linger_end:
+            return Reason.LINGER, None
+        if self.in_flight:
+            return None, linger_end
+        quiet_end = self._quiet_end(now)
+        if quiet_end is None:
+            return Reason.IDLE, None
+        return None, min(linger_end, quiet_end)
+
+    def _quiet_end(self, now: float) -> float | None:
+        """When the last connection that may still send will count as quiet; None when none may."""
+        if not self._open:
+            return None
+        last = next(reversed(self._open.values()))
+        if now < last + self.limits.quiet_s:
+            return last + self.limits.quiet_s
+        # Waiting for these was in vain: what they have unanswered now is all that they keep.
+        for connection in self._open:
+            known = self._connections[connection]
+            known.window = max(1, known.unanswered)
+        self._open.clear()
+        return None
+
+    def _moved(self, connection: int, now: float) -> None:
+        self._open[connection] = now
+        self._open.move_to_end(connection)
+
+    def _refill(self, now: float) -> None:
+        if self._tokens_at is not None:
+            grown = self._tokens + (now - self._tokens_at) * self.limits.puts_per_s
+            self._tokens = min(self.limits.puts_burst, grown)
+        self._tokens_at = now
