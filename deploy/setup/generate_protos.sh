@@ -7,3 +7,4 @@ protoc() {
         --python_out=. --mypy_out=quiet:. "$@"
 }
 protoc coordination/proto/log.proto coordination/proto/snapshot.proto
+protoc objectstore/proto/chunk.proto
