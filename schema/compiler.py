@@ -1,0 +1,119 @@
+"""Compiles `.proto` sources at run time into a self-contained descriptor set.
+
+The compiler is C++ code that reads text from outside, so it runs in a helper process with a deadline:
+a source that crashes or hangs it ends the helper, not the agent.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+FILES_MAX = 256
+"""Source files per compilation."""
+
+SOURCE_BYTES_MAX = 4 << 20
+"""Bytes of all source files together."""
+
+COMPILE_SECONDS_MAX = 30.0
+"""Deadline of one compilation, seconds."""
+
+_PROBLEM = re.compile(r"^(?P<file>[^:\n]+\.proto):(?:(?P<line>\d+):(?P<column>\d+):)?\s*(?P<reason>.+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One complaint of the compiler. `line` and `column` count from 1; 0 when it concerns the whole file."""
+
+    file: str
+    line: int
+    column: int
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.reason}"
+
+
+class CompileError(ValueError):
+    """The sources are not valid protobuf; `problems` has one element per complaint."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def compile_protos(files: Mapping[str, bytes]) -> bytes:
+    """Compile sources, given by import path, into a serialized FileDescriptorSet with all imports.
+
+    The imports of google/protobuf/*.proto need not be given. Blocks for about 0.1 s (a process is
+    started): call it in a thread. Raises CompileError with file, line and reason.
+    """
+    _check_sources(files)
+    with tempfile.TemporaryDirectory(prefix="floe-protos-") as folder:
+        root = Path(folder, "in")
+        for name, content in files.items():
+            target = root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        output = Path(folder, "out.bin")
+        _run(root, output, sorted(files))
+        return output.read_bytes()
+
+
+def _run(root: Path, output: Path, names: list[str]) -> None:
+    command = [
+        sys.executable,
+        *("-P", "-m", "grpc_tools.protoc"),
+        "--proto_path=.",
+        "--include_imports",
+        f"--descriptor_set_out={output}",
+        *names,
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=root,  # so that the compiler's messages hold the import paths and nothing before them
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMPILE_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(
+            [Problem(names[0], 0, 0, f"not compiled within {COMPILE_SECONDS_MAX:.0f} s")]
+        ) from error
+    if done.returncode != 0 or not output.exists():
+        raise CompileError(_problems(done.stderr.decode(errors="replace"), names[0]))
+
+
+def _problems(text: str, default_file: str) -> list[Problem]:
+    problems = []
+    for line in text.splitlines():
+        match = _PROBLEM.match(line)
+        if match and "warning:" not in match["reason"]:
+            position = int(match["line"] or 0), int(match["column"] or 0)
+            problems.append(Problem(match["file"], *position, match["reason"].strip()))
+    return problems or [Problem(default_file, 0, 0, text.strip() or "the compiler ended without a reason")]
+
+
+def _check_sources(files: Mapping[str, bytes]) -> None:
+    if not files:
+        raise CompileError([Problem("", 0, 0, "no source file given")])
+    if len(files) > FILES_MAX:
+        raise CompileError([Problem("", 0, 0, f"{len(files)} source files: the limit is {FILES_MAX}")])
+    size = sum(len(content) for content in files.values())
+    if size > SOURCE_BYTES_MAX:
+        raise CompileError([Problem("", 0, 0, f"{size} bytes of source: the limit is {SOURCE_BYTES_MAX}")])
+    for name in files:
+        path = PurePosixPath(name)
+        clean = str(path) == name and not path.is_absolute() and ".." not in path.parts
+        if not clean or not name.endswith(".proto") or "\\" in name or name.startswith("-"):
+            raise CompileError(
+                [Problem(name, 0, 0, "a source's name is a relative import path like a/b.proto")]
+            )

@@ -1,0 +1,249 @@
+"""Judges record batches: does every record parse strictly as the message its topic is bound to?
+
+A batch with one bad record is refused whole, as Kafka does with INVALID_RECORD (KIP-467).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from objectstore import batch as record_batch
+from schema import descriptors, diagnosis, framing
+from schema.descriptors import MessageType
+
+BAD_RECORDS_MAX = 128
+"""Bad records named per batch; the search ends there."""
+
+REASON_CHARS_MAX = 400
+"""Characters of one reason."""
+
+INLINE_BYTES_MAX = 16 << 10
+"""Uncompressed batches up to this many bytes are judged on the event loop (about 0.1 ms)."""
+
+_MISSING_NAMED = 5
+
+
+class Framing(IntEnum):
+    """How a topic's records carry the message; the numbers are BindSchema.Framing's."""
+
+    ANY = 0
+    PLAIN = 1
+    CONFLUENT = 2
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class BadRecord:
+    """A record that was refused. `index` counts from 0 within the batch."""
+
+    index: int
+    reason: str
+
+
+class BoundSchema(Protocol):
+    """What the replicated state knows of a schema (coordination/state)."""
+
+    @property
+    def schema_id(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def role(self) -> int: ...
+    @property
+    def descriptor_set(self) -> bytes: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def framing(self) -> int: ...
+    @property
+    def tombstones(self) -> bool: ...
+
+
+class BoundTopic(Protocol):
+    """What the replicated state knows of a topic's bindings."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value_schema_id(self) -> int | None: ...
+    @property
+    def key_schema_id(self) -> int | None: ...
+
+
+class _Record(Protocol):
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+class _Part:
+    """Judges the keys or the values of a topic."""
+
+    def __init__(
+        self, role: str, schema: BoundSchema, earlier: Iterable[BoundSchema], allow_unknown: bool
+    ) -> None:
+        self._role = role
+        self._framing = Framing(schema.framing)
+        self._nullable = schema.tombstones
+        self._allow_unknown = allow_unknown
+        self._type = descriptors.load(schema.descriptor_set, schema.message)
+        self._parse: Callable[[bytes], Message] = self._type.message_class.FromString
+        self._prefix = framing.prefix(schema.schema_id, self._type.indexes)
+        self._types = {
+            known.schema_id: descriptors.load(known.descriptor_set, known.message)
+            for known in (*earlier, schema)
+        }
+
+    def check(self, records: Sequence[bytes | None]) -> list[BadRecord]:
+        """The bad ones among `records`, at most BAD_RECORDS_MAX."""
+        bad: list[BadRecord] = []
+        for index, record in enumerate(records):
+            reason = self._judge(record)
+            if reason is not None:
+                bad.append(BadRecord(index, f"{self._role}: {reason}"[:REASON_CHARS_MAX]))
+                if len(bad) == BAD_RECORDS_MAX:
+                    break
+        return bad
+
+    def _judge(self, record: bytes | None) -> str | None:
+        if record is None:
+            return None if self._nullable else "is null, but the topic's binding allows no tombstones"
+        if record[:1] != b"\x00":
+            if self._framing is Framing.CONFLUENT:
+                return "has no Confluent frame (0x00 and schema id), which the topic's binding asks for"
+            return self._message(record, self._type)
+        if self._framing is Framing.PLAIN:
+            return "starts with 0x00: a Confluent frame, but the topic's binding asks for plain protobuf"
+        if record.startswith(self._prefix):
+            return self._message(record[len(self._prefix) :], self._type)
+        return self._framed(record)
+
+    def _framed(self, record: bytes) -> str | None:
+        try:
+            frame = framing.parse(record)
+        except framing.FramingError as error:
+            return str(error)
+        found = self._types.get(frame.schema_id)
+        if found is None:
+            known = ", ".join(str(number) for number in sorted(self._types))
+            return f"Confluent frame names schema {frame.schema_id}; bound to this topic: {known}"
+        if frame.indexes != found.indexes:
+            return (
+                f"Confluent frame has the message indexes {list(frame.indexes)}; "
+                f"{found.name} is {list(found.indexes)}"
+            )
+        return self._message(record[frame.start :], found)
+
+    def _message(self, payload: bytes, kind: MessageType) -> str | None:
+        try:
+            message = kind.message_class.FromString(payload)
+        except DecodeError:
+            return diagnosis.why_unparsable(payload, kind.descriptor)
+        if kind.has_required and not message.IsInitialized():
+            names = cast(Any, message).FindInitializationErrors()
+            more = f" and {len(names) - _MISSING_NAMED} more" if len(names) > _MISSING_NAMED else ""
+            named = ", ".join(f"`{name}`" for name in names[:_MISSING_NAMED])
+            return f"required field {named}{more} is missing"
+        if not self._allow_unknown and _has_unknown(message, kind):
+            return diagnosis.why_unknown(payload, kind.descriptor)
+        return None
+
+
+def _has_unknown(message: Message, kind: MessageType) -> bool:
+    """Whether bytes were parsed that belong to no field of the message or of one inside it."""
+    if not kind.has_submessages:
+        return len(UnknownFieldSet(message)) > 0
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    return message.ByteSize() != size
+
+
+class Validator:
+    """The verdict over batches of one topic. Thread-safe: it holds no changing state."""
+
+    def __init__(self, key: _Part | None, value: _Part | None) -> None:
+        self._key = key
+        self._value = value
+
+    @classmethod
+    def from_binding(
+        cls,
+        value: BoundSchema | None,
+        key: BoundSchema | None = None,
+        *,
+        earlier: Iterable[BoundSchema] = (),
+        allow_unknown: bool = False,
+    ) -> Validator:
+        """Build from the topic's current schemas.
+
+        `earlier` are former versions, still accepted when a Confluent frame names their id.
+        `allow_unknown` accepts field numbers that the message does not have (a newer producer).
+        Raises DescriptorError.
+        """
+        olds = list(earlier)
+
+        def part(role: str, schema: BoundSchema | None) -> _Part | None:
+            if schema is None:
+                return None
+            return _Part(role, schema, [old for old in olds if old.role == schema.role], allow_unknown)
+
+        return cls(part("key", key), part("value", value))
+
+    def check(self, batch: memoryview | bytes) -> list[BadRecord]:
+        """The bad records of one v2 record batch, by index; empty when it is good.
+
+        Raises objectstore.batch.CorruptBatch when the records cannot be read at all.
+        """
+        return self.check_records(list(record_batch.records(batch)))
+
+    def check_records(self, records: Sequence[_Record]) -> list[BadRecord]:
+        """The same for records already decoded."""
+        bad: list[BadRecord] = []
+        if self._key is not None:
+            bad += self._key.check([record.key for record in records])
+        if self._value is not None:
+            bad += self._value.check([record.value for record in records])
+        return sorted(bad)[:BAD_RECORDS_MAX]
+
+    async def check_off_loop(self, batch: memoryview | bytes) -> list[BadRecord]:
+        """`check`, in a thread unless the batch is small and not compressed."""
+        small = len(batch) <= INLINE_BYTES_MAX and not record_batch.peek(batch).compression
+        return self.check(batch) if small else await asyncio.to_thread(self.check, batch)
+
+
+class ValidatorCache:
+    """The validators of the topics in use; least recently used go first."""
+
+    def __init__(self, *, entries_max: int = 4096, allow_unknown: bool = False) -> None:
+        self._entries_max = entries_max
+        self._allow_unknown = allow_unknown
+        self._validators: OrderedDict[tuple[str, int | None, int | None], Validator] = OrderedDict()
+
+    def for_topic(self, topic: BoundTopic, schemas: Mapping[int, BoundSchema]) -> Validator | None:
+        """The validator of a topic's current bindings; None when it has none. Raises DescriptorError."""
+        key_id, value_id = topic.key_schema_id, topic.value_schema_id
+        if key_id is None and value_id is None:
+            return None
+        identity = (topic.name, key_id, value_id)
+        found = self._validators.get(identity)
+        if found is None:
+            found = Validator.from_binding(
+                None if value_id is None else schemas[value_id],
+                None if key_id is None else schemas[key_id],
+                earlier=[schema for schema in schemas.values() if schema.topic == topic.name],
+                allow_unknown=self._allow_unknown,
+            )
+            self._validators[identity] = found
+            if len(self._validators) > self._entries_max:
+                self._validators.popitem(last=False)
+        else:
+            self._validators.move_to_end(identity)
+        return found

@@ -1,0 +1,147 @@
+"""The verdict over record batches."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from objectstore import batch
+from objectstore.compression import Compression
+from schema import framing
+from schema.validator import BAD_RECORDS_MAX, BadRecord, Framing, Validator, ValidatorCache
+from tests.unit.schema import samples
+
+FLIGHT = samples.message_type(samples.FLIGHTS, "nyc.Flight").message_class
+ORDER = samples.message_type(samples.LEGACY, "legacy.Order").message_class
+GOOD = FLIGHT(year=2013, carrier="UA").SerializeToString()
+
+
+@dataclass
+class Rec:
+    """A decoded record."""
+
+    value: bytes | None
+    key: bytes | None = None
+
+
+def judge(validator: Validator, *values: bytes | None) -> list[BadRecord]:
+    return validator.check_records([Rec(value) for value in values])
+
+
+def flights(**fields: object) -> Validator:
+    return Validator.from_binding(samples.bound(samples.FLIGHTS, "nyc.Flight", **fields))
+
+
+def test_good_records_pass() -> None:
+    assert judge(flights(), GOOD, b"", GOOD) == []
+
+
+def test_a_bad_record_is_named_by_index_field_and_reason() -> None:
+    assert judge(flights(), GOOD, GOOD + b"\x52\x09UA", GOOD) == [
+        BadRecord(1, "value: field `carrier`: length 9 at byte 9, but 2 bytes are left")
+    ]
+
+
+def test_unknown_fields_are_refused_unless_allowed() -> None:
+    newer = GOOD + b"\xa0\x06\x01"
+    assert judge(flights(), newer) == [BadRecord(0, "value: field `100`: nyc.Flight has no field number 100")]
+    lenient = Validator.from_binding(samples.bound(samples.FLIGHTS, "nyc.Flight"), allow_unknown=True)
+    assert judge(lenient, newer) == []
+
+
+def test_unknown_fields_inside_messages_are_found() -> None:
+    validator = Validator.from_binding(samples.bound(samples.ZOO, "zoo.All"))
+    assert judge(validator, b"\xa2\x01\x03\x48\x96\x01") == [
+        BadRecord(0, "value: field `leaf.9`: zoo.Leaf has no field number 9")
+    ]
+
+
+def test_required_fields_are_asked_for() -> None:
+    validator = Validator.from_binding(samples.bound(samples.LEGACY, "legacy.Order"))
+    good = ORDER(id=1).SerializeToString()
+    assert judge(validator, good, b"", good + b"\x1a\x03\x12\x01x") == [
+        BadRecord(1, "value: required field `id` is missing"),
+        BadRecord(2, "value: required field `parts[0].code` is missing"),
+    ]
+
+
+def test_tombstones_pass_only_where_the_binding_says_so() -> None:
+    assert judge(flights(tombstones=True), None) == []
+    assert judge(flights(), None) == [
+        BadRecord(0, "value: is null, but the topic's binding allows no tombstones")
+    ]
+
+
+def test_framing_any_takes_both_forms() -> None:
+    assert judge(flights(schema_id=7), GOOD, framing.prefix(7, (0,)) + GOOD) == []
+
+
+def test_framing_plain_refuses_frames_and_confluent_refuses_plain() -> None:
+    framed = framing.prefix(1, (0,)) + GOOD
+    assert judge(flights(framing=Framing.CONFLUENT), framed) == []
+    assert "starts with 0x00" in judge(flights(framing=Framing.PLAIN), framed)[0].reason
+    assert "has no Confluent frame" in judge(flights(framing=Framing.CONFLUENT), GOOD)[0].reason
+
+
+def test_a_frame_must_name_a_bound_schema_and_the_bound_message() -> None:
+    validator = flights(schema_id=7)
+    assert judge(validator, framing.prefix(8, (0,)) + GOOD) == [
+        BadRecord(0, "value: Confluent frame names schema 8; bound to this topic: 7")
+    ]
+    assert judge(validator, framing.prefix(7, (1,)) + GOOD) == [
+        BadRecord(0, "value: Confluent frame has the message indexes [1]; nyc.Flight is [0]")
+    ]
+    assert judge(validator, b"\x00\x00\x00\x00\x07\x02\x00" + GOOD) == []
+
+
+def test_earlier_versions_stay_good_when_a_frame_names_them() -> None:
+    older = samples.bound(samples.ZOO, "zoo.Leaf", schema_id=3)
+    newer = samples.bound(samples.FLIGHTS, "nyc.Flight", schema_id=4)
+    validator = Validator.from_binding(newer, earlier=[older])
+    assert judge(validator, framing.prefix(3, (0,)) + b"\x0a\x01x", framing.prefix(4, (0,)) + GOOD) == []
+    assert judge(validator, framing.prefix(3, (0,)) + b"\x08") != []
+
+
+def test_keys_and_values_are_judged_apart() -> None:
+    validator = Validator.from_binding(
+        samples.bound(samples.FLIGHTS, "nyc.Flight"), samples.bound(samples.ZOO, "zoo.Leaf", role=1)
+    )
+    bad = validator.check_records([Rec(GOOD, b"\x0a\x01x"), Rec(b"\x08", b"\x0a"), Rec(GOOD, None)])
+    assert [(record.index, record.reason.split(":")[0]) for record in bad] == [
+        (1, "key"),
+        (1, "value"),
+        (2, "key"),
+    ]
+
+
+def test_the_number_of_named_records_is_bounded() -> None:
+    assert len(judge(flights(), *[b"\x08"] * (BAD_RECORDS_MAX + 10))) == BAD_RECORDS_MAX
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+async def test_whole_batches_of_every_codec(codec: Compression) -> None:
+    records = [batch.NewRecord(1_700_000_000_000, None, value, []) for value in (GOOD, b"\x08", GOOD)]
+    content = batch.build(records, compression=codec)
+    validator = flights()
+    assert [bad.index for bad in validator.check(memoryview(content))] == [1]
+    assert await validator.check_off_loop(memoryview(content)) == validator.check(content)
+
+
+def test_the_cache_gives_one_validator_per_binding() -> None:
+    @dataclass
+    class Topic:
+        name: str
+        value_schema_id: int | None
+        key_schema_id: int | None = None
+
+    schemas = {
+        number: samples.bound(samples.FLIGHTS, "nyc.Flight", schema_id=number, topic="t")
+        for number in (1, 2, 3)
+    }
+    cache = ValidatorCache(entries_max=2)
+    assert cache.for_topic(Topic("t", None), schemas) is None
+    first = cache.for_topic(Topic("t", 1), schemas)
+    assert first is not None
+    assert cache.for_topic(Topic("t", 1), schemas) is first
+    cache.for_topic(Topic("t", 2), schemas)
+    cache.for_topic(Topic("t", 3), schemas)
+    assert cache.for_topic(Topic("t", 1), schemas) is not first
