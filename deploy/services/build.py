@@ -82,7 +82,8 @@ def _build(name: str, folder: Path, binary: Path) -> None:
 def _run(name: str, command: list[str], folder: Path, env: dict[str, str], total: int) -> None:
     """Run the build; `go build -v` names each package it compiles, which is the progress shown."""
     begin = spoke = time.monotonic()
-    done, tail = 0, []
+    done = 0
+    tail: list[str] = []
     with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as build:
         assert build.stderr is not None
         for line in build.stderr:

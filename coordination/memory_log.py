@@ -1,0 +1,222 @@
+"""The log in memory: for tests and simulation, with faults to order on each client's link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from coordination.backoff import Backoff
+from coordination.chain import AppendChain, AttemptFailed, KeyState
+from coordination.clock import Clock
+from coordination.log import Entries, Fenced, LogEntry, LogRegressed, Member, Trimmed, Unavailable
+from coordination.memory_server import Compacted, MemoryServer, Watch, WatchCancelled
+
+ENTRY_BYTES_MAX = 1 << 20
+PAGE_ENTRIES = 256
+OWNER_BITS = 62
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class LinkFaults:
+    """What goes wrong between one client and the server. Counters are used up call by call."""
+
+    refused: bool = False  # calls fail at once: definitely without effect
+    partitioned: bool = False  # requests vanish: ambiguous for the caller
+    lose_requests: int = 0  # so many requests vanish before they take effect
+    lose_answers: int = 0  # so many answers vanish after the effect
+    delivery_delay_s: float = 0.0  # followers hear that much later
+
+
+class MemoryLog:
+    """A client's handle on a MemoryServer; implements coordination.log.Log.
+
+    `timeout_s` (event loop time) is how long a lost call takes to fail, `silent_s` how long a watch may
+    say nothing before the gap is read.
+    """
+
+    def __init__(
+        self, server: MemoryServer, clock: Clock, *, timeout_s: float = 0.5, silent_s: float = 1.0
+    ) -> None:
+        self.server = server
+        self.faults = LinkFaults()
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._silent_s = silent_s
+        self._seen = 0
+        self._chains: list[MemoryChain] = []
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The same as etcd's, so that what is tested here fits there."""
+        return ENTRY_BYTES_MAX
+
+    async def identity(self) -> str:
+        return await self.ask(lambda: f"memory:{self.server.name}")
+
+    async def register(self, incarnation: int, info: bytes, ttl_s: float) -> MemoryChain:
+        owner = self._clock.random_bits(OWNER_BITS)
+        revision = await self.ask(lambda: self.server.register(incarnation, owner, info, ttl_s))
+        if revision is None:
+            raise Fenced(f"incarnation {incarnation} was used before", maybe_appended=False)
+        chain = MemoryChain(self, incarnation, owner, revision, ttl_s, Backoff(self._clock))
+        self._chains.append(chain)
+        return chain
+
+    async def follow(self, after: int) -> AsyncGenerator[Entries, None]:
+        position = after
+        while True:
+            if await self._check(position):
+                async with aclosing(self._follow_watch(position)) as batches:
+                    async for batch in batches:
+                        position = batch.through
+                        yield batch
+            entries, through = await self._read_gap(position)
+            if through > position:
+                position = through
+                yield Entries(entries, through)
+
+    async def current(self) -> int:
+        return await self.ask(lambda: self.server.revision)
+
+    async def members(self) -> Sequence[Member]:
+        return await self.ask(self.server.members)
+
+    async def fence(self, incarnation: int) -> None:
+        await self.ask(lambda: self.server.delete(incarnation))
+
+    async def trim(self, through: int) -> None:
+        await self.ask(lambda: self.server.trim(through))
+
+    async def trimmed(self) -> int:
+        return await self.ask(lambda: self.server.trimmed)
+
+    async def close(self) -> None:
+        """Stop renewing leases, as a crashed process would; keys stay until they expire."""
+        for chain in self._chains:
+            chain.abandon()
+
+    async def call(self, step: Callable[[], _T]) -> _T:
+        """One request over this client's link. Raises AttemptFailed."""
+        await asyncio.sleep(0)
+        faults = self.faults
+        if faults.refused:
+            raise AttemptFailed("connection refused", ambiguous=False)
+        if faults.partitioned or faults.lose_requests:
+            faults.lose_requests -= not faults.partitioned
+            await self._lost()
+        answer = step()
+        if faults.lose_answers:
+            faults.lose_answers -= 1
+            await self._lost()
+        await asyncio.sleep(0)
+        return answer
+
+    async def ask(self, step: Callable[[], _T]) -> _T:
+        """call() in the port's terms. Raises Unavailable, LogRegressed."""
+        floor = self._seen
+        try:
+            answer, revision = await self.call(lambda: (step(), self.server.revision))
+        except AttemptFailed as failure:
+            raise Unavailable(f"the memory log: {failure}") from failure
+        if revision < floor:
+            raise LogRegressed(f"the log is at revision {revision}, and was at {floor} before")
+        self._seen = max(self._seen, revision)
+        return answer
+
+    async def _lost(self) -> None:
+        await asyncio.sleep(self._timeout_s)
+        raise AttemptFailed("no answer", ambiguous=True)
+
+    async def _check(self, position: int) -> bool:
+        """Whether the server is reached; raises when following from `position` is over."""
+        try:
+            trimmed, revision = await self.ask(lambda: (self.server.trimmed, self.server.revision))
+        except Unavailable:
+            await asyncio.sleep(self._timeout_s)
+            return False
+        if revision < position:
+            raise LogRegressed(f"the log is at revision {revision}, and was at {position} before")
+        if trimmed > position:
+            raise Trimmed(trimmed)
+        return True
+
+    async def _follow_watch(self, position: int) -> AsyncGenerator[Entries, None]:
+        try:
+            watch = self.server.watch(position)
+        except Compacted:
+            return
+        try:
+            while True:
+                async with asyncio.timeout(self._silent_s):
+                    entries, through = await self._next(watch)
+                yield Entries(entries, through)
+        except (WatchCancelled, TimeoutError):
+            return
+        finally:
+            self.server.unwatch(watch)
+
+    async def _next(self, watch: Watch) -> tuple[list[LogEntry], int]:
+        while True:
+            await watch.changed.wait()
+            if self.faults.delivery_delay_s:
+                await asyncio.sleep(self.faults.delivery_delay_s)
+            if watch.cancelled:
+                raise WatchCancelled
+            if self.faults.partitioned or self.faults.refused or watch.silent:
+                await asyncio.sleep(self._silent_s * 2)
+            watch.changed.clear()
+            entries, through = self.server.read(watch.position, PAGE_ENTRIES)
+            if through > watch.position:
+                watch.position = through
+                if through < self.server.revision:
+                    watch.wake()
+                self._seen = max(self._seen, through)
+                return entries, through
+
+    async def _read_gap(self, position: int) -> tuple[list[LogEntry], int]:
+        """Entries after `position`, or nothing when the server is not reached or they are trimmed."""
+        try:
+            return await self.ask(lambda: self._gap(position))
+        except Unavailable:
+            return [], position
+
+    def _gap(self, position: int) -> tuple[list[LogEntry], int]:
+        if self.server.trimmed > position:
+            return [], position
+        return self.server.read(position, PAGE_ENTRIES)
+
+
+class MemoryChain(AppendChain):
+    """The chain of one incarnation in a MemoryServer; renews its lease in a task."""
+
+    def __init__(
+        self, log: MemoryLog, incarnation: int, owner: int, revision: int, ttl_s: float, backoff: Backoff
+    ) -> None:
+        super().__init__(incarnation, owner, revision, ENTRY_BYTES_MAX, backoff)
+        self._log = log
+        self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s))
+
+    async def close(self) -> None:
+        self.abandon()
+        server = self._log.server
+        with suppress(Unavailable):
+            await self._log.ask(lambda: server.delete(self._incarnation, self._owner))
+
+    def abandon(self) -> None:
+        """Renew no more, and tell nobody."""
+        self._renewal.cancel()
+
+    async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
+        server = self._log.server
+        return await self._log.call(lambda: server.append(self._incarnation, sequence, payload, expected))
+
+    async def _renew(self, ttl_s: float) -> None:
+        alive, server = True, self._log.server
+        while alive:
+            await asyncio.sleep(ttl_s / 3)
+            with suppress(AttemptFailed):
+                alive = await self._log.call(lambda: server.renew(self._incarnation, self._owner))
