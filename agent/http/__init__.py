@@ -1,0 +1,7 @@
+"""HTTP: health, metrics, status, administration and the Iceberg REST catalog."""
+
+from agent.http.app import build
+from agent.http.parts import Parts
+from agent.http.server import HttpServer
+
+__all__ = ["HttpServer", "Parts", "build"]

@@ -1,0 +1,158 @@
+"""/admin/topics/{name}/schema: binding a topic's keys or values to a protobuf message.
+
+Kafka's protocol has no request for this. A binding is one command of the log; what a producer sends
+after the answer is checked against it by every agent that has applied it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from agent.http.answers import Problem, parse_json, read_body, refused
+from agent.http.barrier import barrier, submit
+from agent.http.parts import Parts
+from coordination.commands import BindSchema, command
+from coordination.state.types import Refused, Schema, Topic
+from schema.compiler import CompileError, compile_protos
+
+Role = Literal["value", "key"]
+Framing = Literal["any", "plain", "confluent"]
+SOURCES_MAX = 256
+ROLES = {number: name.lower() for name, number in BindSchema.Role.items()}
+FRAMINGS = {number: name.lower() for name, number in BindSchema.Framing.items()}
+
+
+class Binding(BaseModel):
+    """What a client asks for. Give either `descriptor_set` (base64) or `sources`, or `unbind`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Role = "value"
+    message: str = Field(default="", max_length=512)
+    framing: Framing = "any"
+    tombstones: bool = False
+    descriptor_set: str = ""
+    sources: Mapping[str, str] = Field(default_factory=dict, max_length=SOURCES_MAX)
+    unbind: bool = False
+
+
+class AdminRoutes:
+    """Reads and changes bindings through the replicated state."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def read(self, request: Request) -> Response:
+        """The topic's bindings, as of now (a read barrier comes first)."""
+        await barrier(self._parts)
+        topic = self._topic(request)
+        return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic)})
+
+    async def bind(self, request: Request) -> Response:
+        """Bind, replace or remove one binding; answers with the topic's bindings after it."""
+        body = await read_body(request, self._parts.config.http.body_bytes_max)
+        wanted = _binding(body)
+        await barrier(self._parts)
+        topic = self._topic(request)
+        descriptor_set = b"" if wanted.unbind else await self._descriptor_set(wanted)
+        message = BindSchema(
+            topic=topic.name,
+            role=BindSchema.Role.Value(wanted.role.upper()),
+            descriptor_set=descriptor_set,
+            message=wanted.message,
+            framing=BindSchema.Framing.Value(wanted.framing.upper()),
+            tombstones=wanted.tombstones,
+            unbind=wanted.unbind,
+        )
+        result = await submit(self._parts, command(message))
+        if isinstance(result, Refused):
+            raise refused(result)
+        return JSONResponse({"topic": topic.name, "schemas": self._bindings(self._topic(request))})
+
+    def _topic(self, request: Request) -> Topic:
+        name: str = request.path_params["name"]
+        topic = self._parts.replica.state.topics.get(name)
+        if topic is None:
+            raise Problem(404, f"topic {name!r} does not exist", "create it first: floe topic create NAME")
+        return topic
+
+    def _bindings(self, topic: Topic) -> list[dict[str, object]]:
+        ids = (topic.value_schema_id, topic.key_schema_id)
+        schemas = self._parts.replica.state.schemas
+        return [_shown(schemas[schema_id]) for schema_id in ids if schema_id is not None]
+
+    async def _descriptor_set(self, wanted: Binding) -> bytes:
+        """The descriptor set given or compiled; the compiler runs in a process of its own."""
+        bounds = self._parts.config.schemas
+        if wanted.descriptor_set:
+            return _decode(wanted.descriptor_set, bounds.descriptor_set_bytes_max)
+        sources = {name: text.encode() for name, text in wanted.sources.items()}
+        size = sum(map(len, sources.values()))
+        if size > bounds.sources_bytes_max:
+            raise Problem(413, f"sources: {size} bytes exceed {bounds.sources_bytes_max}", "give fewer files")
+        try:
+            compiled = await asyncio.to_thread(compile_protos, sources)
+        except CompileError as error:
+            raise Problem(400, f"sources: {error}", "correct the .proto files") from None
+        if len(compiled) > bounds.descriptor_set_bytes_max:
+            raise Problem(
+                413, f"the compiled descriptors are larger than {bounds.descriptor_set_bytes_max} bytes"
+            )
+        return compiled
+
+
+def _binding(body: bytes) -> Binding:
+    try:
+        wanted = Binding.model_validate(parse_json(body))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "body"
+        allowed = ", ".join(Binding.model_fields)
+        raise Problem(400, f"{place}: {first['msg']}", f"fields are {allowed}") from None
+    if wanted.unbind and (wanted.message or wanted.descriptor_set or wanted.sources):
+        raise Problem(
+            400, "unbind: true goes with role alone", "leave message, descriptor_set and sources out"
+        )
+    if not wanted.unbind and not wanted.message:
+        raise Problem(400, "message: the full name of the protobuf message is missing", "package.Message")
+    if not wanted.unbind and bool(wanted.descriptor_set) == bool(wanted.sources):
+        raise Problem(
+            400,
+            "give exactly one of descriptor_set (base64) and sources",
+            "sources maps import paths to .proto texts",
+        )
+    return wanted
+
+
+def _decode(text: str, bytes_max: int) -> bytes:
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Problem(
+            400, "descriptor_set is not base64", "encode the serialized FileDescriptorSet"
+        ) from None
+    if len(decoded) > bytes_max:
+        raise Problem(
+            413, f"descriptor_set: {len(decoded)} bytes exceed {bytes_max}", "leave unused files out"
+        )
+    return decoded
+
+
+def _shown(schema: Schema) -> dict[str, object]:
+    return {
+        "schema_id": schema.schema_id,
+        "role": ROLES[schema.role],
+        "version": schema.version,
+        "message": schema.message,
+        "framing": FRAMINGS[schema.framing],
+        "tombstones": schema.tombstones,
+        "descriptor_set": base64.b64encode(schema.descriptor_set).decode(),
+    }

@@ -1,0 +1,62 @@
+"""Answers in one shape: JSON, errors as `{"error": {"status", "message", "remedy"}}`."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+
+from coordination.kafka_codes import Code
+from coordination.state.types import Refused
+
+NOT_FOUND = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.RESOURCE_NOT_FOUND})
+
+
+class Problem(Exception):
+    """A request that is answered with an error: HTTP status, what is wrong, what to do."""
+
+    def __init__(self, status: int, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.remedy = remedy
+
+    def response(self) -> JSONResponse:
+        """The error as an answer."""
+        error = {"status": self.status, "message": self.message, "remedy": self.remedy}
+        headers = {"Retry-After": "1"} if self.status == 503 else None
+        return JSONResponse({"error": error}, self.status, headers=headers)
+
+
+def refused(result: Refused) -> Problem:
+    """What the log refused: 404 for what does not exist, 409 otherwise."""
+    status = 404 if result.code in NOT_FOUND else 409
+    return Problem(status, f"{result.code.name}: {result.message}")
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body. Raises Problem 413 above `bytes_max`, before more than that is held."""
+    declared = request.headers.get("content-length", "0")
+    too_large = Problem(413, f"the body is larger than {bytes_max} bytes", "raise http.body_bytes_max")
+    if declared.isdigit() and int(declared) > bytes_max:
+        raise too_large
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > bytes_max:
+                raise too_large
+    except ClientDisconnect:
+        raise Problem(400, "the client closed the connection before its body was complete") from None
+    return bytes(body)
+
+
+def parse_json(body: bytes) -> object:
+    """A JSON body. Raises Problem 400 with line and column."""
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise Problem(400, f"the body is not JSON: {error}", "send a JSON object") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise Problem(400, "the body is not JSON in UTF-8", "send a JSON object") from None

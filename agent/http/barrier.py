@@ -1,0 +1,40 @@
+"""Waiting for the log within a bound, its failures told as HTTP (503 definite, 504 not known)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from agent.http.answers import Problem
+from coordination.log import LogError
+from coordination.replica import OutcomeUnknown, Unavailable
+
+if TYPE_CHECKING:
+    from agent.http.parts import Parts
+    from coordination.commands import Command
+    from coordination.state.types import Result
+
+
+async def barrier(parts: Parts) -> int:
+    """Everything acknowledged before this call is applied here afterwards (rule 5). Raises Problem 503."""
+    timeout_ms = parts.config.http.barrier_timeout_ms
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await parts.replica.barrier()
+    except TimeoutError:
+        raise Problem(503, f"the log did not answer within {timeout_ms} ms", "try again") from None
+    except (LogError, Unavailable) as error:
+        raise Problem(503, f"the log is not reached: {error}", "try again") from None
+
+
+async def submit(parts: Parts, proposal: Command) -> Result:
+    """What apply decided about one command. Raises Problem 503 (nothing happened) or 504 (it may have)."""
+    try:
+        results = await parts.replica.submit([proposal])
+    except OutcomeUnknown as error:
+        raise Problem(
+            504, f"the outcome is not known: {error}", "read the topic's state, then repeat"
+        ) from None
+    except (LogError, Unavailable) as error:
+        raise Problem(503, f"the log is not reached, nothing was changed: {error}", "try again") from None
+    return results[0]

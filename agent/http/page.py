@@ -1,0 +1,75 @@
+"""The status page: plain HTML from the status's values, nothing fetched from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1c2733 }
+body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; vertical-align: top }
+th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #dde4ea }
+th { font-weight: 600; color: #56677a } code { font-size: .9em; overflow-wrap: anywhere }
+.ok { color: #0a7d4b } .bad { color: #b3261e; font-weight: 600 }
+@media (prefers-color-scheme: dark) {
+  body { background: #12181f; color: #dbe4ec } th, td { border-color: #2b3743 } th { color: #93a4b5 }
+  .ok { color: #4cc38a } .bad { color: #ff8b80 }
+}
+"""
+
+FACTS = ("version", "cluster", "agent", "node_id", "incarnation", "revision", "state_hash", "feature_level")
+COUNTS = ("topics", "partitions", "schemas")
+
+
+def render(status: Mapping[str, object]) -> str:
+    """The whole page of one status (see agent/http/status.py for its values)."""
+    ready = bool(status["ready"])
+    verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
+    queues = status["queues"]
+    assert isinstance(queues, Mapping)
+    sections = [
+        f"<h1>Floe agent {escape(str(status['agent']))}: {verdict}</h1>",
+        "".join(f'<p class="bad">{escape(str(reason))}</p>' for reason in _rows(status["reasons"])),
+        _pairs((name, status[name]) for name in (*FACTS, *COUNTS)),
+        "<h2>Dependencies</h2>",
+        _table(_rows(status["dependencies"]), ("name", "ok", "latency_ms", "message")),
+        "<h2>Brokers</h2>",
+        _table(_rows(status["brokers"]), ("node_id", "name", "listeners", "http", "zone", "version")),
+        "<h2>Tables</h2>",
+        _table(_rows(status["tables"]), ("table", "topic", "records_behind")),
+        "<h2>Queues</h2>",
+        _pairs(queues.items()),
+        "<h2>Recent state hashes</h2>",
+        _table(list(reversed(_rows(status["recent"]))), ("revision", "state_hash")),
+    ]
+    head = f"<meta charset=utf-8><title>Floe {escape(str(status['agent']))}</title><style>{STYLE}</style>"
+    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(sections)}</body></html>"
+
+
+def _rows(value: object) -> Sequence[Mapping[str, object]]:
+    assert isinstance(value, list)
+    return value
+
+
+def _pairs(pairs: Iterable[tuple[str, object]]) -> str:
+    rows = "".join(f"<tr><th>{escape(n.replace('_', ' '))}</th><td>{_cell(v)}</td></tr>" for n, v in pairs)
+    return f"<table>{rows}</table>" if rows else "<p>none</p>"
+
+
+def _table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
+    if not rows:
+        return "<p>none</p>"
+    head = "".join(f"<th>{escape(column.replace('_', ' '))}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{_cell(row[c])}</td>" for c in columns) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return '<span class="ok">yes</span>' if value else '<span class="bad">no</span>'
+    if isinstance(value, list):
+        return "<br>".join(escape(str(item)) for item in value)
+    return f"<code>{escape(str(value))}</code>" if value not in ("", None) else "none"

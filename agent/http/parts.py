@@ -1,0 +1,52 @@
+"""What the HTTP side may see of an agent; the composition root (agent/app.py) fills it in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from agent.config import Config
+from agent.metrics import Metrics
+
+if TYPE_CHECKING:
+    from coordination.clock import Clock
+    from coordination.replica import Replica
+    from objectstore.store import ObjectStore
+
+
+class Catalog(Protocol):
+    """The Iceberg REST catalog's logic (iceberg/catalog.py), without HTTP."""
+
+    def handle(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> Awaitable[tuple[int, object | None]]:
+        """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
+        ...
+
+
+def _nothing() -> Mapping[str, int]:
+    return {}
+
+
+def _never() -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One agent's parts. `config.http` bounds what is served."""
+
+    config: Config
+    metrics: Metrics
+    replica: Replica
+    store: ObjectStore
+    clock: Clock
+    catalog: Catalog | None = None
+    """None: /iceberg answers 404."""
+    queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
+    """Sizes of queues and caches by name, units in the names; shown by /status."""
+    stopping: Callable[[], bool] = field(default=lambda: False)
+    """True once the agent leaves: /readyz answers 503."""
+    fatal: Callable[[], str | None] = field(default=_never)
+    """Why the agent can work no more (a broken invariant); /livez answers 503 so that it is restarted."""

@@ -1,0 +1,84 @@
+"""uvicorn inside the agent's own event loop: no signal handlers, no threads, a port known at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from agent.config import HttpConfig
+
+KEEP_ALIVE_S = 30
+STOP_S_MAX = 5
+HEADER_BYTES_MAX = 64 * 1024
+BACKLOG = 512
+CONNECTIONS_PER_REQUEST = 8
+"""Open connections allowed per request that may be served at once; most are idle keep-alives."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, leaving signals to the process's entry."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """Serves an ASGI application on `config.host`:`config.port` until stopped."""
+
+    def __init__(self, app: ASGIApp, config: HttpConfig) -> None:
+        self._config = config
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=STOP_S_MAX,
+                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+                limit_concurrency=config.requests_in_flight_max * CONNECTIONS_PER_REQUEST,
+            )
+        )
+        self._task: asyncio.Task[None] | None = None
+        self.port = config.port
+
+    async def start(self) -> int:
+        """Bind and serve; returns the port. Raises OSError when the address cannot be bound."""
+        bound = _bind(self._config.host, self._config.port)
+        self.port = int(bound.getsockname()[1])
+        self._task = asyncio.create_task(self._server.serve(sockets=[bound]), name="http")
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+            await asyncio.sleep(0.005)
+        return self.port
+
+    async def stop(self) -> None:
+        """Stop accepting, finish what is being served within STOP_S_MAX seconds. Idempotent."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+            self._task = None
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"http: cannot bind {host}:{port}: {error.strerror}") from None
+    bound.setblocking(False)
+    return bound

@@ -1,0 +1,110 @@
+"""/status: what an operator asks first, as JSON and as a page."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from agent.http.health import HealthRoutes
+from agent.http.page import render
+from agent.http.parts import Parts
+from agent.version import VERSION
+
+if TYPE_CHECKING:
+    from coordination.state.types import Applied, Broker
+
+HASHES_KEPT = 32
+"""Recent (revision, state hash) pairs: two agents agree when a revision they share has one hash."""
+
+
+class StatusRoutes:
+    """Gathers the status; remembers the hashes of the newest revisions."""
+
+    def __init__(self, parts: Parts, health: HealthRoutes) -> None:
+        self._parts = parts
+        self._health = health
+        self._recent: deque[tuple[int, str]] = deque(maxlen=HASHES_KEPT)
+        parts.replica.add_listener(self._remember)
+
+    def _remember(self, applied: Applied) -> None:
+        self._recent.append((applied.revision, self._parts.replica.state.hash))
+
+    async def by_accept(self, request: Request) -> Response:
+        """The page for browsers, JSON for everybody else."""
+        wants_page = "text/html" in request.headers.get("accept", "")
+        return await (self.page(request) if wants_page else self.json(request))
+
+    async def json(self, _request: Request) -> Response:
+        """The status as JSON."""
+        return JSONResponse(await self.gather())
+
+    async def page(self, _request: Request) -> Response:
+        """The status as a page without scripts or links outside."""
+        return HTMLResponse(render(await self.gather()))
+
+    async def gather(self) -> dict[str, object]:
+        """The whole status as plain values."""
+        parts, state = self._parts, self._parts.replica.state
+        dependencies = await self._health.dependencies()
+        reasons = self._health.reasons(dependencies)
+        own = next((b for b in state.brokers.values() if b.incarnation == parts.replica.incarnation), None)
+        return {
+            "version": VERSION,
+            "cluster": parts.config.cluster.name,
+            "agent": parts.config.agent_name,
+            "node_id": own.node_id if own is not None else -1,
+            "incarnation": f"{parts.replica.incarnation:016x}",
+            "ready": not reasons,
+            "reasons": reasons,
+            "dependencies": [
+                {"name": h.name, "ok": h.ok, "latency_ms": h.latency_ms, "message": h.message}
+                for h in dependencies
+            ],
+            "revision": state.revision,
+            "state_hash": state.hash,
+            "recent": [{"revision": revision, "state_hash": digest} for revision, digest in self._recent],
+            "feature_level": state.feature_level,
+            "brokers": [_broker(state.brokers[node]) for node in sorted(state.brokers)],
+            "topics": len(state.topics),
+            "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
+            "schemas": len(state.schemas),
+            "tables": self._tables(),
+            "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
+            "queues": dict(parts.queues()),
+        }
+
+    def _tables(self) -> list[dict[str, object]]:
+        state = self._parts.replica.state
+        return [
+            {
+                "table": f"{table.namespace}.{table.name}",
+                "topic": table.topic,
+                "records_behind": self._behind(table.topic, table.next_offsets),
+            }
+            for _, table in sorted(state.tables.items())
+        ]
+
+    def _behind(self, name: str, next_offsets: tuple[int, ...]) -> int | None:
+        """Committed records that are not in the table yet; None for a table that follows no topic."""
+        topic = self._parts.replica.state.topics.get(name)
+        if topic is None:
+            return None
+        done = [*next_offsets, *[0] * (len(topic.partitions) - len(next_offsets))]
+        return sum(
+            p.high_watermark - max(d, p.log_start) for p, d in zip(topic.partitions, done, strict=False)
+        )
+
+
+def _broker(broker: Broker) -> dict[str, object]:
+    return {
+        "node_id": broker.node_id,
+        "name": broker.name,
+        "incarnation": f"{broker.incarnation:016x}",
+        "listeners": [f"{at.name}://{at.host}:{at.port}" for at in broker.listeners],
+        "zone": broker.zone,
+        "http": broker.http_address,
+        "version": broker.version,
+    }
