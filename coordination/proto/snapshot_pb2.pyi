@@ -450,7 +450,6 @@ class Producers(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     FLOOR_SEQUENCE_FIELD_NUMBER: _builtins.int
-    LAST_OFFSET_FIELD_NUMBER: _builtins.int
     UPDATED_MS_FIELD_NUMBER: _builtins.int
     REMEMBERED_FIELD_NUMBER: _builtins.int
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
@@ -463,8 +462,6 @@ class Producers(_message.Message):
     def last_sequence(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def floor_sequence(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def last_offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def updated_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -482,7 +479,6 @@ class Producers(_message.Message):
         epoch: _abc.Iterable[_builtins.int] | None = ...,
         last_sequence: _abc.Iterable[_builtins.int] | None = ...,
         floor_sequence: _abc.Iterable[_builtins.int] | None = ...,
-        last_offset: _abc.Iterable[_builtins.int] | None = ...,
         updated_ms: _abc.Iterable[_builtins.int] | None = ...,
         remembered: _abc.Iterable[_builtins.int] | None = ...,
         first_sequence: _abc.Iterable[_builtins.int] | None = ...,
@@ -490,7 +486,7 @@ class Producers(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "epoch", b"epoch", "first_sequence", b"first_sequence", "floor_sequence", b"floor_sequence", "last_offset", b"last_offset", "last_sequence", b"last_sequence", "producer_id", b"producer_id", "remembered", b"remembered", "updated_ms", b"updated_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "epoch", b"epoch", "first_sequence", b"first_sequence", "floor_sequence", b"floor_sequence", "last_sequence", b"last_sequence", "producer_id", b"producer_id", "remembered", b"remembered", "updated_ms", b"updated_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

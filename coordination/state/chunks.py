@@ -1,0 +1,124 @@
+"""CommitChunk: the hot path. Every agent runs it for every record batch of the whole cluster.
+
+Result: `ChunkCommitted`. The loop therefore makes no object per batch, reads columns, and looks only
+once at each thing; tests/bench/bench_apply.py says what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from coordination.commands import CommitChunk, ForgetChunks
+from coordination.kafka_codes import Code
+from coordination.state import producers
+from coordination.state.slices import ROW
+from coordination.state.types import At, ChunkCommitted, Done, Refused, Result
+from objectstore.naming import ChunkId
+
+if TYPE_CHECKING:
+    from coordination.state.state import State
+
+Columns = Iterator[tuple[int, int, int, int, int, int, int]]
+
+_UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
+REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's NUM_BATCHES_TO_RETAIN
+SEQUENCE_MASK = (1 << 31) - 1  # sequences wrap from 2^31 - 1 to 0
+
+
+def commit_chunk(state: State, message: CommitChunk, at: At) -> Result:
+    """Give the chunk's batches their offsets. Refused whole when malformed or out of the author's order."""
+    handles = list(message.partition)
+    refusal = _malformed(message, handles, len(state.partitions)) or _out_of_order(message, at)
+    if refusal:
+        return Refused(Code.INVALID_REQUEST, refusal)
+    at.author.next_chunk_number = message.number + 1
+    producer_columns: tuple[Iterable[int], ...] = (repeat(-1), repeat(-1), repeat(-1))
+    if message.producer_id:
+        producer_columns = (message.producer_id, message.producer_epoch, message.base_sequence)
+    columns = zip(  # noqa: B905 — the lengths were compared, and repeat() has none
+        handles, message.length, message.offsets, message.max_timestamp_ms, *producer_columns
+    )
+    answer = ChunkCommitted([0] * len(handles), [])
+    references = _append(state, columns, message.first_position, at.now_ms, answer)
+    state.chunks.add(ChunkId(at.author.incarnation, message.number), references, at.now_ms)
+    at.touched += handles
+    return answer
+
+
+def _append(state: State, columns: Columns, position: int, now_ms: int, answer: ChunkCommitted) -> int:
+    """Append each batch to its partition or note its error; returns the number of index rows written."""
+    partitions, serial, pack, mask = state.partitions, state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
+    base_offsets = answer.base_offsets
+    references, previous = 0, None
+    for handle, length, count, newest, producer_id, epoch, sequence in columns:
+        start, position = position, position + length
+        partition = partitions[handle]
+        if partition is None:
+            _refuse(answer, _UNKNOWN, -1)
+            previous = None
+            continue
+        base = partition.high_watermark
+        if producer_id >= 0:
+            entry = partition.producers.get(producer_id)
+            if entry is None or epoch != entry.epoch or sequence != (entry.last_sequence + 1) & mask:
+                entry, error, base = producers.admit(partition, entry, producer_id, epoch, sequence, count)
+                if entry is None:
+                    _refuse(answer, error, base)
+                    previous = None
+                    continue
+            recent = entry.recent
+            if len(recent) == REMEMBERED:
+                del recent[:2]
+            recent.append(sequence)
+            recent.append(base)
+            entry.last_sequence = (sequence + count - 1) & mask
+            entry.last_timestamp = now_ms
+        base_offsets.append(base)
+        partition.high_watermark = end = base + count
+        slices = partition.slices
+        if partition is previous:
+            slices.extend_last(end, length, newest)
+            continue
+        slices.rows += pack(end, serial, start, length, newest)
+        slices.size_bytes += length
+        references += 1
+        previous = partition
+    return references
+
+
+def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
+    answer.errors[len(answer.base_offsets)] = error
+    answer.base_offsets.append(base_offset)
+
+
+def _malformed(message: CommitChunk, handles: list[int], known: int) -> str | None:
+    batches = len(handles)
+    columns = (message.length, message.offsets, message.max_timestamp_ms)
+    if not batches or any(len(column) != batches for column in columns):
+        return f"chunk {message.number}: columns of different lengths or none ({batches} partitions)"
+    if message.producer_id:
+        columns = (message.producer_id, message.producer_epoch, message.base_sequence)
+        if any(len(column) != batches for column in columns):
+            return f"chunk {message.number}: producer columns do not have {batches} elements"
+    if max(handles) >= known:
+        return f"chunk {message.number}: partition handle {max(handles)} was never given (next: {known})"
+    if 0 in message.offsets:
+        return f"chunk {message.number}: a batch without offsets"
+    end = message.first_position + sum(message.length)
+    if end > message.size:
+        return f"chunk {message.number}: batches end at {end}, beyond the object's {message.size} bytes"
+    return None
+
+
+def _out_of_order(message: CommitChunk, at: At) -> str | None:
+    expected = at.author.next_chunk_number
+    if message.number < expected:
+        return f"chunk {message.number}: number below {expected}, which this incarnation has passed"
+    return None
+
+
+def forget_chunks(state: State, message: ForgetChunks, at: At) -> Result:
+    """Drop deleted chunks from the garbage. Done's value: how many were in it."""
+    return Done(state.chunks.forget(ChunkId(c.incarnation, c.number) for c in message.chunks))

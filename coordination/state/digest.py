@@ -1,0 +1,41 @@
+"""The rolling hash of the state: a chain over every entry and what it did."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from coordination.log import LogEntry
+from coordination.state.types import ChunkCommitted, Done, Refused, Result
+
+DIGEST_BYTES = 16
+START = bytes(DIGEST_BYTES)  # the hash of the empty state
+
+
+def chain(before: bytes, entry: LogEntry, results: Sequence[Result]) -> bytes:
+    """The hash after `entry` gave `results`, from the hash before it."""
+    digest = blake2b(before, digest_size=DIGEST_BYTES)
+    digest.update(b"%d %d %d " % (entry.revision, entry.incarnation, entry.sequence))
+    digest.update(entry.payload)
+    for part in _parts(results):
+        digest.update(part)
+    return digest.digest()
+
+
+def _parts(results: Iterable[object]) -> Iterable[bytes]:
+    """Bytes that say what was decided. Words are of the machine's order: Floe runs on little-endian ones."""
+    for result in results:
+        if isinstance(result, ChunkCommitted):
+            yield array("q", result.base_offsets).tobytes()
+            if any(result.errors):
+                yield array("q", result.errors).tobytes()
+        elif isinstance(result, Done) and isinstance(result.value, tuple):
+            yield b"(%d" % len(result.value)
+            yield from _parts(result.value)
+        elif isinstance(result, Refused):  # without its wording, which may differ between versions
+            yield b"!%d" % result.code
+        elif isinstance(result, Done):
+            yield b"=" + repr(result.value).encode()
+        else:
+            raise TypeError(f"no digest for a result of type {type(result).__name__}")

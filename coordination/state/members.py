@@ -1,0 +1,124 @@
+"""Incarnations and brokers: who may write to the log, and what Metadata shows.
+
+An incarnation is one run of an agent. It begins with RegisterAgent and ends with FenceIncarnation, or
+when a newer run takes over its name. Fenced, it is remembered for a while with the sequence of its last
+entry, so that an author can learn what became of an append whose answer it lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordination.commands import FenceIncarnation, Heartbeat, RegisterAgent
+from coordination.kafka_codes import Code
+from coordination.state import multipart
+from coordination.state.types import At, Broker, Done, Endpoint, Incarnation, Refused, Result
+
+if TYPE_CHECKING:
+    from coordination.state.state import State
+
+FENCED_REMEMBERED_MAX = 4096  # fenced incarnations kept in the state
+AGENTS_MAX = 1000  # live incarnations
+NAME_LENGTH_MAX = 253  # characters of an agent's name (a DNS name)
+
+
+def register_agent(state: State, message: RegisterAgent, at: At) -> Result:
+    """Make the author a broker; an older run under its name is fenced. Done's value: the node id."""
+    author = at.author
+    if author.registered_revision:
+        return Refused(
+            Code.DUPLICATE_BROKER_REGISTRATION, f"incarnation {author.incarnation} is registered already"
+        )
+    refusal = _refusal(state, message)
+    if refusal:
+        return refusal
+    for other in [i for i in state.incarnations.values() if i.live and i.name == message.name]:
+        fence(state, other, at)
+    node_id = _node_id(state, message)
+    author.name = message.name
+    author.node_id = node_id
+    author.registered_revision = at.revision
+    author.feature_min, author.feature_max = message.feature_min, message.feature_max
+    state.incarnations[author.incarnation] = author
+    state.brokers[node_id] = Broker(
+        node_id,
+        message.name,
+        author.incarnation,
+        tuple(Endpoint(listener.name, listener.host, listener.port) for listener in message.listeners),
+        message.zone,
+        message.http_address,
+        message.version,
+    )
+    return Done(node_id)
+
+
+def _refusal(state: State, message: RegisterAgent) -> Refused | None:
+    if not 0 < len(message.name) <= NAME_LENGTH_MAX:
+        return Refused(
+            Code.INVALID_REGISTRATION, f"agent name {message.name!r}: 1 to {NAME_LENGTH_MAX} characters"
+        )
+    if not message.feature_min <= state.feature_level <= message.feature_max:
+        return Refused(
+            Code.UNSUPPORTED_VERSION,
+            f"agent {message.name!r} applies feature levels {message.feature_min} to {message.feature_max}, "
+            f"the cluster is at {state.feature_level}: run a version that knows it",
+        )
+    if len(state.brokers) >= AGENTS_MAX:
+        return Refused(Code.POLICY_VIOLATION, f"the cluster has {AGENTS_MAX} agents, the most it takes")
+    holder = state.brokers.get(message.node_id)
+    if holder is not None and holder.name != message.name:
+        return Refused(
+            Code.DUPLICATE_BROKER_REGISTRATION,
+            f"node id {message.node_id} belongs to live agent {holder.name!r}: give {message.name!r} another",
+        )
+    return None
+
+
+def _node_id(state: State, message: RegisterAgent) -> int:
+    """The agent's node id: the one it asks for, the one its name had before, or a new one."""
+    wanted = message.node_id
+    if wanted < 0:
+        known = state.node_ids.get(message.name)
+        if known is not None:
+            return known
+        wanted = state.next_node_id
+    for name in [name for name, node_id in state.node_ids.items() if node_id == wanted]:
+        del state.node_ids[name]  # a dead agent's: the id moves to the one that asks for it by number
+    state.node_ids[message.name] = wanted
+    state.next_node_id = max(state.next_node_id, wanted + 1)
+    return wanted
+
+
+def fence_incarnation(state: State, message: FenceIncarnation, at: At) -> Result:
+    """End an incarnation. Done's value: the sequence of its last entry; None when it was not live."""
+    known = state.incarnations.get(message.incarnation)
+    if known is None or not known.live:
+        return Done(None)
+    fence(state, known, at)
+    return Done(known.sequence)
+
+
+def fence(state: State, incarnation: Incarnation, at: At) -> None:
+    """From here on nothing of this incarnation counts: broker, claims and pending changes go."""
+    incarnation.fenced_revision = at.revision
+    at.fenced.append(incarnation.incarnation)
+    broker = state.brokers.get(incarnation.node_id)
+    if broker is not None and broker.incarnation == incarnation.incarnation:
+        del state.brokers[incarnation.node_id]
+    held = [name for name, holder in state.claims.items() if holder.incarnation == incarnation.incarnation]
+    for name in held:
+        del state.claims[name]
+    multipart.drop_all_of(state, incarnation.incarnation)
+    # Moved to the end: the order of the dict is then live ones by registration, fenced ones by fencing.
+    del state.incarnations[incarnation.incarnation]
+    state.incarnations[incarnation.incarnation] = incarnation
+    state.fenced_count += 1
+    if state.fenced_count > FENCED_REMEMBERED_MAX:
+        oldest = next(key for key, value in state.incarnations.items() if not value.live)
+        del state.incarnations[oldest]
+        state.fenced_count -= 1
+
+
+def heartbeat(state: State, message: Heartbeat, at: At) -> Result:
+    """Nothing but what every entry does: note the author's applied revision. Done's value: None."""
+    return Done()

@@ -1,0 +1,75 @@
+"""Which protobuf message the keys and values of a topic are. The author checks the descriptors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordination.commands import BindSchema
+from coordination.kafka_codes import Code
+from coordination.state import topics
+from coordination.state.types import At, Done, Refused, Result, Schema, Topic
+
+if TYPE_CHECKING:
+    from coordination.state.state import State
+
+DESCRIPTOR_BYTES_MAX = 4 * 1024 * 1024  # one descriptor set; above one entry it travels in parts
+SCHEMAS_MAX = 100_000
+
+
+def bind_schema(state: State, message: BindSchema, at: At) -> Result:
+    """Bind or unbind. Done's value: the schema id, the old one when nothing changed, None when unbound."""
+    topic = state.topics.get(message.topic)
+    if topic is None:
+        return topics.unknown(message.topic)
+    bound = state.schemas.get(_bound_id(topic, message.role) or 0)
+    if message.unbind:
+        _set(topic, message.role, None)
+        return Done()
+    if not message.message or not message.descriptor_set:
+        return Refused(
+            Code.INVALID_REQUEST, f"topic {topic.name!r}: descriptor set and message name are needed"
+        )
+    if len(message.descriptor_set) > DESCRIPTOR_BYTES_MAX:
+        return Refused(
+            Code.INVALID_REQUEST,
+            f"descriptor set of {len(message.descriptor_set)} bytes: at most {DESCRIPTOR_BYTES_MAX}",
+        )
+    if len(state.schemas) >= SCHEMAS_MAX:
+        return Refused(Code.POLICY_VIOLATION, f"the cluster has {SCHEMAS_MAX} schemas, the most it takes")
+    if bound is not None and _same(bound, message):
+        return Done(bound.schema_id)
+    schema_id = state.next_schema_id
+    state.next_schema_id += 1
+    versions = [s.version for s in state.schemas.values() if s.topic == topic.name and s.role == message.role]
+    state.schemas[schema_id] = Schema(
+        schema_id,
+        topic.name,
+        message.role,
+        max(versions, default=0) + 1,
+        message.descriptor_set,
+        message.message,
+        message.framing,
+        message.tombstones,
+    )
+    _set(topic, message.role, schema_id)
+    return Done(schema_id)
+
+
+def _bound_id(topic: Topic, role: int) -> int | None:
+    return topic.key_schema_id if role == BindSchema.KEY else topic.value_schema_id
+
+
+def _set(topic: Topic, role: int, schema_id: int | None) -> None:
+    if role == BindSchema.KEY:
+        topic.key_schema_id = schema_id
+    else:
+        topic.value_schema_id = schema_id
+
+
+def _same(bound: Schema, message: BindSchema) -> bool:
+    return (bound.descriptor_set, bound.message, bound.framing, bound.tombstones) == (
+        message.descriptor_set,
+        message.message,
+        message.framing,
+        message.tombstones,
+    )

@@ -1,0 +1,112 @@
+"""Where a partition's records are: runs of offsets in chunk objects, one compact row each.
+
+A row is 32 bytes: end offset, chunk serial, position, length, maximum timestamp. It begins where the
+row before it ends, so offsets tile by construction. Rows are only appended at the back and dropped at
+the front; bytes before `head` are dead until enough of them gather to be worth a copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+
+from coordination.state.chunk_table import ChunkTable
+from objectstore.naming import SliceRef
+
+ROW = Struct("<qqIIq")  # end offset, chunk serial, position, length, max timestamp ms
+ROW_BYTES = ROW.size
+DEAD_BYTES_MIN = 4096  # the front is copied away only when at least this much of it is dead
+
+_END = Struct("<q")
+
+
+class SliceIndex:
+    """The slices of one partition, oldest first. `coordination.state.chunks` appends to `rows` itself."""
+
+    __slots__ = ("_chunks", "first_offset", "head", "rows", "size_bytes")
+
+    def __init__(self, chunks: ChunkTable) -> None:
+        self._chunks = chunks
+        self.rows = bytearray()
+        self.head = 0  # bytes of `rows` that are dead
+        self.first_offset = 0  # base offset of the first live row
+        self.size_bytes = 0  # record bytes of all live rows
+
+    def __len__(self) -> int:
+        return (len(self.rows) - self.head) // ROW_BYTES
+
+    def extend_last(self, end_offset: int, length: int, max_timestamp_ms: int) -> None:
+        """Grow the last row by a batch that follows it in the same chunk."""
+        position = len(self.rows) - ROW_BYTES
+        _, serial, start, so_far, newest = ROW.unpack_from(self.rows, position)
+        ROW.pack_into(
+            self.rows, position, end_offset, serial, start, so_far + length, max(newest, max_timestamp_ms)
+        )
+        self.size_bytes += length
+
+    def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
+        """The slices from the one that holds `offset` on, in order, of at most `max_bytes` in sum.
+
+        The first is always there, whole, however large (rule 7). Empty when nothing is at or after `offset`.
+        """
+        planned: list[SliceRef] = []
+        left = max_bytes
+        for number in range(self._find(offset), len(self)):
+            found = self._ref(number)
+            left -= found.length
+            if left < 0 and planned:
+                break
+            planned.append(found)
+        return planned
+
+    def by_timestamp(self, timestamp_ms: int) -> SliceRef | None:
+        """The first slice that holds a record with at least this timestamp (ListOffsets by time)."""
+        for number, newest in enumerate(self._max_timestamps()):
+            if newest >= timestamp_ms:
+                return self._ref(number)
+        return None
+
+    def max_timestamp(self) -> SliceRef | None:
+        """The first slice that holds the highest timestamp (ListOffsets -3, KIP-734); None when empty."""
+        newest = self._max_timestamps()
+        return self._ref(newest.index(max(newest))) if newest else None
+
+    def trim(self, offset: int) -> list[int]:
+        """Drop rows that end at or below `offset`; returns the chunk serial of each."""
+        count = self._find(offset)
+        dropped = []
+        for number in range(count):
+            end, serial, _, length, _ = self._row(number)
+            dropped.append(serial)
+            self.size_bytes -= length
+            self.first_offset = end
+        self.head += count * ROW_BYTES
+        if self.head >= DEAD_BYTES_MIN and self.head * 2 >= len(self.rows):
+            self.rows = self.rows[self.head :]  # a new object: whoever reads the old one is not disturbed
+            self.head = 0
+        return dropped
+
+    def serials(self) -> list[int]:
+        """The chunk serial of every live row."""
+        with memoryview(self.rows) as view, view[self.head :].cast("q") as words:
+            return words[1::4].tolist() if len(words) else []
+
+    def _max_timestamps(self) -> list[int]:
+        with memoryview(self.rows) as view, view[self.head :].cast("q") as words:
+            return words[3::4].tolist() if len(words) else []
+
+    def _find(self, offset: int) -> int:
+        """Number of the first live row that ends above `offset`."""
+        rows, head = self.rows, self.head
+        return bisect_right(
+            range(len(self)), offset, key=lambda n: _END.unpack_from(rows, head + n * ROW_BYTES)[0]
+        )
+
+    def _row(self, number: int) -> tuple[int, int, int, int, int]:
+        row: tuple[int, int, int, int, int] = ROW.unpack_from(self.rows, self.head + number * ROW_BYTES)
+        return row
+
+    def _ref(self, number: int) -> SliceRef:
+        end, serial, position, length, newest = self._row(number)
+        base = self._row(number - 1)[0] if number else self.first_offset
+        return SliceRef(base, end, self._chunks.by_serial[serial].id, position, length, newest)

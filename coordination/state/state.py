@@ -1,0 +1,208 @@
+"""The replicated state: a pure function of the log's entries, the same on every agent.
+
+`apply` uses no clock, no entropy, no I/O, and iterates over nothing whose order the log does not give
+(tests/unit/coordination/test_purity.py). Time comes from the entries. Others read the attributes of
+State; only the modules of this package write them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from coordination.commands import ENTRY_FORMAT, Command, Entry
+from coordination.kafka_codes import Code
+from coordination.log import LogEntry
+from coordination.state import (
+    chunks,
+    cluster,
+    members,
+    multipart,
+    producers,
+    schemas,
+    tables,
+    topics,
+)
+from coordination.state.chunk_table import ChunkTable
+from coordination.state.digest import START, chain
+from coordination.state.errors import InvariantBroken, UnknownCommand
+from coordination.state.types import (
+    Applied,
+    At,
+    Broker,
+    ClaimHolder,
+    Incarnation,
+    Partition,
+    Refused,
+    Result,
+    Schema,
+    SnapshotRecord,
+    Table,
+    Topic,
+)
+
+HASHES_REMEMBERED = 8192  # revisions whose rolling hash an agent can still tell
+Handler = Callable[["State", Any, At], Result]
+
+_HANDLERS: dict[str, Handler] = {
+    "commit_chunk": chunks.commit_chunk,
+    "forget_chunks": chunks.forget_chunks,
+    "register_agent": members.register_agent,
+    "fence_incarnation": members.fence_incarnation,
+    "heartbeat": members.heartbeat,
+    "create_topic": topics.create_topic,
+    "delete_topic": topics.delete_topic,
+    "create_partitions": topics.create_partitions,
+    "alter_topic_configs": topics.alter_topic_configs,
+    "alter_cluster_configs": topics.alter_cluster_configs,
+    "move_log_start": topics.move_log_start,
+    "allocate_producer_ids": producers.allocate_producer_ids,
+    "expire_producers": producers.expire_producers,
+    "bind_schema": schemas.bind_schema,
+    "commit_table": tables.commit_table,
+    "drop_table": tables.drop_table,
+    "put_namespace": tables.put_namespace,
+    "drop_namespace": tables.drop_namespace,
+    "claim": cluster.claim,
+    "release_claim": cluster.release_claim,
+    "set_feature_level": cluster.set_feature_level,
+    "record_snapshot": cluster.record_snapshot,
+    "trim": cluster.trim,
+    "begin": multipart.begin,
+    "part": multipart.part,
+    "end": multipart.end,
+    "abort": multipart.abort,
+}
+
+
+class State:
+    """Everything the cluster has agreed on, after the entry of `revision`."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.digest = START
+        self.clock_ms = 0  # the highest stamp of any entry
+        self.feature_level = cluster.FEATURE_LEVEL_MIN
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.names_without_dots: dict[str, str] = {}  # topic names by what metric names make of them
+        self.partitions: list[Partition | None] = []  # by handle
+        self.partition_count = 0  # of existing topics
+        self.chunks = ChunkTable()
+        self.next_producer_id = 0
+        self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
+        self.fenced_count = 0
+        self.brokers: dict[int, Broker] = {}
+        self.node_ids: dict[str, int] = {}
+        self.next_node_id = 1
+        self.cluster_configs: dict[str, str] = {}
+        self.schemas: dict[int, Schema] = {}
+        self.next_schema_id = 1
+        self.tables: dict[tuple[str, str], Table] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
+        self.claims: dict[str, ClaimHolder] = {}
+        self.snapshots: list[SnapshotRecord] = []  # oldest first
+        self.trimmed_through = 0
+        self.pending: dict[tuple[int, int], list[bytes]] = {}  # open multi-part changes
+        self._hashes: deque[tuple[int, bytes]] = deque(maxlen=HASHES_REMEMBERED)
+
+    @property
+    def hash(self) -> str:
+        """The rolling hash: equal on two agents at one revision, or one of them is wrong."""
+        return self.digest.hex()
+
+    def hash_at(self, revision: int) -> str | None:
+        """The rolling hash after the newest entry at or below `revision`; None when it is too long ago."""
+        if revision >= self.revision:
+            return self.hash
+        return next((digest.hex() for at, digest in reversed(self._hashes) if at <= revision), None)
+
+    def is_live(self, incarnation: int) -> bool:
+        """Whether the incarnation is registered and not fenced."""
+        known = self.incarnations.get(incarnation)
+        return known is not None and known.live
+
+    def apply(self, log_entry: LogEntry) -> Applied:
+        """Apply the log's next entry. Raises StateError when this agent must stop; the state is then void."""
+        entry = _parse(log_entry)
+        if log_entry.revision <= self.revision:
+            raise InvariantBroken(f"entry of revision {log_entry.revision} after {self.revision}")
+        commands = entry.commands
+        kinds = self.kinds_of(commands)
+        author = self._author(log_entry, entry)
+        at = At(log_entry.revision, author, entry.proposed_ms)
+        if entry.proposed_ms > self.clock_ms:
+            self.clock_ms = entry.proposed_ms
+        results = tuple(self.dispatch(commands, kinds, at))
+        self.revision = log_entry.revision
+        self.digest = chain(self.digest, log_entry, results)
+        self._hashes.append((self.revision, self.digest))
+        return Applied(
+            self.revision, log_entry.incarnation, log_entry.sequence, results, at.touched, at.fenced
+        )
+
+    def kinds_of(self, commands: Iterable[Command]) -> list[str]:
+        """The kind of each command. Raises UnknownCommand."""
+        kinds = [command.WhichOneof("kind") for command in commands]
+        if None in kinds:
+            raise UnknownCommand(
+                f"command {kinds.index(None)} after revision {self.revision} is of a kind this code does not "
+                "know: run a version at least as new as the cluster's newest agent"
+            )
+        return kinds  # type: ignore[return-value]  # None was ruled out
+
+    def dispatch(self, commands: Sequence[Command], kinds: Sequence[str], at: At) -> list[Result]:
+        """Apply commands at one point of the log, in order."""
+        results: list[Result] = []
+        author = at.author
+        for command, kind in zip(commands, kinds, strict=True):
+            if (author.registered_revision and not author.fenced_revision) or kind == "register_agent":
+                results.append(_HANDLERS[kind](self, getattr(command, kind), at))
+            else:
+                results.append(_not_live(author))
+        return results
+
+    def _author(self, log_entry: LogEntry, entry: Entry) -> Incarnation:
+        """The entry's author with this entry noted; a blank one, not yet in the state, when unregistered."""
+        author = self.incarnations.get(log_entry.incarnation)
+        if author is None:
+            return Incarnation(
+                log_entry.incarnation, "", -1, log_entry.sequence, entry.applied_revision, 0,
+                log_entry.revision, entry.proposed_ms, 0, 0,
+            )  # fmt: skip
+        if log_entry.sequence != author.sequence + 1:
+            raise InvariantBroken(
+                f"incarnation {author.incarnation:016x}: entry {log_entry.sequence} at revision "
+                f"{log_entry.revision} follows entry {author.sequence} at {author.last_revision}"
+            )
+        author.sequence = log_entry.sequence
+        author.applied_revision = max(author.applied_revision, entry.applied_revision)
+        author.last_revision = log_entry.revision
+        author.last_proposed_ms = entry.proposed_ms
+        return author
+
+
+def _parse(log_entry: LogEntry) -> Entry:
+    """The entry's message, compared with the log's own record of it (rule 13)."""
+    where = f"entry {log_entry.sequence} of {log_entry.incarnation:016x} at revision {log_entry.revision}"
+    try:
+        entry = Entry.FromString(log_entry.payload)
+    except DecodeError as error:
+        raise InvariantBroken(f"{where} is no Entry: {error}; {log_entry.payload[:64].hex()}") from error
+    if entry.format != ENTRY_FORMAT:
+        raise UnknownCommand(f"{where} has format {entry.format}, this code reads {ENTRY_FORMAT}")
+    if (entry.incarnation, entry.sequence) != (log_entry.incarnation, log_entry.sequence):
+        raise InvariantBroken(f"{where} says that it is entry {entry.sequence} of {entry.incarnation:016x}")
+    return entry
+
+
+def _not_live(author: Incarnation) -> Refused:
+    if author.fenced_revision:
+        return Refused(
+            Code.STALE_BROKER_EPOCH,
+            f"incarnation {author.incarnation:016x} was fenced at revision {author.fenced_revision}",
+        )
+    return Refused(Code.BROKER_ID_NOT_REGISTERED, f"incarnation {author.incarnation:016x} is not registered")

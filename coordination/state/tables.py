@@ -1,0 +1,128 @@
+"""Iceberg tables and namespaces: pointers that move only by compare-and-swap.
+
+Codes: INVALID_UPDATE_VERSION when the pointer is not where the author saw it, RESOURCE_NOT_FOUND and
+DUPLICATE_RESOURCE, NOT_COORDINATOR when the author does not hold the claim it names, NON_EMPTY_GROUP for
+a namespace with tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coordination.commands import CommitTable, DropNamespace, DropTable, PutNamespace
+from coordination.kafka_codes import Code
+from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
+
+if TYPE_CHECKING:
+    from coordination.state.state import State
+
+NAME_LENGTH_MAX = 1024  # characters of a namespace, table name or location
+NAMESPACE_BYTES_MAX = 65_536  # of all properties of one namespace
+TABLES_MAX = 100_000
+NAMESPACES_MAX = 10_000
+
+
+def commit_table(state: State, message: CommitTable, at: At) -> Result:
+    """Create a table or move its pointer. Done's value: the revision of the commit."""
+    key = (message.namespace, message.name)
+    table = state.tables.get(key)
+    refusal = _commit_refusal(state, message, table, at)
+    if refusal is not None:
+        return refusal
+    topic, next_offsets = message.topic, tuple(message.next_offsets)
+    if table is not None and not topic:  # another engine's commit: what the committer recorded stays
+        topic, next_offsets = table.topic, table.next_offsets
+    state.tables[key] = Table(
+        message.namespace, message.name, message.metadata_location, at.revision, topic, next_offsets
+    )
+    return Done(at.revision)
+
+
+def _commit_refusal(state: State, message: CommitTable, table: Table | None, at: At) -> Refused | None:
+    title = f"table {message.namespace}.{message.name}"
+    if message.claim:
+        holder = state.claims.get(message.claim)
+        if holder != ClaimHolder(at.author.incarnation, message.claim_revision):
+            return Refused(
+                Code.NOT_COORDINATOR,
+                f"claim {message.claim!r} of revision {message.claim_revision} is not held",
+            )
+    if message.namespace not in state.namespaces:
+        return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {message.namespace!r} does not exist")
+    if table is None and message.expected:
+        return Refused(Code.RESOURCE_NOT_FOUND, f"{title} does not exist")
+    if table is not None and not message.expected:
+        return Refused(Code.DUPLICATE_RESOURCE, f"{title} exists at {table.metadata_location}")
+    if table is not None and table.metadata_location != message.expected:
+        return Refused(
+            Code.INVALID_UPDATE_VERSION,
+            f"{title} is at {table.metadata_location}, not at {message.expected}: load it and try again",
+        )
+    longest = max(len(message.name), len(message.metadata_location))
+    if not message.name or not message.metadata_location or longest > NAME_LENGTH_MAX:
+        return Refused(
+            Code.INVALID_REQUEST, f"{title}: name and location have 1 to {NAME_LENGTH_MAX} characters"
+        )
+    if table is None and len(state.tables) >= TABLES_MAX:
+        return Refused(Code.POLICY_VIOLATION, f"the cluster has {TABLES_MAX} tables, the most it takes")
+    if table is not None and table.topic and message.topic:
+        return _ledger_refusal(title, table, message)
+    return None
+
+
+def _ledger_refusal(title: str, table: Table, message: CommitTable) -> Refused | None:
+    """A committer's ledger of the same topic never goes back."""
+    if message.topic != table.topic:
+        return Refused(
+            Code.INVALID_REQUEST, f"{title} belongs to topic {table.topic!r}, not {message.topic!r}"
+        )
+    old, new = table.next_offsets, message.next_offsets
+    if len(new) < len(old) or any(a > b for a, b in zip(old, new, strict=False)):
+        return Refused(Code.INVALID_REQUEST, f"{title}: ledger {list(new)} goes back behind {list(old)}")
+    return None
+
+
+def drop_table(state: State, message: DropTable, at: At) -> Result:
+    """Forget a table, or rename it. Done's value: its metadata location."""
+    key = (message.namespace, message.name)
+    table = state.tables.get(key)
+    if table is None:
+        return Refused(Code.RESOURCE_NOT_FOUND, f"table {message.namespace}.{message.name} does not exist")
+    if message.rename_name:
+        target = (message.rename_namespace, message.rename_name)
+        if target in state.tables:
+            return Refused(Code.DUPLICATE_RESOURCE, f"table {target[0]}.{target[1]} exists")
+        if target[0] not in state.namespaces:
+            return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {target[0]!r} does not exist")
+        if len(target[1]) > NAME_LENGTH_MAX:
+            return Refused(Code.INVALID_REQUEST, f"table name: at most {NAME_LENGTH_MAX} characters")
+        state.tables[target] = replace(table, namespace=target[0], name=target[1], revision=at.revision)
+    del state.tables[key]
+    return Done(table.metadata_location)
+
+
+def put_namespace(state: State, message: PutNamespace, at: At) -> Result:
+    """Create a namespace or replace its properties. Done's value: None."""
+    if not 0 < len(message.name) <= NAME_LENGTH_MAX:
+        return Refused(Code.INVALID_REQUEST, f"namespace {message.name!r}: 1 to {NAME_LENGTH_MAX} characters")
+    if message.must_not_exist and message.name in state.namespaces:
+        return Refused(Code.DUPLICATE_RESOURCE, f"namespace {message.name!r} exists")
+    if message.ByteSize() > NAMESPACE_BYTES_MAX:
+        return Refused(Code.INVALID_REQUEST, f"namespace {message.name!r}: over {NAMESPACE_BYTES_MAX} bytes")
+    if message.name not in state.namespaces and len(state.namespaces) >= NAMESPACES_MAX:
+        return Refused(
+            Code.POLICY_VIOLATION, f"the cluster has {NAMESPACES_MAX} namespaces, the most it takes"
+        )
+    state.namespaces[message.name] = {entry.name: entry.value for entry in message.properties}
+    return Done()
+
+
+def drop_namespace(state: State, message: DropNamespace, at: At) -> Result:
+    """Forget an empty namespace. Done's value: None."""
+    if message.name not in state.namespaces:
+        return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {message.name!r} does not exist")
+    if any(namespace == message.name for namespace, _ in state.tables):
+        return Refused(Code.NON_EMPTY_GROUP, f"namespace {message.name!r} holds tables: drop them first")
+    del state.namespaces[message.name]
+    return Done()

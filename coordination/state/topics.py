@@ -1,0 +1,210 @@
+"""Topics: create, delete, partitions, configs. Rules and codes are Kafka's (ReplicationControlManager)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordination import topic_configs
+from coordination.commands import (
+    AlterClusterConfigs,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    MoveLogStart,
+)
+from coordination.kafka_codes import Code
+from coordination.state.slices import SliceIndex
+from coordination.state.types import At, Done, Partition, Refused, Result, Topic
+from coordination.topic_configs import TOPIC_CONFIGS, ConfigType, split_list
+
+if TYPE_CHECKING:
+    from coordination.state.state import State
+
+TOPIC_NAME_LENGTH_MAX = 249  # Kafka's Topic.MAX_NAME_LENGTH
+PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_MAX = 200_000  # of the cluster
+TOPIC_ID_BYTES = 16
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_Change = AlterTopicConfigs.Change
+
+
+def name_refusal(name: str) -> str | None:
+    """Why Kafka refuses the topic name (INVALID_TOPIC_EXCEPTION); None when it does not."""
+    if not name or name in (".", ".."):
+        return f"topic name {name!r}: it may not be empty, '.' or '..'"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"topic name of {len(name)} characters: at most {TOPIC_NAME_LENGTH_MAX}"
+    if not _NAME.fullmatch(name):
+        return f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def create_topic(state: State, message: CreateTopic, at: At) -> Result:
+    """Create a topic with its partitions. Done's value: the topic id."""
+    name = message.name
+    refusal = name_refusal(name)
+    if refusal:
+        return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
+    if name in state.topics:
+        return Refused(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+    twin = state.names_without_dots.get(name.replace(".", "_"))
+    if twin is not None:
+        return Refused(
+            Code.INVALID_TOPIC_EXCEPTION,
+            f"topic name {name!r} collides with {twin!r}: '.' and '_' are not told apart in metric names",
+        )
+    refusal = _count_refusal(state, message.partitions, message.partitions)
+    if refusal:
+        return Refused(Code.INVALID_PARTITIONS, refusal)
+    if len(message.topic_id) != TOPIC_ID_BYTES or message.topic_id in state.topics_by_id:
+        return Refused(
+            Code.INVALID_REQUEST, f"topic id {message.topic_id.hex()!r}: 16 fresh bytes are needed"
+        )
+    configs = {entry.name: entry.value for entry in message.configs}
+    refusal = _configs_refusal(configs)
+    if refusal:
+        return Refused(Code.INVALID_CONFIG, refusal)
+    topic = Topic(name, message.topic_id, configs, at.now_ms)
+    state.topics[name] = state.topics_by_id[topic.topic_id] = topic
+    state.names_without_dots[name.replace(".", "_")] = name
+    add_partitions(state, topic, message.partitions)
+    return Done(topic.topic_id)
+
+
+def add_partitions(state: State, topic: Topic, total: int) -> None:
+    """Grow the topic to `total` partitions, each under a new handle. Handles are never given twice."""
+    for index in range(len(topic.partitions), total):
+        partition = Partition(len(state.partitions), topic, index, SliceIndex(state.chunks))
+        state.partitions.append(partition)
+        topic.partitions.append(partition)
+        state.partition_count += 1
+
+
+def delete_topic(state: State, message: DeleteTopic, at: At) -> Result:
+    """Delete a topic by name or id; its chunks lose their references. Done's value: the topic id."""
+    topic = state.topics_by_id.get(message.topic_id) if message.topic_id else state.topics.get(message.name)
+    if topic is None and message.topic_id:
+        return Refused(Code.UNKNOWN_TOPIC_ID, f"no topic has the id {message.topic_id.hex()}")
+    if topic is None:
+        return unknown(message.name)
+    del state.topics[topic.name]
+    del state.topics_by_id[topic.topic_id]
+    del state.names_without_dots[topic.name.replace(".", "_")]
+    for partition in topic.partitions:
+        state.chunks.release(partition.slices.serials(), at.now_ms)
+        state.partitions[partition.handle] = None
+        state.partition_count -= 1
+        at.touched.append(partition.handle)
+    for schema_id in [schema.schema_id for schema in state.schemas.values() if schema.topic == topic.name]:
+        del state.schemas[schema_id]
+    return Done(topic.topic_id)
+
+
+def create_partitions(state: State, message: CreatePartitions, at: At) -> Result:
+    """Grow a topic. Done's value: None."""
+    topic = state.topics.get(message.topic)
+    if topic is None:
+        return unknown(message.topic)
+    have = len(topic.partitions)
+    if message.total <= have:
+        return Refused(
+            Code.INVALID_PARTITIONS,
+            f"topic {topic.name!r} has {have} partitions: {message.total} would not be an increase",
+        )
+    refusal = _count_refusal(state, message.total, message.total - have)
+    if refusal:
+        return Refused(Code.INVALID_PARTITIONS, refusal)
+    add_partitions(state, topic, message.total)
+    return Done()
+
+
+def alter_topic_configs(state: State, message: AlterTopicConfigs, at: At) -> Result:
+    """Change a topic's own configs, all or none. Done's value: None."""
+    topic = state.topics.get(message.topic)
+    if topic is None:
+        return unknown(message.topic)
+    base = topic.configs
+    configs, refusal = _altered(base, state.cluster_configs, message.changes, message.replace_all)
+    if refusal:
+        return Refused(Code.INVALID_CONFIG, refusal)
+    topic.configs = configs
+    return Done()
+
+
+def alter_cluster_configs(state: State, message: AlterClusterConfigs, at: At) -> Result:
+    """Change the cluster's defaults of topic configs, all or none. Done's value: None."""
+    configs, refusal = _altered(state.cluster_configs, {}, message.changes, message.replace_all)
+    if refusal:
+        return Refused(Code.INVALID_CONFIG, refusal)
+    state.cluster_configs = configs
+    return Done()
+
+
+def move_log_start(state: State, message: MoveLogStart, at: At) -> Result:
+    """Delete records below the offsets. Done's value: per partition the log start, or -1 where refused.
+
+    Refused per partition when it does not exist or the offset is outside [log start, high watermark]
+    (Kafka's DeleteRecords answers OFFSET_OUT_OF_RANGE); never goes back.
+    """
+    if len(message.partition) != len(message.offset):
+        return Refused(Code.INVALID_REQUEST, "MoveLogStart: columns of different lengths")
+    starts: list[int] = []
+    for handle, offset in zip(message.partition, message.offset, strict=True):
+        partition = state.partitions[handle] if handle < len(state.partitions) else None
+        if partition is not None and offset == -1:
+            offset = partition.high_watermark
+        if partition is None or not partition.log_start <= offset <= partition.high_watermark:
+            starts.append(-1)
+            continue
+        partition.log_start = offset
+        state.chunks.release(partition.slices.trim(offset), at.now_ms)
+        at.touched.append(handle)
+        starts.append(offset)
+    return Done(tuple(starts))
+
+
+def unknown(name: str) -> Refused:
+    """The answer where the named topic does not exist."""
+    return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+
+
+def _count_refusal(state: State, total: int, more: int) -> str | None:
+    if not 0 < total <= PARTITIONS_PER_TOPIC_MAX:
+        return f"{total} partitions: a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}"
+    if state.partition_count + more > PARTITIONS_MAX:
+        return f"{more} more partitions: the cluster has {state.partition_count} of at most {PARTITIONS_MAX}"
+    return None
+
+
+def _configs_refusal(configs: dict[str, str]) -> str | None:
+    reasons = (topic_configs.refusal(name, value) for name, value in configs.items())
+    return next((reason for reason in reasons if reason), None)
+
+
+def _altered(
+    configs: dict[str, str], inherited: dict[str, str], changes: Iterable[_Change], replace_all: bool
+) -> tuple[dict[str, str], str | None]:
+    """The configs after the changes, and why they are refused."""
+    altered = {} if replace_all else dict(configs)
+    for change in changes:
+        known = TOPIC_CONFIGS.get(change.name)
+        if known is None:
+            return configs, f"{change.name}: unknown topic config"
+        if change.operation == _Change.SET:
+            altered[change.name] = change.value
+        elif change.operation == _Change.DELETE:
+            altered.pop(change.name, None)
+        elif known.type is not ConfigType.LIST:
+            return configs, f"{change.name}: APPEND and SUBTRACT are for lists, this is a {known.type.name}"
+        else:
+            items = split_list(topic_configs.effective(change.name, altered, inherited))
+            named = split_list(change.value)
+            items = [item for item in items if item not in named]
+            if change.operation == _Change.APPEND:
+                items += named
+            altered[change.name] = ",".join(items)
+    return altered, _configs_refusal(altered)
