@@ -1,0 +1,1 @@
+"""Kafka's wire format: generated message codecs, the registry of APIs and the framing."""

@@ -1,0 +1,1 @@
+"""Turns the message definitions of agent/wire/messages/ into agent/wire/generated/."""
