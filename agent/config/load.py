@@ -7,7 +7,7 @@ refused with its name, its place and the nearest valid name.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
@@ -78,7 +78,7 @@ def _refuse_unknown(item: Given) -> None:
     raise ConfigError(f"{item.origin}: unknown setting {name}; did you mean {nearest(Config, item.path)}?")
 
 
-def _tree(given: Iterable[Given]) -> dict[str, object]:
+def _tree(given: Collection[Given]) -> dict[str, object]:
     """The given values as nested mappings; numbered keys under `listeners` become a list."""
     root: dict[str, object] = {}
     for item in given:
@@ -88,14 +88,17 @@ def _tree(given: Iterable[Given]) -> dict[str, object]:
         place[item.path[-1]] = item.value
     listeners = root.get("listeners")
     if isinstance(listeners, dict):
-        root["listeners"] = _as_list(listeners)
+        origins = dict.fromkeys(item.origin for item in given if item.path[0] == "listeners")
+        root["listeners"] = _as_list(listeners, ", ".join(origins))
     return root
 
 
-def _as_list(numbered: Mapping[str, object]) -> list[object]:
+def _as_list(numbered: Mapping[str, object], origins: str) -> list[object]:
     wanted = [str(index) for index in range(len(numbered))]
     if sorted(numbered) != sorted(wanted):
-        raise ConfigError(f"listeners: the entries {', '.join(sorted(numbered))} must be numbered from 0")
+        raise ConfigError(
+            f"{origins}: listeners: the entries {', '.join(sorted(numbered))} must be numbered from 0"
+        )
     return [numbered[index] for index in wanted]
 
 
@@ -116,9 +119,9 @@ def _problem(error: ErrorDetails, chosen: Mapping[Path, Given]) -> str:
 
 
 def _names(message: str, name: str) -> bool:
-    """The message speaks of this setting (and not of a longer name)."""
+    """The message speaks of this setting (and not of a longer name) or of its whole section."""
     words = message.replace(",", " ").replace(";", " ").replace("=", " ").replace(":", " ").split()
-    return name in words
+    return name in words or name.partition(".")[0] in words
 
 
 def in_force(loaded: Loaded) -> list[tuple[str, str, str]]:

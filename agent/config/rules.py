@@ -54,7 +54,7 @@ def _listeners(config: Config) -> Iterator[str]:
         if ports.count((host, port)) > 1:
             yield f"listeners: {host}:{port} is bound twice; give each listener a port of its own"
         if port == config.http.port and host == config.http.host:
-            yield f"http.port {port} is also a Kafka listener's port; choose another one"
+            yield f"listeners: {host}:{port} is also http.port; choose another one"
 
 
 def _log(config: Config) -> Iterator[str]:

@@ -64,6 +64,8 @@ def _walk(loader: yaml.SafeLoader, node: yaml.Node, path: Path, file: str) -> It
     place = f"{file}:{node.start_mark.line + 1}"
     if len(path) > DEPTH_MAX:
         raise ConfigError(f"{place}: nested too deep")
+    if not path and not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"{place}: a configuration is a mapping of sections, such as `log:`")
     if isinstance(node, yaml.MappingNode) and node.value:
         seen: set[str] = set()
         for key_node, value_node in node.value:
@@ -75,11 +77,9 @@ def _walk(loader: yaml.SafeLoader, node: yaml.Node, path: Path, file: str) -> It
     elif isinstance(node, yaml.SequenceNode) and node.value:
         for index, child in enumerate(node.value):
             yield from _walk(loader, child, (*path, str(index)), file)
-    elif not path:
-        raise ConfigError(f"{place}: a configuration is a mapping of sections, such as `log:`")
     else:
         value = loader.construct_object(node, deep=True)
-        if value is not None:  # `store:` with nothing below it says nothing
+        if value is not None and value != {}:  # `store:` with nothing below it says nothing
             yield Given(path, value, place)
 
 

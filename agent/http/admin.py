@@ -26,8 +26,8 @@ from schema.compiler import CompileError, compile_protos
 Role = Literal["value", "key"]
 Framing = Literal["any", "plain", "confluent"]
 SOURCES_MAX = 256
-ROLES = {number: name.lower() for name, number in BindSchema.Role.items()}
-FRAMINGS = {number: name.lower() for name, number in BindSchema.Framing.items()}
+ROLES: dict[int, str] = {number: name.lower() for name, number in BindSchema.Role.items()}
+FRAMINGS: dict[int, str] = {number: name.lower() for name, number in BindSchema.Framing.items()}
 
 
 class Binding(BaseModel):
