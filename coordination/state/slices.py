@@ -8,7 +8,8 @@ the front; bytes before `head` are dead until enough of them gather to be worth 
 from __future__ import annotations
 
 from bisect import bisect_right
-from struct import Struct
+from struct import Struct, calcsize
+from typing import Literal
 
 from coordination.state.chunk_table import ChunkTable
 from objectstore.naming import SliceRef
@@ -88,12 +89,23 @@ class SliceIndex:
 
     def serials(self) -> list[int]:
         """The chunk serial of every live row."""
-        with memoryview(self.rows) as view, view[self.head :].cast("q") as words:
-            return words[1::4].tolist() if len(words) else []
+        return self._column("q", 1)
+
+    def sum_of_lengths(self) -> int:
+        """What `size_bytes` must be."""
+        return sum(self._column("I", 5))
 
     def _max_timestamps(self) -> list[int]:
-        with memoryview(self.rows) as view, view[self.head :].cast("q") as words:
-            return words[3::4].tolist() if len(words) else []
+        return self._column("q", 3)
+
+    def _column(self, word: Literal["q", "I"], place: int) -> list[int]:
+        """Every live row's word of this format at this place, counted in such words."""
+        if len(self.rows) == self.head:
+            return []
+        step = ROW_BYTES // calcsize(word)
+        with memoryview(self.rows) as view, view[self.head :] as live, live.cast(word) as words:
+            column: list[int] = words[place::step].tolist()
+            return column
 
     def _find(self, offset: int) -> int:
         """Number of the first live row that ends above `offset`."""

@@ -1,0 +1,193 @@
+"""The state from the sections of a snapshot: the reverse of coordination.state.freeze."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from coordination.proto import snapshot_pb2 as pb
+from coordination.state.chunk_table import Chunk
+from coordination.state.cluster import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.errors import UnknownCommand, UnsupportedFeature
+from coordination.state.slices import ROW_BYTES, SliceIndex
+from coordination.state.state import State
+from coordination.state.types import (
+    Broker,
+    ClaimHolder,
+    Endpoint,
+    Incarnation,
+    Partition,
+    ProducerEntry,
+    Schema,
+    SnapshotRecord,
+    Table,
+    Topic,
+)
+from objectstore.naming import ChunkId
+
+
+class BadSnapshot(Exception):
+    """The sections do not make a state: cut off, out of order or contradictory."""
+
+
+class Thaw:
+    """Takes sections one by one; `state` is complete once `finished`."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.finished = False
+        self._sections = 0
+        self._topic: Topic | None = None
+        self._take: dict[str, Callable[[Any], None]] = {
+            "head": self._head,
+            "topic": self._new_topic,
+            "partitions": self._partitions,
+            "schema": self._schema,
+            "table": self._table,
+            "namespace": self._namespace,
+            "chunks": self._chunks,
+            "garbage": self._garbage,
+            "pending_change": self._pending,
+            "tail": self._tail,
+        }
+
+    def take(self, section: pb.Section) -> None:
+        """Add one section. Raises BadSnapshot; UnknownCommand and UnsupportedFeature for what is too new."""
+        kind = section.WhichOneof("kind")
+        if kind is None:
+            raise UnknownCommand("the snapshot holds a section this code does not know: run a newer version")
+        if self.finished or (kind == "head") != (self._sections == 0):
+            raise BadSnapshot(f"section {self._sections} is a {kind}: out of place")
+        self._take[kind](getattr(section, kind))
+        self._sections += 1
+
+    def _head(self, head: pb.Head) -> None:
+        state = self.state
+        if not FEATURE_LEVEL_MIN <= head.feature_level <= FEATURE_LEVEL_MAX:
+            raise UnsupportedFeature(
+                f"the snapshot at revision {head.revision} has feature level {head.feature_level}, this code "
+                f"knows {FEATURE_LEVEL_MIN} to {FEATURE_LEVEL_MAX}: run a version that knows it"
+            )
+        state.revision, state.digest, state.clock_ms = head.revision, head.hash, head.clock_ms
+        state.feature_level = head.feature_level
+        state.partitions = [None] * head.handles
+        state.chunks.next_serial = head.next_chunk_serial
+        state.next_producer_id = head.next_producer_id
+        state.next_schema_id = head.next_schema_id
+        state.next_node_id = head.next_node_id
+        state.trimmed_through = head.trimmed_through
+        for one in head.incarnations:
+            self._incarnation(one)
+        state.node_ids = {node.name: node.node_id for node in head.node_ids}
+        state.claims = {c.name: ClaimHolder(c.incarnation, c.revision) for c in head.claims}
+        state.cluster_configs = {p.name: p.value for p in head.cluster_configs}
+        state.snapshots = [SnapshotRecord(s.revision, s.key, s.size) for s in head.snapshots]
+
+    def _incarnation(self, one: pb.Incarnation) -> None:
+        known = Incarnation(
+            incarnation=one.incarnation,
+            name=one.name,
+            node_id=one.node_id,
+            sequence=one.sequence,
+            applied_revision=one.applied_revision,
+            registered_revision=one.registered_revision,
+            last_revision=one.last_revision,
+            last_proposed_ms=one.last_proposed_ms,
+            feature_min=one.feature_min,
+            feature_max=one.feature_max,
+            fenced_revision=one.fenced_revision,
+            next_chunk_number=one.next_chunk_number,
+        )
+        self.state.incarnations[known.incarnation] = known
+        if not known.live:
+            self.state.fenced_count += 1
+            return
+        listeners = tuple(Endpoint(end.name, end.host, end.port) for end in one.listeners)
+        self.state.brokers[one.node_id] = Broker(
+            one.node_id, one.name, one.incarnation, listeners, one.zone, one.http_address, one.version
+        )
+
+    def _new_topic(self, message: pb.Topic) -> None:
+        state = self.state
+        configs = {p.name: p.value for p in message.configs}
+        topic = self._topic = Topic(message.name, message.topic_id, configs, message.created_ms)
+        topic.value_schema_id = message.value_schema_id or None
+        topic.key_schema_id = message.key_schema_id or None
+        state.topics[topic.name] = state.topics_by_id[topic.topic_id] = topic
+        state.names_without_dots[topic.name.replace(".", "_")] = topic.name
+
+    def _partitions(self, group: pb.PartitionGroup) -> None:
+        topic, state = self._topic, self.state
+        if topic is None:
+            raise BadSnapshot("partitions before the first topic")
+        for message in group.partitions:
+            slices = SliceIndex(state.chunks)
+            slices.rows = bytearray(message.rows)
+            if len(slices.rows) % ROW_BYTES:
+                raise BadSnapshot(f"partition {message.handle}: {len(slices.rows)} bytes are no whole rows")
+            slices.first_offset = message.first_offset
+            slices.size_bytes = slices.sum_of_lengths()
+            partition = Partition(message.handle, topic, len(topic.partitions), slices)
+            partition.log_start = message.log_start
+            partition.high_watermark = message.high_watermark
+            if message.producers:
+                partition.producers = _producers(pb.Producers.FromString(message.producers))
+            topic.partitions.append(partition)
+            state.partitions[message.handle] = partition
+        state.partition_count += len(group.partitions)
+
+    def _schema(self, s: pb.Schema) -> None:
+        self.state.schemas[s.schema_id] = Schema(
+            s.schema_id, s.topic, s.role, s.version, s.descriptor_set, s.message, s.framing, s.tombstones
+        )
+
+    def _table(self, t: pb.Table) -> None:
+        self.state.tables[t.namespace, t.name] = Table(
+            t.namespace, t.name, t.metadata_location, t.revision, t.topic, tuple(t.next_offsets)
+        )
+
+    def _namespace(self, message: pb.Namespace) -> None:
+        self.state.namespaces[message.name] = {p.name: p.value for p in message.properties}
+
+    def _chunks(self, chunks: pb.Chunks) -> None:
+        columns = zip(chunks.serial, chunks.incarnation, chunks.number, chunks.references, strict=True)
+        by_serial = self.state.chunks.by_serial
+        for serial, incarnation, number, references in columns:
+            by_serial[serial] = Chunk(ChunkId(incarnation, number), references)
+
+    def _garbage(self, garbage: pb.Garbage) -> None:
+        columns = zip(garbage.incarnation, garbage.number, garbage.since_ms, strict=True)
+        for incarnation, number, since_ms in columns:
+            self.state.chunks.garbage[ChunkId(incarnation, number)] = since_ms
+
+    def _pending(self, change: pb.PendingChange) -> None:
+        self.state.pending[change.incarnation, change.id] = list(change.parts)
+
+    def _tail(self, tail: pb.Tail) -> None:
+        if tail.sections != self._sections:
+            raise BadSnapshot(f"{self._sections} sections came, {tail.sections} were written")
+        self.finished = True
+
+
+def _producers(message: pb.Producers) -> dict[int, ProducerEntry]:
+    producers: dict[int, ProducerEntry] = {}
+    columns = zip(
+        message.producer_id,
+        message.epoch,
+        message.last_sequence,
+        message.floor_sequence,
+        message.updated_ms,
+        message.remembered,
+        strict=True,
+    )
+    start = 0
+    for producer_id, epoch, last_sequence, floor_sequence, updated_ms, remembered in columns:
+        entry = producers[producer_id] = ProducerEntry(epoch, floor_sequence)
+        entry.last_sequence = last_sequence
+        entry.last_timestamp = updated_ms
+        end = start + remembered
+        pairs = zip(message.first_sequence[start:end], message.base_offset[start:end], strict=True)
+        entry.recent = array("q", [number for pair in pairs for number in pair])
+        start = end
+    return producers

@@ -1,0 +1,120 @@
+"""What applying one record batch costs: the budget of every agent for the whole cluster's traffic.
+
+Run: python -m tests.bench.bench_apply. Prints one JSON line per figure. `--profile` adds cProfile's view
+and the cost of parsing alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import json
+import statistics
+import time
+
+from coordination.commands import CommitChunk, CreateTopic, Entry, RegisterAgent, command
+from coordination.log import LogEntry
+from coordination.state import ChunkCommitted, State
+
+INCARNATION = 0x1234_5678_9ABC
+PARTITIONS = 1000
+PRODUCERS = 100
+ROUNDS = 5
+GOAL = 400_000  # slices per second on one core
+
+
+def entry(sequence: int, commands: list[object]) -> LogEntry:
+    """An entry of the one author, its revision equal to its sequence."""
+    message = Entry(
+        format=1,
+        incarnation=INCARNATION,
+        sequence=sequence,
+        proposed_ms=1_700_000_000_000 + sequence,
+        applied_revision=sequence - 1,
+        commands=[command(c) for c in commands],
+    )
+    return LogEntry(sequence, INCARNATION, sequence, message.SerializeToString())
+
+
+def prepared() -> State:
+    """A state with one live agent and the partitions."""
+    state = State()
+    state.apply(entry(1, [RegisterAgent(name="bench", node_id=-1, feature_min=1, feature_max=1)]))
+    state.apply(entry(2, [CreateTopic(name="t", topic_id=bytes(16), partitions=PARTITIONS)]))
+    return state
+
+
+def load(entries: int, batches: int, idempotent: bool) -> list[LogEntry]:
+    """Entries of `batches` batches, each on another partition, 10 records of 100 bytes a batch."""
+    made = []
+    sequences: dict[tuple[int, int], int] = {}
+    for number in range(entries):
+        chunk = CommitChunk(number=number, size=1 << 24, first_position=64)
+        for handle in sorted((number * batches + i) * 7 % PARTITIONS for i in range(batches)):
+            chunk.partition.append(handle)
+            chunk.length.append(1000 + handle)
+            chunk.offsets.append(10)
+            chunk.max_timestamp_ms.append(1_700_000_000_000 + number)
+            if idempotent:
+                producer = handle % PRODUCERS
+                sequence = sequences.get((producer, handle), 0)
+                sequences[producer, handle] = sequence + 10
+                chunk.producer_id.append(producer)
+                chunk.producer_epoch.append(0)
+                chunk.base_sequence.append(sequence)
+        made.append(entry(3 + number, [chunk]))
+    return made
+
+
+def measure(batches: int, idempotent: bool) -> float:
+    """Slices applied per second, median of the rounds, parsing included."""
+    entries = load(120_000 // batches, batches, idempotent)
+    rates = []
+    for _ in range(ROUNDS):
+        state = prepared()
+        gc.collect()
+        started = time.perf_counter()
+        for one in entries:
+            applied = state.apply(one)
+        rates.append(len(entries) * batches / (time.perf_counter() - started))
+        result = applied.results[0]
+        if not isinstance(result, ChunkCommitted) or any(result.errors):
+            raise SystemExit(f"the load was not accepted: {result}")
+    return statistics.median(rates)
+
+
+def profile() -> None:
+    """Where the time goes."""
+    entries = load(4000, 30, True)
+    started = time.perf_counter()
+    for one in entries:
+        Entry.FromString(one.payload)
+    parse = (time.perf_counter() - started) / (4000 * 30)
+    print(json.dumps({"name": "parse_only", "value": round(parse * 1e6, 3), "unit": "us/slice"}))
+    state = prepared()
+    profiler = cProfile.Profile()
+    profiler.enable()
+    for one in entries:
+        state.apply(one)
+    profiler.disable()
+    profiler.print_stats("tottime")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", action="store_true")
+    if parser.parse_args().profile:
+        profile()
+        return
+    for batches in (30, 200):
+        for idempotent in (True, False):
+            rate = measure(batches, idempotent)
+            name = f"apply_{batches}_batches_{'idempotent' if idempotent else 'plain'}"
+            figure = {"name": name, "value": round(rate), "unit": "slices/s", "peer": None, "ratio": None}
+            print(json.dumps({**figure, "goal": GOAL, "met": rate >= GOAL}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
