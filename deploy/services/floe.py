@@ -1,0 +1,63 @@
+"""A Floe agent as a child process, for local clusters and for tests that kill it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from deploy.services.service import Service, answers, free_port
+
+
+def clustered(
+    *, etcd: str, bucket_url: str, s3_endpoint: str, access_key: str, secret_key: str
+) -> dict[str, object]:
+    """The settings of an agent on etcd and an S3-compatible server, as a tree for FloeAgent."""
+    return {
+        "log": {"url": f"etcd://{etcd}/floe"},
+        "store": {
+            "url": bucket_url,
+            "endpoint": s3_endpoint,
+            "access_key": access_key,
+            "secret_key": secret_key,
+            "allow_http": True,
+        },
+    }
+
+
+class FloeAgent(Service):
+    """`bootstrap` is host:port for Kafka clients, `http` the URL of health, metrics and the catalog.
+
+    `settings` is a configuration tree (docs/configuration.md); addresses and name are filled in.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, object], directory: Path | None = None) -> None:
+        self.name = name
+        super().__init__(directory)
+        self.kafka_port = free_port()
+        self.http_port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.kafka_port}"
+        self.http = f"http://127.0.0.1:{self.http_port}"
+        listener = {"host": "127.0.0.1", "port": self.kafka_port}
+        tree = {
+            "agent": {"name": name},
+            "listeners": [listener],
+            "http": {"host": "127.0.0.1", "port": self.http_port},
+            "logging": {"format": "json"},
+        }
+        for section, values in settings.items():
+            base = tree.get(section)
+            merged = {**base, **values} if isinstance(base, dict) and isinstance(values, dict) else values
+            tree[section] = merged  # type: ignore[assignment]
+        self.config_file = self.directory / f"{name}.yaml"
+        self.config_file.write_text(yaml.safe_dump(tree))
+
+    def command(self) -> list[str]:
+        """`floe serve` with this agent's file."""
+        return [sys.executable, "-m", "agent", "serve", "--config", str(self.config_file)]
+
+    def ready(self) -> bool:
+        """Whether it follows the log and reaches the bucket."""
+        return answers(f"{self.http}/readyz")
