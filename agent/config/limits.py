@@ -128,19 +128,13 @@ class TopicsConfig(Section):
 
 
 class SchemaConfig(Section):
-    """Protobuf schemas."""
+    """Protobuf schemas at the door. Give all agents of a cluster the same."""
 
-    compile_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 15_000
-    """Bound of compiling .proto files, milliseconds."""
+    allow_unknown: bool = False
+    """Accept records with fields that the bound message does not have yet."""
 
-    sources_bytes_max: Bytes = 4 * MIB
-    """Largest sum of .proto files of one binding, bytes."""
-
-    descriptor_set_bytes_max: Bytes = 4 * MIB
-    """Largest descriptor set of one binding, bytes."""
-
-    record_errors_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
-    """Bad records named in one answer; the batch is refused whole either way."""
+    validators_max: Annotated[int, Field(ge=1, le=1_000_000)] = 4_096
+    """Topics whose validators are kept ready; the least used is built anew when needed."""
 
 
 class TablesConfig(Section):

@@ -20,8 +20,10 @@ from agent.http.answers import Problem, parse_json, read_body, refused
 from agent.http.barrier import barrier, submit
 from agent.http.parts import Parts
 from coordination.commands import BindSchema, command
+from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
 from coordination.state.types import Refused, Schema, Topic
 from schema.compiler import CompileError, compile_protos
+from schema.descriptors import DescriptorError, load
 
 Role = Literal["value", "key"]
 Framing = Literal["any", "plain", "confluent"]
@@ -62,7 +64,7 @@ class AdminRoutes:
         wanted = _binding(body)
         await barrier(self._parts)
         topic = self._topic(request)
-        descriptor_set = b"" if wanted.unbind else await self._descriptor_set(wanted)
+        descriptor_set = b"" if wanted.unbind else await _descriptor_set(wanted)
         message = BindSchema(
             topic=topic.name,
             role=BindSchema.Role.Value(wanted.role.upper()),
@@ -89,24 +91,25 @@ class AdminRoutes:
         schemas = self._parts.replica.state.schemas
         return [_shown(schemas[schema_id]) for schema_id in ids if schema_id is not None]
 
-    async def _descriptor_set(self, wanted: Binding) -> bytes:
-        """The descriptor set given or compiled; the compiler runs in a process of its own."""
-        bounds = self._parts.config.schemas
-        if wanted.descriptor_set:
-            return _decode(wanted.descriptor_set, bounds.descriptor_set_bytes_max)
+
+async def _descriptor_set(wanted: Binding) -> bytes:
+    """The descriptor set given or compiled, checked off the event loop to hold the message."""
+    if wanted.descriptor_set:
+        found = _decode(wanted.descriptor_set)
+    else:
         sources = {name: text.encode() for name, text in wanted.sources.items()}
-        size = sum(map(len, sources.values()))
-        if size > bounds.sources_bytes_max:
-            raise Problem(413, f"sources: {size} bytes exceed {bounds.sources_bytes_max}", "give fewer files")
         try:
-            compiled = await asyncio.to_thread(compile_protos, sources)
+            found = await asyncio.to_thread(compile_protos, sources)
         except CompileError as error:
             raise Problem(400, f"sources: {error}", "correct the .proto files") from None
-        if len(compiled) > bounds.descriptor_set_bytes_max:
-            raise Problem(
-                413, f"the compiled descriptors are larger than {bounds.descriptor_set_bytes_max} bytes"
-            )
-        return compiled
+    if len(found) > DESCRIPTOR_BYTES_MAX:
+        message = f"the descriptor set has {len(found)} bytes, at most {DESCRIPTOR_BYTES_MAX} are taken"
+        raise Problem(413, message, "leave out files that the message does not need")
+    try:
+        await asyncio.to_thread(load, found, wanted.message)
+    except DescriptorError as error:
+        raise Problem(400, str(error), "name a message of the descriptor set in full") from None
+    return found
 
 
 def _binding(body: bytes) -> Binding:
@@ -132,18 +135,13 @@ def _binding(body: bytes) -> Binding:
     return wanted
 
 
-def _decode(text: str, bytes_max: int) -> bytes:
+def _decode(text: str) -> bytes:
     try:
-        decoded = base64.b64decode(text, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise Problem(
-            400, "descriptor_set is not base64", "encode the serialized FileDescriptorSet"
+        raise Problem(400, "descriptor_set is not base64", "encode a serialized FileDescriptorSet") from None
         ) from None
-    if len(decoded) > bytes_max:
-        raise Problem(
-            413, f"descriptor_set: {len(decoded)} bytes exceed {bytes_max}", "leave unused files out"
-        )
-    return decoded
 
 
 def _shown(schema: Schema) -> dict[str, object]:

@@ -10,8 +10,9 @@ from agent.config import Config
 from agent.metrics import Metrics
 
 if TYPE_CHECKING:
-    from coordination.clock import Clock
     from coordination.replica import Replica
+
+    from coordination.clock import Clock
     from objectstore.store import ObjectStore
 
 

@@ -13,6 +13,8 @@ from agent.config.schema import settings
 BOUND = re.compile(r"_(max|min|kept)$")
 UNITS = (
     "bytes",
+    "snapshots",
+    "validators",
     "_ms",
     "_s_",
     "_s",
