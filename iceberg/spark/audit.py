@@ -1,0 +1,295 @@
+"""The audit: three witnesses of the same records, compared record by record.
+
+`sent` is what a producer was told, `consumed` what a consumer read (history.py's Parquet files), `table`
+what the Iceberg tables hold. They meet in a full outer join on (topic, partition, offset); key, value,
+headers and timestamp are compared by hash. Beside the join, offsets must be dense from `log_start` on and
+every produced record must have been either accepted or rejected. Of Floe's own only the tables are read.
+
+Kinds of findings (verdict.py): `missing` (one witness lacks it: acknowledged, but not in the table, or not
+read), `extra` (in the table or read, though never acknowledged), `doubled` (one witness holds the offset
+twice), `changed` (a hash or the timestamp differs), `gap` (offsets are not dense), `account` (produced ≠
+accepted + rejected, or another number rejected than expected).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from iceberg.spark.history import ACCEPTED, REJECTED
+from iceberg.spark.verdict import (
+    ACCOUNT,
+    CHANGED,
+    DOUBLED,
+    EXAMPLES_MAX,
+    EXTRA,
+    GAP,
+    KINDS,
+    MISSING,
+    Finding,
+    TopicCount,
+    Verdict,
+)
+
+KEYS = ("topic", "partition", "offset")
+COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_ms")
+_WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How many records of a topic the writer meant to send, and how many of them had to be refused."""
+
+    produced: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditInput:
+    """What to compare. `tables` maps topic to table (`floe.namespace.name`).
+
+    `sent` and `consumed` are folders or files of Parquet histories, each optional but not both. Tables
+    are compared below `ends` (topic → partition → offset) where given: a live topic has a moving end.
+    """
+
+    tables: Mapping[str, str]
+    sent: Path | None = None
+    consumed: Path | None = None
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    log_start: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+def audit(spark: SparkSession, given: AuditInput) -> Verdict:
+    """Compare and say what differs. Raises ValueError when there is nothing to compare the tables with."""
+    if given.sent is None and given.consumed is None:
+        raise ValueError("an audit needs what was sent or what was consumed beside the tables: give one")
+    witnesses: dict[str, DataFrame] = {}
+    outcomes: dict[str, dict[str, int]] = {}
+    if given.sent is not None:
+        history = spark.read.parquet(str(given.sent))
+        witnesses["sent"] = _accepted(history)
+        outcomes = _outcomes(history)
+    if given.consumed is not None:
+        witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
+    witnesses["table"] = _tables(spark, given)
+    joined = _joined(witnesses).persist()
+    try:
+        counts, findings = _differences(joined, list(witnesses))
+        partitions = _per_partition(joined, list(witnesses))
+        gaps = _gaps(joined, partitions, given)
+    finally:
+        joined.unpersist()
+    topics = _topic_counts(partitions, given, outcomes)
+    accounts = _accounts(topics, given)
+    counts[GAP], counts[ACCOUNT] = len(gaps), len(accounts)
+    return Verdict(counts, [*findings, *gaps[:EXAMPLES_MAX], *accounts[:EXAMPLES_MAX]], topics)
+
+
+def table_history(spark: SparkSession, topic: str, table: str) -> DataFrame:
+    """A topic's table in the columns of a history: hashes made by Spark over the raw bytes."""
+    header_text = F.transform(
+        F.col("headers"),
+        lambda header: F.concat(
+            F.hex(F.encode(header["key"], "UTF-8")),
+            F.lit(":"),
+            F.coalesce(F.hex(header["value"]), F.lit("-")),
+        ),
+    )
+    return spark.table(table).select(
+        F.lit(topic).alias("topic"),
+        F.col("kafka.partition").alias("partition"),
+        F.col("kafka.offset").alias("offset"),
+        _sha256(F.col("key.__raw__")).alias("key_hash"),
+        _sha256(F.col("value.__raw__")).alias("value_hash"),
+        _sha256(F.encode(F.coalesce(F.array_join(header_text, ","), F.lit("")), "UTF-8")).alias(
+            "headers_hash"
+        ),
+        F.unix_millis(F.col("kafka.timestamp")).alias("timestamp_ms"),
+    )
+
+
+def _sha256(data: Column) -> Column:
+    return F.unhex(F.sha2(data, 256))
+
+
+def _accepted(history: DataFrame) -> DataFrame:
+    return history.where(F.col("outcome") == ACCEPTED).select(*KEYS, *COMPARED)
+
+
+def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
+    """Topic → outcome → rows of the sent history."""
+    found: dict[str, dict[str, int]] = {}
+    for row in history.groupBy("topic", "outcome").count().collect():
+        found.setdefault(row["topic"], {})[row["outcome"]] = row["count"]
+    return found
+
+
+def _tables(spark: SparkSession, given: AuditInput) -> DataFrame:
+    rows = reduce(
+        DataFrame.unionByName,
+        [table_history(spark, topic, table) for topic, table in sorted(given.tables.items())],
+    )
+    if not given.ends:
+        return rows
+    bounds = spark.createDataFrame(
+        [(topic, partition, end) for (topic, partition), end in sorted(given.ends.items())],
+        "topic string, partition int, end long",
+    )
+    return (
+        rows.join(F.broadcast(bounds), ["topic", "partition"])
+        .where(F.col("offset") < F.col("end"))
+        .drop("end")
+    )
+
+
+def _joined(witnesses: Mapping[str, DataFrame]) -> DataFrame:
+    """One row per (topic, partition, offset) any witness knows; a struct per witness, null where it lacks it.
+
+    Each witness is first reduced to one row per key with `n`, how often it holds it.
+    """
+    reduced = [
+        frame.groupBy(*KEYS)
+        .agg(F.count(F.lit(1)).alias("n"), *(F.min(column).alias(column) for column in COMPARED))
+        .select(*KEYS, F.struct("n", *COMPARED).alias(name))
+        for name, frame in witnesses.items()
+    ]
+    return reduce(lambda left, right: left.join(right, list(KEYS), "full_outer"), reduced)
+
+
+def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
+    """Kind → (condition, detail) pairs over a row of `_joined`."""
+    reference = names[0]
+    present = F.col(reference).isNotNull()
+    problems: dict[str, list[tuple[Column, Column]]] = {kind: [] for kind in KINDS}
+    for name in names:
+        twice = F.col(f"{name}.n") > 1
+        where = f"{_WORDS[name]} holds it "
+        problems[DOUBLED].append((twice, F.concat(F.lit(where), F.col(f"{name}.n"), F.lit(" times"))))
+    for name in names[1:]:
+        there = F.col(name).isNotNull()
+        told = f"{_WORDS[reference]}, but the {_WORDS[name]} lacks it"
+        if reference == "consumed":
+            told = "read by the consumer, but the table lacks it"
+        problems[MISSING].append((present & ~there, F.lit(told)))
+        problems[EXTRA].append((~present & there, F.lit(_extra_text(reference, name))))
+        for column in COMPARED:
+            ours, theirs = F.col(f"{reference}.{column}"), F.col(f"{name}.{column}")
+            what = column.removesuffix("_hash").removesuffix("_ms")
+            differs = present & there & ~ours.eqNullSafe(theirs)
+            problems[CHANGED].append((differs, F.lit(f"{what} of the {_WORDS[name]} differs")))
+    return problems
+
+
+def _extra_text(reference: str, name: str) -> str:
+    if reference == "sent":
+        return f"in the {_WORDS[name]}, but never acknowledged to a producer"
+    return f"in the {_WORDS[name]}, but never read by the consumer"
+
+
+def _differences(joined: DataFrame, names: Sequence[str]) -> tuple[dict[str, int], list[Finding]]:
+    """Rows with a problem counted per kind (a row once per kind), and examples in offset order."""
+    problems = {kind: pairs for kind, pairs in _problems(names).items() if pairs}
+    found = {
+        kind: reduce(Column.__or__, [F.coalesce(condition, F.lit(False)) for condition, _ in pairs])
+        for kind, pairs in problems.items()
+    }
+    row = joined.agg(*(F.count_if(condition).alias(kind) for kind, condition in found.items())).first()
+    counts = {kind: int(row[kind]) if kind in found and row is not None else 0 for kind in KINDS}
+    findings: list[Finding] = []
+    for kind, condition in found.items():
+        if counts[kind]:
+            detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
+            rows = (
+                joined.where(condition)
+                .select(*KEYS, detail.alias("detail"))
+                .orderBy(*KEYS)
+                .limit(EXAMPLES_MAX)
+            )
+            findings += [Finding(kind, *example) for example in rows.collect()]
+    return counts, findings
+
+
+def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
+    """Per topic and partition and witness: rows, different offsets, lowest and highest offset."""
+    columns: list[Column] = []
+    for name in names:
+        offset = F.when(F.col(name).isNotNull(), F.col("offset"))
+        columns += [
+            F.sum(F.col(f"{name}.n")).alias(f"{name}_rows"),
+            F.count(offset).alias(f"{name}_offsets"),
+            F.min(offset).alias(f"{name}_low"),
+            F.max(offset).alias(f"{name}_high"),
+        ]
+    rows = joined.groupBy("topic", "partition").agg(*columns).orderBy("topic", "partition")
+    return list(rows.collect())
+
+
+def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> list[Finding]:
+    found = []
+    for row in partitions:
+        place = row["topic"], row["partition"]
+        start = given.log_start.get(place, 0)
+        for name in (name for name in _WORDS if name in joined.columns and row[f"{name}_offsets"]):
+            low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
+            if low != start or high - low + 1 != offsets:
+                hole = start if low != start else _first_hole(joined, name, *place)
+                detail = (
+                    f"{_WORDS[name]}: {offsets:,} offsets in {low:,} to {high:,}, the log starts at {start:,}"
+                )
+                found.append(Finding(GAP, *place, hole, detail))
+    return found
+
+
+def _first_hole(joined: DataFrame, name: str, topic: str, partition: int) -> int:
+    """The lowest offset that witness `name` lacks although it has its predecessor and a later one."""
+    here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col(name).isNotNull()
+    following = F.lead("offset").over(Window.partitionBy("topic", "partition").orderBy("offset"))
+    holes = joined.where(here).select("offset", following.alias("next")).where("next > offset + 1")
+    lowest = holes.agg(F.min("offset").alias("offset")).first()
+    return -1 if lowest is None or lowest["offset"] is None else int(lowest["offset"]) + 1
+
+
+def _topic_counts(
+    partitions: Sequence[Any], given: AuditInput, outcomes: Mapping[str, Mapping[str, int]]
+) -> list[TopicCount]:
+    def rows(topic: str, name: str) -> int:
+        return sum(row[f"{name}_rows"] or 0 for row in partitions if row["topic"] == topic)
+
+    counts = []
+    for topic in sorted({*given.tables, *outcomes, *(row["topic"] for row in partitions)}):
+        outcome = outcomes.get(topic, {})
+        sent = given.sent is not None
+        counts.append(
+            TopicCount(
+                topic=topic,
+                produced=given.accounts[topic].produced if topic in given.accounts else None,
+                accepted=outcome.get(ACCEPTED, 0) if sent else None,
+                rejected=outcome.get(REJECTED, 0) if sent else None,
+                consumed=rows(topic, "consumed") if given.consumed is not None else None,
+                table=rows(topic, "table"),
+            )
+        )
+    return counts
+
+
+def _accounts(topics: Sequence[TopicCount], given: AuditInput) -> list[Finding]:
+    found = []
+    for count in topics:
+        account = given.accounts.get(count.topic)
+        if account is None or count.accepted is None or count.rejected is None:
+            continue
+        if account.produced != count.accepted + count.rejected:
+            told = f"accepted {count.accepted:,} + rejected {count.rejected:,}"
+            detail = f"produced {account.produced:,} is not {told}"
+            found.append(Finding(ACCOUNT, count.topic, -1, -1, detail))
+        if account.rejected != count.rejected:
+            detail = f"{count.rejected:,} records were rejected, {account.rejected:,} should have been"
+            found.append(Finding(ACCOUNT, count.topic, -1, -1, detail))
+    return found

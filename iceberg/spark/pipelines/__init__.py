@@ -1,0 +1,1 @@
+"""Jobs that read topics as tables and write their results as tables."""

@@ -1,0 +1,75 @@
+"""What an audit says: counts, named examples, and whether everything is equal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+MISSING = "missing"
+DOUBLED = "doubled"
+CHANGED = "changed"
+EXTRA = "extra"
+GAP = "gap"
+ACCOUNT = "account"
+KINDS = (MISSING, DOUBLED, CHANGED, EXTRA, GAP, ACCOUNT)
+
+EXAMPLES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, and where. `offset` and `partition` are -1 where a whole topic is meant."""
+
+    kind: str
+    topic: str
+    partition: int
+    offset: int
+    detail: str
+
+    def __str__(self) -> str:
+        if self.partition < 0:
+            return f"{self.kind}: topic {self.topic}: {self.detail}"
+        return (
+            f"{self.kind}: topic {self.topic} partition {self.partition} offset {self.offset}: {self.detail}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCount:
+    """Records of one topic as each side counts them; None where a side was not given."""
+
+    topic: str
+    produced: int | None
+    accepted: int | None
+    rejected: int | None
+    consumed: int | None
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of an audit. `counts` holds every kind of KINDS; `findings` at most EXAMPLES_MAX of each."""
+
+    counts: Mapping[str, int]
+    findings: Sequence[Finding]
+    topics: Sequence[TopicCount]
+
+    @property
+    def equal(self) -> bool:
+        """True when nothing at all was found."""
+        return not any(self.counts.values())
+
+    def to_json(self) -> str:
+        """The verdict as one JSON object, with `equal` in it."""
+        return json.dumps({"equal": self.equal, **asdict(self)}, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> Verdict:
+        """What to_json wrote."""
+        data = json.loads(text)
+        return Verdict(
+            counts=data["counts"],
+            findings=[Finding(**finding) for finding in data["findings"]],
+            topics=[TopicCount(**count) for count in data["topics"]],
+        )
