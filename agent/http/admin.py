@@ -139,9 +139,7 @@ def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Problem(
-        raise Problem(400, "descriptor_set is not base64", "encode a serialized FileDescriptorSet") from None
-        ) from None
+        raise Problem(400, "descriptor_set is not base64", "give a FileDescriptorSet in base64") from None
 
 
 def _shown(schema: Schema) -> dict[str, object]:
