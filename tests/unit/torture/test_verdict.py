@@ -1,0 +1,54 @@
+"""The torture verdict finds each anomaly in a hand-written history, and nothing in a good one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.verdict import Seen, Sent, judge
+
+
+def sent(sequence: int, value: bytes, outcome: str = "ok", offset: int = -1) -> Sent:
+    return Sent("w", sequence, "t", 0, value, outcome, offset)
+
+
+GOOD = [sent(0, b"a", offset=0), sent(1, b"b", "info"), sent(2, b"c", offset=1), sent(3, b"d", "fail")]
+LOG = {("t", 0): [(0, b"a"), (1, b"c")]}
+
+
+def test_a_good_history() -> None:
+    seen = [Seen("r", "t", 0, 0, b"a"), Seen("r", "t", 0, 1, b"c")]
+    verdict = judge(GOOD, LOG, seen)
+    assert verdict.findings == []
+    assert (verdict.acknowledged, verdict.unknown, verdict.failed, verdict.read) == (2, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "log"),
+    [
+        ("lost-write", [(0, b"a")]),
+        ("duplicate", [(0, b"a"), (1, b"c"), (2, b"a")]),
+        ("phantom-read", [(0, b"a"), (1, b"c"), (2, b"z")]),
+        ("aborted-read", [(0, b"a"), (1, b"c"), (2, b"d")]),
+        ("poll-skip", [(0, b"a"), (2, b"c")]),
+        ("inconsistent-offset", [(0, b"a"), (1, b"b"), (2, b"c")]),
+        ("nonmonotonic-send", [(0, b"c"), (1, b"a")]),
+    ],
+)
+def test_each_anomaly_of_the_log_is_found(anomaly: str, log: list[tuple[int, bytes]]) -> None:
+    found = {finding.anomaly for finding in judge(GOOD, {("t", 0): log}, []).findings}
+    assert anomaly in found
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "offsets"),
+    [("poll-skip", [1]), ("nonmonotonic-poll", [0, 0]), ("nonmonotonic-poll", [0, 1, 0])],
+)
+def test_each_anomaly_of_a_reader_is_found(anomaly: str, offsets: list[int]) -> None:
+    values = {0: b"a", 1: b"c"}
+    seen = [Seen("r", "t", 0, offset, values[offset]) for offset in offsets]
+    assert [f.anomaly for f in judge(GOOD, LOG, seen).findings] == [anomaly]
+
+
+def test_a_reader_that_saw_other_bytes_is_found() -> None:
+    found = judge(GOOD, LOG, [Seen("r", "t", 0, 0, b"x")]).findings
+    assert [f.anomaly for f in found] == ["inconsistent-offset"]
