@@ -9,11 +9,14 @@ trimmed entry looks like one that never was.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from coordination.backoff import Backoff
 from coordination.log import Fenced, LogRegressed
+
+_logger = logging.getLogger("floe.coordination.log")
 
 
 class AttemptFailed(Exception):
@@ -93,6 +96,14 @@ class AppendChain(ABC):
             except AttemptFailed as failure:
                 maybe_appended = maybe_appended or failure.ambiguous
                 self._failures += 1
+                if self._failures.bit_count() == 1:  # 1, 2, 4, 8 …: an outage is not a flood of lines
+                    _logger.warning(
+                        "incarnation %d: append %d failed %d times: %s",
+                        self._incarnation,
+                        sequence,
+                        self._failures,
+                        failure,
+                    )
                 await asyncio.sleep(delay)
                 continue
             revision = self._conclude(outcome, sequence, maybe_appended)

@@ -14,8 +14,9 @@ SCHEMES = "etcd://host:port,host:port/cluster-name, sqlite:///absolute/file or m
 def open_log(url: str, clock: Clock, **options: Any) -> Log:
     """The log that `url` names: etcd://h1:p,h2:p/cluster-name, sqlite:///abs/file or memory:.
 
-    `options` go to the adapter (EtcdLog: tls, user, password, …; memory: `server`, a MemoryServer shared
-    by the logs of one process). Nothing is connected yet. Raises ValueError for an URL it cannot read.
+    `options` go to the adapter (etcd: the fields of EtcdOptions, such as tls, user and password; memory:
+    `server`, a MemoryServer shared by the logs of one process). Nothing is connected yet.
+    Raises ValueError for an URL it cannot read.
     """
     parts = urlsplit(url)
     if parts.scheme == "memory":
@@ -30,8 +31,8 @@ def open_log(url: str, clock: Clock, **options: Any) -> Log:
             raise ValueError(f"log.url {url!r}: a SQLite log needs an absolute file, sqlite:///absolute/file")
         return SqliteLog(parts.path, clock, **options)
     if parts.scheme == "etcd":
-        from coordination.etcd.log import EtcdLog
+        from coordination.etcd.log import EtcdLog, EtcdOptions
 
         endpoints, cluster = parts.netloc.split(","), parts.path.strip("/")
-        return EtcdLog(endpoints, cluster, clock, **options)
+        return EtcdLog(endpoints, cluster, clock, EtcdOptions(**options))
     raise ValueError(f"log.url {url!r}: unknown scheme {parts.scheme!r}; use {SCHEMES}")

@@ -1,0 +1,258 @@
+"""A thin typed client of etcd's API over grpc.aio: endpoints, TLS, tokens, deadlines, retries.
+
+Reads and idempotent writes are retried within a bound; a transaction that decides something
+(`txn_once`) is tried exactly once and its failure says whether it may have taken effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+
+from coordination.backoff import Backoff
+from coordination.clock import Clock
+from coordination.etcd.errors import EtcdError, from_grpc
+from coordination.etcd.proto import rpc_pb2 as pb
+from coordination.etcd.proto.rpc_pb2_grpc import AuthStub, KVStub, LeaseStub, MaintenanceStub, WatchStub
+from coordination.etcd.watch import WatchStream
+
+_T = TypeVar("_T")
+RECEIVE_BYTES_MAX = 64 << 20
+_CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 6_000),  # etcd closes connections that ping more often than every 5 s
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Paths of PEM files: the authority that signed the servers, and the client's own pair (or none)."""
+
+    ca: str
+    cert: str | None = None
+    key: str | None = None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Reads the files. Raises OSError, ValueError."""
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("etcd TLS: cert and key go together; give both or neither")
+        pair = [None if path is None else Path(path).read_bytes() for path in (self.key, self.cert)]
+        return grpc.ssl_channel_credentials(Path(self.ca).read_bytes(), pair[0], pair[1])
+
+
+class Endpoint:
+    """One member: its channel and stubs."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self.address = address
+        if credentials is None:
+            self.channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        else:
+            self.channel = grpc.aio.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
+        self.kv = KVStub(self.channel)
+        self.watch = WatchStub(self.channel)
+        self.lease = LeaseStub(self.channel)
+        self.maintenance = MaintenanceStub(self.channel)
+        self.auth = AuthStub(self.channel)
+
+
+class EtcdClient:
+    """A client of one etcd cluster. Create it and use it in one event loop."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        clock: Clock,
+        *,
+        tls: Tls | None = None,
+        user: str | None = None,
+        password: str = "",
+        attempt_timeout_s: float = 2.0,
+        call_timeout_s: float = 5.0,
+    ) -> None:
+        """`endpoints` are host:port. `attempt_timeout_s` bounds one try, `call_timeout_s` all of a call."""
+        if not endpoints or not all(endpoints):
+            raise ValueError("etcd: at least one endpoint host:port is needed, and none may be empty")
+        self._addresses = list(endpoints)
+        self._credentials = None if tls is None else tls.credentials()
+        self._endpoints: dict[str, Endpoint] = {}
+        self._at = 0
+        self._user = user
+        self._password = password
+        self._token: str | None = None
+        self._signing_in = asyncio.Lock()
+        self._backoff = Backoff(clock, max_s=0.5)
+        self._attempt_timeout_s = attempt_timeout_s
+        self._call_timeout_s = call_timeout_s
+
+    async def range(self, request: pb.RangeRequest) -> pb.RangeResponse:
+        """Linearizable unless the request says otherwise. Raises EtcdError."""
+        return await self._retried(lambda to, t, m: to.kv.Range(request, timeout=t, metadata=m))
+
+    async def txn(self, request: pb.TxnRequest) -> pb.TxnResponse:
+        """A transaction that may be repeated without harm. Raises EtcdError."""
+        return await self._retried(lambda to, t, m: to.kv.Txn(request, timeout=t, metadata=m))
+
+    async def txn_once(self, request: pb.TxnRequest) -> pb.TxnResponse:
+        """One attempt of a transaction. Raises EtcdError."""
+        return await self._once(
+            lambda to, t, m: to.kv.Txn(request, timeout=t, metadata=m), self._attempt_timeout_s
+        )
+
+    async def delete_range(self, request: pb.DeleteRangeRequest) -> pb.DeleteRangeResponse:
+        """Delete keys; idempotent. Raises EtcdError."""
+        return await self._retried(lambda to, t, m: to.kv.DeleteRange(request, timeout=t, metadata=m))
+
+    async def put(self, request: pb.PutRequest) -> pb.PutResponse:
+        """Put a key; the last of several tries wins. Raises EtcdError."""
+        return await self._retried(lambda to, t, m: to.kv.Put(request, timeout=t, metadata=m))
+
+    async def compact(self, revision: int) -> None:
+        """Drop history through `revision`; done already is done. Raises EtcdError."""
+        request = pb.CompactionRequest(revision=revision)
+        try:
+            await self._retried(lambda to, t, m: to.kv.Compact(request, timeout=t, metadata=m))
+        except EtcdError as error:
+            if "has been compacted" not in str(error):
+                raise
+
+    async def lease_grant(self, lease: int, ttl_s: int) -> None:
+        """Make a lease under an id of the caller's choice: a repeated call is one. Raises EtcdError."""
+        request = pb.LeaseGrantRequest(ID=lease, TTL=ttl_s)
+        try:
+            await self._retried(lambda to, t, m: to.lease.LeaseGrant(request, timeout=t, metadata=m))
+        except EtcdError as error:
+            if "lease already exists" not in str(error):
+                raise
+
+    async def lease_revoke(self, lease: int) -> None:
+        """End a lease and delete its keys; gone already is done. Raises EtcdError."""
+        request = pb.LeaseRevokeRequest(ID=lease)
+        try:
+            await self._retried(lambda to, t, m: to.lease.LeaseRevoke(request, timeout=t, metadata=m))
+        except EtcdError as error:
+            if error.code is not grpc.StatusCode.NOT_FOUND:
+                raise
+
+    async def lease_keep_alive(self, lease: int) -> int:
+        """Renew a lease; its time to live in seconds, 0 when it is gone. Raises EtcdError."""
+        return await self._retried(lambda to, t, m: _keep_alive(to, t, m, lease))
+
+    async def status(self) -> pb.StatusResponse:
+        """One member's version, size and leader. Raises EtcdError."""
+        return await self._retried(
+            lambda to, t, m: to.maintenance.Status(pb.StatusRequest(), timeout=t, metadata=m)
+        )
+
+    async def watch(self, create: pb.WatchCreateRequest) -> WatchStream:
+        """Open a watch; returns when etcd has created it. Raises EtcdError, WatchCompacted."""
+        endpoint = self._endpoint()
+        # With "hasleader" a member that lost its leader ends the watch instead of going silent.
+        metadata = (*await self._metadata(endpoint), ("hasleader", "true"))
+        stream = WatchStream(endpoint.watch.Watch(None, metadata=metadata), endpoint.address)
+        try:
+            await stream.open(create, self._attempt_timeout_s)
+        except EtcdError as error:
+            self._learn(endpoint, error)
+            raise
+        return stream
+
+    async def close(self) -> None:
+        """Close all channels."""
+        for endpoint in self._endpoints.values():
+            await endpoint.channel.close(None)
+        self._endpoints.clear()
+
+    def _endpoint(self) -> Endpoint:
+        address = self._addresses[self._at]
+        if address not in self._endpoints:
+            self._endpoints[address] = Endpoint(address, self._credentials)
+        return self._endpoints[address]
+
+    def _learn(self, endpoint: Endpoint, error: EtcdError) -> None:
+        if error.stale_token:
+            self._token = None
+        if error.other_endpoint and endpoint.address == self._addresses[self._at]:
+            self._at = (self._at + 1) % len(self._addresses)
+
+    async def _retried(self, call: _Call[_T]) -> _T:
+        """Try until it works, is refused, or `call_timeout_s` has passed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._call_timeout_s
+        for delay in self._backoff.delays():
+            left = deadline - loop.time()
+            try:
+                return await self._once(call, min(self._attempt_timeout_s, max(left, 0.05)))
+            except EtcdError as error:
+                if not error.retryable or loop.time() + delay >= deadline:
+                    raise
+            await asyncio.sleep(delay)
+        raise AssertionError("delays never end")
+
+    async def _once(self, call: _Call[_T], timeout_s: float) -> _T:
+        endpoint = self._endpoint()
+        try:
+            return await call(endpoint, timeout_s, await self._metadata(endpoint))
+        except grpc.aio.AioRpcError as error:
+            failure = from_grpc(error, endpoint.address)
+            self._learn(endpoint, failure)
+            raise failure from None
+        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            raise EtcdError(
+                f"the etcd client is closed: {error}", code=grpc.StatusCode.CANCELLED, ambiguous=True
+            ) from error
+
+    async def _metadata(self, endpoint: Endpoint) -> _Metadata:
+        if self._user is None:
+            return ()
+        async with self._signing_in:
+            if self._token is None:
+                self._token = await self._sign_in(endpoint)
+            return (("token", self._token),)
+
+    async def _sign_in(self, endpoint: Endpoint) -> str:
+        """A token. It fails before the call it is for was sent: definitely without effect."""
+        request = pb.AuthenticateRequest(name=self._user or "", password=self._password)
+        try:
+            answer = await endpoint.auth.Authenticate(request, timeout=self._attempt_timeout_s)
+        except grpc.aio.AioRpcError as error:
+            failure = from_grpc(error, endpoint.address)
+            self._learn(endpoint, failure)
+            raise EtcdError(
+                f"signing in as {self._user}: {failure}", code=failure.code, ambiguous=False
+            ) from None
+        return answer.token
+
+
+async def _keep_alive(endpoint: Endpoint, timeout_s: float, metadata: _Metadata, lease: int) -> int:
+    """A stream of one: renewals are rare, and a fresh stream cannot be half dead."""
+    call = endpoint.lease.LeaseKeepAlive(None, timeout=timeout_s, metadata=metadata)
+    try:
+        await call.write(pb.LeaseKeepAliveRequest(ID=lease))
+        answer = await call.read()
+        if not isinstance(answer, pb.LeaseKeepAliveResponse):
+            raise EtcdError(
+                f"etcd at {endpoint.address} ended the renewal",
+                code=grpc.StatusCode.UNAVAILABLE,
+                ambiguous=True,
+            )
+        return answer.TTL
+    finally:
+        call.cancel()
+
+
+_Metadata = tuple[tuple[str, str], ...]
+_Call = Callable[[Endpoint, float, _Metadata], Awaitable[_T]]

@@ -1,0 +1,204 @@
+"""Follows the log in etcd by a watch that is not trusted (rule 6).
+
+Before every watch one linearizable transaction says whether following from here is still possible. The
+watch is asked for progress all the time; one that says nothing for a while, or that was compacted, is
+left and the gap is read by Range.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import grpc
+
+from coordination.backoff import Backoff
+from coordination.clock import Clock
+from coordination.etcd import keys as requests
+from coordination.etcd.client import EtcdClient
+from coordination.etcd.errors import EtcdError, WatchCompacted
+from coordination.etcd.keys import Keys, prefix_end
+from coordination.etcd.proto import rpc_pb2 as pb
+from coordination.etcd.watch import WatchBatch, WatchStream
+from coordination.log import Entries, LogEntry, LogRegressed, Trimmed
+
+_logger = logging.getLogger("floe.coordination.etcd")
+PAGE_ENTRIES_FIRST = 64
+PAGE_ENTRIES_MAX = 4096
+PAGE_BYTES_GOAL = 4 << 20  # while a page is smaller the next one asks for twice as many entries
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """Seconds: how often progress is asked for, and how long a watch may say nothing."""
+
+    progress_s: float = 0.5
+    silent_s: float = 2.0
+
+
+@dataclass(slots=True)
+class Head:
+    """The newest revision that any call of this log has seen; wakes followers that are behind it."""
+
+    revision: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def seen(self, revision: int, *, awaited: bool = False) -> None:
+        """Take note of a linearizable answer's revision.
+
+        `awaited`: somebody waits for the followers to get there, and perhaps no event will take them.
+        """
+        self.revision = max(self.revision, revision)
+        if awaited:
+            changed, self.changed = self.changed, asyncio.Event()
+            changed.set()
+
+    def check(self, revision: int, floor: int) -> None:
+        """Raise LogRegressed when a linearizable answer is older than what was known before the question."""
+        if revision < floor:
+            raise LogRegressed(
+                f"etcd is at revision {revision} and was at {floor} before: it was restored from a backup"
+            )
+
+
+class Follower:
+    """One reader of the log. `follow` may be called once."""
+
+    def __init__(
+        self, client: EtcdClient, keys: Keys, head: Head, clock: Clock, options: FollowOptions
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._head = head
+        self._backoff = Backoff(clock)
+        self._options = options
+        self._position = 0
+        self._last: LogEntry | None = None
+
+    async def follow(self, after: int) -> AsyncGenerator[Entries, None]:
+        """See coordination.log.Log.follow."""
+        self._position = after
+        delays = self._backoff.delays()
+        gap = False
+        while True:
+            before = self._position
+            try:
+                await self._check()
+                async with aclosing(self._read_gap() if gap else self._watch()) as batches:
+                    async for batch in batches:
+                        yield batch
+                gap = False
+            except WatchCompacted:
+                gap = True
+            except EtcdError as error:
+                gap = error.code is grpc.StatusCode.DEADLINE_EXCEEDED
+                if self._position > before:
+                    delays = self._backoff.delays()
+                _logger.info("following after revision %d again: %s", self._position, error)
+                await asyncio.sleep(next(delays))
+
+    async def _check(self) -> None:
+        """Raise Trimmed or LogRegressed when the log cannot be followed from here; EtcdError."""
+        operations = [requests.get(self._keys.trimmed)]
+        last = self._last
+        if last is not None:
+            operations.append(requests.get(self._keys.entry(last.incarnation, last.sequence)))
+        floor = max(self._head.revision, self._position)
+        response = await self._client.txn(pb.TxnRequest(success=operations))
+        self._head.check(response.header.revision, floor)
+        self._head.seen(response.header.revision)
+        trimmed = requests.marker(response.responses[0].response_range.kvs)
+        if trimmed > self._position:
+            raise Trimmed(trimmed)
+        if last is not None and last.revision > trimmed:
+            found = response.responses[1].response_range.kvs
+            if not found or found[0].mod_revision != last.revision:
+                raise LogRegressed(
+                    f"the entry of revision {last.revision} is not in etcd any more and was not trimmed: "
+                    "it was restored from an older backup"
+                )
+
+    async def _watch(self) -> AsyncGenerator[Entries, None]:
+        """What the watch says, until it fails: always ends with an exception."""
+        stream = await self._client.watch(
+            pb.WatchCreateRequest(
+                key=self._keys.log,
+                range_end=prefix_end(self._keys.log),
+                start_revision=self._position + 1,
+                filters=[pb.WatchCreateRequest.NODELETE],
+                progress_notify=True,
+                fragment=True,
+            )
+        )
+        asking = asyncio.get_running_loop().create_task(self._ask_for_progress(stream))
+        try:
+            while True:
+                batch = await self._next(stream)
+                entries = [self._keys.to_entry(event.kv) for event in batch.events]
+                advanced = self._advance(entries, batch.through)
+                if advanced is not None:
+                    yield advanced
+        finally:
+            asking.cancel()
+            stream.close()
+
+    async def _next(self, stream: WatchStream) -> WatchBatch:
+        try:
+            async with asyncio.timeout(self._options.silent_s):
+                return await stream.next()
+        except TimeoutError:
+            raise EtcdError(
+                f"the watch said nothing for {self._options.silent_s} s",
+                code=grpc.StatusCode.DEADLINE_EXCEEDED,
+                ambiguous=False,
+            ) from None
+
+    async def _ask_for_progress(self, stream: WatchStream) -> None:
+        """Regularly, and at once when somebody learnt of a revision that the watch has not reached."""
+        while True:
+            changed = self._head.changed
+            if self._head.revision > self._position:
+                await stream.request_progress()
+            try:
+                async with asyncio.timeout(self._options.progress_s):
+                    await changed.wait()
+            except TimeoutError:
+                await stream.request_progress()
+
+    async def _read_gap(self) -> AsyncGenerator[Entries, None]:
+        """All entries after the position, page by page, by Range. Raises Trimmed, EtcdError."""
+        limit = PAGE_ENTRIES_FIRST
+        while True:
+            try:
+                response = await self._client.txn(requests.read_after(self._keys, self._position, limit))
+            except EtcdError as error:
+                if error.code is not grpc.StatusCode.RESOURCE_EXHAUSTED or limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            trimmed = requests.marker(response.responses[0].response_range.kvs)
+            if trimmed > self._position:
+                raise Trimmed(trimmed)
+            page = response.responses[1].response_range
+            entries = [self._keys.to_entry(kv) for kv in page.kvs]
+            through = entries[-1].revision if page.more else response.header.revision
+            advanced = self._advance(entries, through)
+            if advanced is not None:
+                yield advanced
+            if not page.more:
+                return
+            if response.ByteSize() < PAGE_BYTES_GOAL:
+                limit = min(limit * 2, PAGE_ENTRIES_MAX)
+
+    def _advance(self, entries: list[LogEntry], through: int) -> Entries | None:
+        """Each entry once: what was delivered already is dropped. None when there is nothing new."""
+        new = [entry for entry in entries if entry.revision > self._position]
+        if through <= self._position:
+            return None
+        self._position = through
+        if new:
+            self._last = new[-1]
+        return Entries(new, through)

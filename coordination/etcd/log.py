@@ -1,0 +1,224 @@
+"""The log in etcd: order is etcd's revision (keys.py has the layout, chain.py of coordination the rule)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import grpc
+
+from coordination.backoff import Backoff
+from coordination.chain import AppendChain, AttemptFailed, KeyState
+from coordination.clock import Clock
+from coordination.etcd import keys as requests
+from coordination.etcd.client import EtcdClient, Tls
+from coordination.etcd.errors import EtcdError
+from coordination.etcd.follower import Follower, FollowOptions, Head
+from coordination.etcd.keys import INFO_BYTES_MAX, Keys, key_state, prefix_end
+from coordination.etcd.proto import rpc_pb2 as pb
+from coordination.etcd.trim import trim_log
+from coordination.log import Entries, Fenced, Member, Unavailable
+
+ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
+LEASE_BITS = 62
+_logger = logging.getLogger("floe.coordination.etcd")
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdOptions:
+    """Times in seconds. `attempt_timeout_s` bounds one request, `call_timeout_s` a call with its retries."""
+
+    tls: Tls | None = None
+    user: str | None = None
+    password: str = ""
+    attempt_timeout_s: float = 2.0
+    call_timeout_s: float = 5.0
+    follow: FollowOptions = field(default_factory=FollowOptions)
+
+
+class EtcdLog:
+    """Implements coordination.log.Log. Create it and use it in one event loop."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        cluster: str,
+        clock: Clock,
+        options: EtcdOptions | None = None,
+    ) -> None:
+        """`endpoints` are host:port; `cluster` names the keys' prefix /floe/{cluster}/."""
+        self._options = options or EtcdOptions()
+        self._keys = Keys(cluster)
+        self._clock = clock
+        self._client = EtcdClient(
+            endpoints,
+            clock,
+            tls=self._options.tls,
+            user=self._options.user,
+            password=self._options.password,
+            attempt_timeout_s=self._options.attempt_timeout_s,
+            call_timeout_s=self._options.call_timeout_s,
+        )
+        self._head = Head()
+        self._chains: list[EtcdChain] = []
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """1 MiB, which leaves room for keys and info in etcd's request limit of 1.5 MiB."""
+        return ENTRY_BYTES_MAX
+
+    async def identity(self) -> str:
+        header = (await self._read(pb.RangeRequest(key=self._keys.trimmed, count_only=True))).header
+        return f"etcd:{header.cluster_id:016x}:{self._keys.prefix}"
+
+    async def register(self, incarnation: int, info: bytes, ttl_s: float) -> EtcdChain:
+        """See coordination.log.Log. After Unavailable use a new number: this one may have been taken."""
+        if len(info) > INFO_BYTES_MAX:
+            raise ValueError(f"info of {len(info)} bytes is above {INFO_BYTES_MAX}")
+        lease = self._clock.random_bits(LEASE_BITS) | 1
+        try:
+            await self._client.lease_grant(lease, math.ceil(ttl_s))
+            request = requests.register(self._keys, incarnation, info, lease)
+            response = await self._client.txn(request)
+        except EtcdError as error:
+            with suppress(EtcdError):
+                await self._client.lease_revoke(lease)
+            raise Unavailable(str(error)) from error
+        revision = response.header.revision
+        if not response.succeeded:
+            found = response.responses[0].response_range.kvs
+            if not found or found[0].lease != lease:
+                with suppress(EtcdError):
+                    await self._client.lease_revoke(lease)
+                raise Fenced(f"incarnation {incarnation} was used before", maybe_appended=False)
+            revision = found[0].mod_revision  # the first try of this transaction had landed
+        self._head.seen(revision)
+        chain = EtcdChain(self, incarnation, lease, revision, info, ttl_s)
+        self._chains.append(chain)
+        return chain
+
+    def follow(self, after: int) -> AsyncIterator[Entries]:
+        follower = Follower(self._client, self._keys, self._head, self._clock, self._options.follow)
+        return follower.follow(after)
+
+    async def current(self) -> int:
+        request = pb.RangeRequest(key=self._keys.trimmed, count_only=True)
+        return (await self._read(request)).header.revision
+
+    async def members(self) -> Sequence[Member]:
+        agents = self._keys.agents
+        response = await self._read(pb.RangeRequest(key=agents, range_end=prefix_end(agents)))
+        return [self._keys.to_member(kv) for kv in response.kvs]
+
+    async def fence(self, incarnation: int) -> None:
+        try:
+            await self._client.delete_range(pb.DeleteRangeRequest(key=self._keys.agent(incarnation)))
+        except EtcdError as error:
+            raise Unavailable(str(error)) from error
+
+    async def trim(self, through: int) -> None:
+        through = min(through, await self.current())
+        try:
+            await trim_log(self._client, self._keys, through)
+        except EtcdError as error:
+            raise Unavailable(str(error)) from error
+
+    async def trimmed(self) -> int:
+        response = await self._read(pb.RangeRequest(key=self._keys.trimmed))
+        return requests.marker(response.kvs)
+
+    async def close(self) -> None:
+        """Stop renewing leases and close the channels; what was registered and not closed expires."""
+        for chain in self._chains:
+            chain.abandon()
+        await self._client.close()
+
+    async def _read(self, request: pb.RangeRequest) -> pb.RangeResponse:
+        """A linearizable read. Raises Unavailable, and LogRegressed when its revision went back."""
+        floor = self._head.revision
+        try:
+            response = await self._client.range(request)
+        except EtcdError as error:
+            raise Unavailable(str(error)) from error
+        self._head.check(response.header.revision, floor)
+        self._head.seen(response.header.revision, awaited=True)
+        return response
+
+    async def attempt(self, request: pb.TxnRequest) -> pb.TxnResponse:
+        """One attempt of a transaction. Raises AttemptFailed."""
+        try:
+            response = await self._client.txn_once(request)
+        except EtcdError as error:
+            raise AttemptFailed(str(error), ambiguous=error.ambiguous) from error
+        self._head.seen(response.header.revision)
+        return response
+
+    @property
+    def client(self) -> EtcdClient:
+        """The client; chains renew and revoke their leases with it."""
+        return self._client
+
+    @property
+    def keys(self) -> Keys:
+        """The layout."""
+        return self._keys
+
+    @property
+    def clock(self) -> Clock:
+        """For the chains' jitter."""
+        return self._clock
+
+
+class EtcdChain(AppendChain):
+    """The chain of one incarnation: its key hangs on a lease that a task renews."""
+
+    def __init__(
+        self, log: EtcdLog, incarnation: int, lease: int, revision: int, info: bytes, ttl_s: float
+    ) -> None:
+        super().__init__(incarnation, lease, revision, ENTRY_BYTES_MAX, Backoff(log.clock))
+        self._log = log
+        self._lease = lease
+        self._info = info
+        self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s / 3))
+
+    async def close(self) -> None:
+        self.abandon()
+        with suppress(EtcdError):
+            await self._log.client.lease_revoke(self._lease)
+
+    def abandon(self) -> None:
+        """Renew no more, and tell nobody."""
+        self._renewal.cancel()
+
+    async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
+        request = requests.append(
+            self._log.keys,
+            self._incarnation,
+            sequence,
+            payload,
+            info=self._info,
+            lease=self._lease,
+            expected=expected,
+        )
+        response = await self._log.attempt(request)
+        if response.succeeded:
+            return response.header.revision
+        found = response.responses[0].response_range.kvs
+        return key_state(found[0]) if found else None
+
+    async def _renew(self, every_s: float) -> None:
+        """A lost lease is no error here: the next append says Fenced."""
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                if await self._log.client.lease_keep_alive(self._lease) == 0:
+                    _logger.warning("incarnation %d: its lease is gone", self._incarnation)
+                    return
+            except EtcdError as error:
+                if error.code is grpc.StatusCode.NOT_FOUND:
+                    return
+                _logger.warning("incarnation %d: its lease was not renewed: %s", self._incarnation, error)
