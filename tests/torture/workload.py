@@ -1,0 +1,152 @@
+"""Idempotent writers and assigned readers that run through every fault, and the final read after them.
+
+Each lives in a thread of its own with a librdkafka client, as an application would. Values are unique:
+`writer/partition/sequence`, so that the verdict can tell any two records apart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.torture.verdict import Place, Seen, Sent
+
+DELIVERY_TIMEOUT_MS = 120_000  # long enough that no outage here makes the client give up by itself
+FLUSH_SECONDS_MAX = 150
+POLL_SECONDS = 0.2
+FINAL_READ_SECONDS_MAX = 120
+
+Client = dict[str, Any]
+
+BASE: Client = {
+    "socket.timeout.ms": 10_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    "log_level": 0,
+}
+
+
+class Writer(threading.Thread):
+    """Sends `rate` records a second, round robin over partitions, until stop() or `limit` records."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        partitions: Sequence[int],
+        *,
+        rate: float = 500,
+        limit: int | None = None,
+        size: int = 100,
+        **settings: object,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.sent: list[Sent] = []
+        self.attempted = 0
+        self._topic, self._partitions, self._rate, self._limit, self._size = (
+            topic,
+            partitions,
+            rate,
+            limit,
+            size,
+        )
+        self._halt = threading.Event()
+        client = {"bootstrap.servers": bootstrap, "delivery.timeout.ms": DELIVERY_TIMEOUT_MS, "linger.ms": 5}
+        self._producer = Producer({**BASE, "enable.idempotence": True, **client, **settings})
+
+    def run(self) -> None:
+        begun = time.monotonic()
+        while not self._halt.is_set() and (self._limit is None or self.attempted < self._limit):
+            ahead = self.attempted / self._rate - (time.monotonic() - begun)
+            if ahead > 0:
+                self._producer.poll(min(ahead, 0.05))
+                continue
+            self._send(self.attempted)
+            self.attempted += 1
+            self._producer.poll(0)
+        self._producer.flush(FLUSH_SECONDS_MAX)
+
+    def _send(self, sequence: int) -> None:
+        partition = self._partitions[sequence % len(self._partitions)]
+        value = f"{self.name}/{partition}/{sequence}/".encode().ljust(self._size, b".")
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            outcome, offset = ("ok", message.offset()) if error is None else ("info", -1)
+            self.sent.append(Sent(self.name, sequence, self._topic, partition, value, outcome, offset or 0))
+
+        while True:
+            try:
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+            except BufferError:  # the client's own queue is full: the cluster is away
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def stop(self) -> None:
+        """Send no more, wait for the answers of what was sent."""
+        self._halt.set()
+        self.join(FLUSH_SECONDS_MAX + 10)
+        assert not self.is_alive(), f"{self.name} is stuck"
+
+
+class Reader(threading.Thread):
+    """Reads its partitions from the start, on and on, and keeps what it was given in order."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
+        super().__init__(name=name, daemon=True)
+        self.seen: list[Seen] = []
+        self._halt = threading.Event()
+        self._consumer = consumer(bootstrap)
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+
+    def run(self) -> None:
+        while not self._halt.is_set():
+            for message in self._consumer.consume(500, POLL_SECONDS):
+                if message.error() is None:
+                    self.seen.append(_seen(self.name, message))
+        self._consumer.close()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._halt.set()
+        self.join(30)
+        assert not self.is_alive(), f"{self.name} is stuck"
+
+
+def consumer(bootstrap: str) -> Consumer:
+    """A consumer for assigned partitions; its group is a name only."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "torture", "enable.auto.commit": False}
+    return Consumer({**BASE, **settings, "auto.offset.reset": "error", "fetch.wait.max.ms": 100})
+
+
+def _seen(reader: str, message: Message) -> Seen:
+    return Seen(reader, message.topic(), message.partition(), message.offset(), message.value())
+
+
+def read_all(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[Place, list[tuple[int, bytes]]]:
+    """Every partition from its start to the high watermark of now, by a fresh client."""
+    client = consumer(bootstrap)
+    ends = {
+        partition: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)[1]
+        for partition in partitions
+    }
+    found: dict[Place, list[tuple[int, bytes]]] = {(topic, partition): [] for partition in partitions}
+    client.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    deadline = time.monotonic() + FINAL_READ_SECONDS_MAX
+    waiting = {partition for partition, end in ends.items() if end > 0}
+    while waiting:
+        assert time.monotonic() < deadline, f"the final read is stuck before the ends of {sorted(waiting)}"
+        for message in client.consume(2_000, POLL_SECONDS):
+            if message.error() is None:
+                found[topic, message.partition()].append((message.offset(), message.value()))
+                if message.offset() + 1 >= ends[message.partition()]:
+                    waiting.discard(message.partition())
+    client.close()
+    return found
