@@ -77,9 +77,9 @@ message Order {
   optional Size size = 2;
   repeated Part parts = 3;
   repeated int32 packed_numbers = 4 [packed = true];
-  optional group Extra = 5 { optional fixed64 stamp = 1; }
   extensions 100 to 200;
 }
+message Bag { repeated group Extra = 5 { optional fixed64 stamp = 1; } optional string label = 6; }
 """
 
 

@@ -1,0 +1,208 @@
+"""Serialized messages → Arrow columns, fast where possible and exact always.
+
+Every payload is parsed and written again by google.protobuf first: that finds the bad rows, settles
+what the wire leaves open (merged submessages, two members of a oneof, repeated map keys) and makes the
+result independent of which library reads it next. Then ptars turns all rows into columns at once. Where
+its schema for a message is not what the mapping expects, or it refuses a row, the plain conversion works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ptars
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from iceberg import plain_decoder
+from iceberg.arrow_types import ARROW_OF_KIND
+from iceberg.mapping import Kind, Leaf, ListOf, Node, Struct
+from schema import diagnosis
+from schema.descriptors import MessageType
+
+ERROR_CHARS_MAX = 400
+"""Characters of one row's error."""
+
+_CONFIG = ptars.PtarsConfig(timestamp_unit="us", duration_unit="us", list_value_name="element")
+_ANY = pa.struct([("type_url", pa.string()), ("value", pa.binary())])
+_FAST_OF_KIND = {
+    **ARROW_OF_KIND,
+    Kind.UINT32: pa.uint32(),
+    Kind.UINT64: pa.uint64(),
+    Kind.ENUM: pa.int32(),
+    Kind.DURATION: pa.duration("us"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One array per field of the shape, as long as the payloads; null where a row has no good message."""
+
+    arrays: list[pa.Array]
+    errors: dict[int, str]
+
+
+class Decoder:
+    """Decodes payloads of one message into the columns that `fields` describe (same order as `shape`)."""
+
+    def __init__(self, kind: MessageType, shape: Struct, fields: Sequence[pa.Field]) -> None:
+        self._kind = kind
+        self.shape = shape
+        self.fields = list(fields)
+        self._fast = _fast_handler(kind, shape)
+
+    @property
+    def fast(self) -> bool:
+        """Whether ptars can serve this message."""
+        return self._fast is not None
+
+    def decode(self, payloads: Sequence[bytes | None]) -> Decoded:
+        """Decode; None stands for a row without message."""
+        parse = self._kind.message_class.FromString
+        good: list[bytes] = []
+        rows: list[int] = []
+        errors: dict[int, str] = {}
+        for row, payload in enumerate(payloads):
+            if payload is None:
+                continue
+            try:
+                good.append(parse(payload).SerializePartialToString(deterministic=True))
+                rows.append(row)
+            except DecodeError:
+                errors[row] = diagnosis.why_unparsable(payload, self._kind.descriptor)[:ERROR_CHARS_MAX]
+        arrays = self._arrays(good, rows, errors)
+        if len(good) < len(payloads):
+            arrays = _spread(arrays, rows, len(payloads))
+        return Decoded(arrays, errors)
+
+    def _arrays(self, good: list[bytes], rows: list[int], errors: dict[int, str]) -> list[pa.Array]:
+        if self._fast is not None:
+            try:
+                batch = self._fast.list_to_record_batch(good)
+            except ValueError:  # proto2 text that is not UTF-8; ptars does not say which row
+                pass
+            else:
+                return [
+                    _adapt(batch.column(each.name), each.node, field.type)
+                    for each, field in zip(self.shape.fields, self.fields, strict=True)
+                ]
+        parse = self._kind.message_class.FromString
+        messages: list[Message] = [parse(payload) for payload in good]
+        values, reasons = plain_decoder.rows(messages, self.shape, self.fields)
+        for row, reason in zip(rows, reasons, strict=True):
+            if reason is not None:
+                errors[row] = reason[:ERROR_CHARS_MAX]
+        return plain_decoder.arrays(values, self.fields)
+
+
+def _spread(arrays: list[pa.Array], rows: list[int], length: int) -> list[pa.Array]:
+    """Put row n of the arrays at position rows[n] of `length` rows, the others null."""
+    positions: list[int | None] = [None] * length
+    for source, row in enumerate(rows):
+        positions[row] = source
+    taken = pa.array(positions, pa.int64())
+    return [array.take(taken) for array in arrays]
+
+
+def _fast_handler(kind: MessageType, shape: Struct) -> Any:
+    """ptars' handler, or None when the columns it would give are not the mapping's."""
+    if _has_group(kind.descriptor, set()):
+        return None  # ptars gives null for them
+    try:
+        handler = ptars.HandlerPool([kind.descriptor.file], config=_CONFIG).get_for_message(kind.descriptor)
+        given = handler.schema()
+    except Exception:  # whatever it cannot do with this message, the plain way can
+        return None
+    fits = all(
+        given.get_field_index(each.name) >= 0 and _fits(given.field(each.name).type, each.node)
+        for each in shape.fields
+    )
+    return handler if fits else None
+
+
+def _has_group(descriptor: Descriptor, seen: set[str]) -> bool:
+    seen.add(descriptor.full_name)
+    return any(
+        each.type == FieldDescriptor.TYPE_GROUP
+        or (
+            each.message_type is not None
+            and each.message_type.full_name not in seen
+            and _has_group(each.message_type, seen)
+        )
+        for each in descriptor.fields
+    )
+
+
+def _fits(given: pa.DataType, node: Node) -> bool:
+    if isinstance(node, Leaf):
+        return given == _FAST_OF_KIND[node.kind] or (node.kind is Kind.OPAQUE and _is_any(given))
+    if isinstance(node, Struct):
+        return pa.types.is_struct(given) and all(
+            given.get_field_index(each.name) >= 0 and _fits(given.field(each.name).type, each.node)
+            for each in node.fields
+        )
+    if isinstance(node, ListOf):
+        return pa.types.is_list(given) and _fits(given.value_type, node.element)
+    return pa.types.is_map(given) and _fits(given.key_type, node.key) and _fits(given.item_type, node.value)
+
+
+def _is_any(given: pa.DataType) -> bool:
+    return pa.types.is_struct(given) and [(each.name, each.type) for each in given] == [
+        (each.name, each.type) for each in _ANY
+    ]
+
+
+def _adapt(array: pa.Array, node: Node, target: pa.DataType) -> pa.Array:
+    """ptars' array in the table's type."""
+    if isinstance(node, Leaf):
+        return _adapt_leaf(array, node)
+    if isinstance(node, Struct):
+        children = [
+            _adapt(array.field(each.name), each.node, target.field(position).type)
+            for position, each in enumerate(node.fields)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+    if isinstance(node, ListOf):
+        values = _adapt(array.values, node.element, target.value_type)
+        return pa.ListArray.from_arrays(array.offsets, values, type=target, mask=_mask(array))
+    keys = _adapt(array.keys, node.key, target.key_type)
+    items = _adapt(array.items, node.value, target.item_type)
+    return pa.MapArray.from_arrays(array.offsets, keys, items, type=target, mask=_mask(array))
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _adapt_leaf(array: pa.Array, node: Leaf) -> pa.Array:
+    match node.kind:
+        case Kind.UINT32 | Kind.DURATION:
+            return array.cast(pa.int64())
+        case Kind.UINT64:
+            return array.cast(pa.decimal128(20, 0))
+        case Kind.ENUM:
+            return _enum_names(array, node)
+        case Kind.OPAQUE if pa.types.is_struct(array.type):
+            return pa.array(
+                [
+                    None if each is None else plain_decoder.any_bytes(each["type_url"], each["value"])
+                    for each in array.to_pylist()
+                ],
+                pa.binary(),
+            )
+    return array
+
+
+def _enum_names(array: pa.Array, node: Leaf) -> pa.Array:
+    assert node.enum is not None
+    known = node.enum.values_by_number
+    numbers = pa.array(list(known), pa.int32())
+    names = pa.array([known[number].name for number in known], pa.string())
+    found = names.take(pc.index_in(array, numbers))
+    if found.null_count == array.null_count:
+        return found
+    return pc.coalesce(found, array.cast(pa.string()))
