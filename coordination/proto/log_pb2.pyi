@@ -95,6 +95,7 @@ class Command(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     ALTER_CLUSTER_CONFIGS_FIELD_NUMBER: _builtins.int
     MOVE_LOG_START_FIELD_NUMBER: _builtins.int
+    LEAVE_METADATA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -149,6 +150,8 @@ class Command(_message.Message):
     def alter_cluster_configs(self) -> Global___AlterClusterConfigs: ...
     @_builtins.property
     def move_log_start(self) -> Global___MoveLogStart: ...
+    @_builtins.property
+    def leave_metadata(self) -> Global___LeaveMetadata: ...
     def __init__(
         self,
         *,
@@ -179,12 +182,13 @@ class Command(_message.Message):
         heartbeat: Global___Heartbeat | None = ...,
         alter_cluster_configs: Global___AlterClusterConfigs | None = ...,
         move_log_start: Global___MoveLogStart | None = ...,
+        leave_metadata: Global___LeaveMetadata | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "heartbeat", b"heartbeat", "kind", b"kind", "move_log_start", b"move_log_start", "part", b"part", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "set_feature_level", b"set_feature_level", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "set_feature_level", b"set_feature_level", "trim", b"trim"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "heartbeat", b"heartbeat", "kind", b"kind", "move_log_start", b"move_log_start", "part", b"part", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "set_feature_level", b"set_feature_level", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "set_feature_level", b"set_feature_level", "trim", b"trim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -333,6 +337,23 @@ class RegisterAgent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterAgent: _TypeAlias = RegisterAgent  # noqa: Y015
+
+@_typing.final
+class LeaveMetadata(_message.Message):
+    """The author is about to stop: Metadata names it no more, its commands still count."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaveMetadata: _TypeAlias = LeaveMetadata  # noqa: Y015
 
 @_typing.final
 class FenceIncarnation(_message.Message):

@@ -149,6 +149,7 @@ class Incarnation(_message.Message):
     ZONE_FIELD_NUMBER: _builtins.int
     HTTP_ADDRESS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.int
     name: _builtins.str
     node_id: _builtins.int
@@ -170,6 +171,8 @@ class Incarnation(_message.Message):
     zone: _builtins.str
     http_address: _builtins.str
     version: _builtins.str
+    left: _builtins.bool
+    """live, but Metadata names it no more"""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]: ...
     def __init__(
@@ -191,10 +194,11 @@ class Incarnation(_message.Message):
         zone: _builtins.str = ...,
         http_address: _builtins.str = ...,
         version: _builtins.str = ...,
+        left: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "feature_max", b"feature_max", "feature_min", b"feature_min", "fenced_revision", b"fenced_revision", "http_address", b"http_address", "incarnation", b"incarnation", "last_proposed_ms", b"last_proposed_ms", "last_revision", b"last_revision", "listeners", b"listeners", "name", b"name", "next_chunk_number", b"next_chunk_number", "node_id", b"node_id", "registered_revision", b"registered_revision", "sequence", b"sequence", "version", b"version", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "feature_max", b"feature_max", "feature_min", b"feature_min", "fenced_revision", b"fenced_revision", "http_address", b"http_address", "incarnation", b"incarnation", "last_proposed_ms", b"last_proposed_ms", "last_revision", b"last_revision", "left", b"left", "listeners", b"listeners", "name", b"name", "next_chunk_number", b"next_chunk_number", "node_id", b"node_id", "registered_revision", b"registered_revision", "sequence", b"sequence", "version", b"version", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

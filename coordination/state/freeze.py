@@ -152,6 +152,7 @@ def _incarnation(one: Incarnation, broker: Broker | None) -> pb.Incarnation:
         feature_min=one.feature_min,
         feature_max=one.feature_max,
     )
+    message.left = broker is None and one.live
     if broker is not None:
         message.listeners.extend(
             pb.Listener(name=end.name, host=end.host, port=end.port) for end in broker.listeners

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordination.commands import FenceIncarnation, Heartbeat, RegisterAgent
+from coordination.commands import FenceIncarnation, Heartbeat, LeaveMetadata, RegisterAgent
 from coordination.kafka_codes import Code
 from coordination.state import multipart
 from coordination.state.types import At, Broker, Done, Endpoint, Incarnation, Refused, Result
@@ -102,12 +102,8 @@ def fence(state: State, incarnation: Incarnation, at: At) -> None:
     """From here on nothing of this incarnation counts: broker, claims and pending changes go."""
     incarnation.fenced_revision = at.revision
     at.fenced.append(incarnation.incarnation)
-    broker = state.brokers.get(incarnation.node_id)
-    if broker is not None and broker.incarnation == incarnation.incarnation:
-        del state.brokers[incarnation.node_id]
-    held = [name for name, holder in state.claims.items() if holder.incarnation == incarnation.incarnation]
-    for name in held:
-        del state.claims[name]
+    _drop_broker(state, incarnation)
+    _drop_claims(state, incarnation)
     multipart.drop_all_of(state, incarnation.incarnation)
     # Moved to the end: the order of the dict is then live ones by registration, fenced ones by fencing.
     del state.incarnations[incarnation.incarnation]
@@ -117,6 +113,25 @@ def fence(state: State, incarnation: Incarnation, at: At) -> None:
         oldest = next(key for key, value in state.incarnations.items() if not value.live)
         del state.incarnations[oldest]
         state.fenced_count -= 1
+
+
+def leave_metadata(state: State, message: LeaveMetadata, at: At) -> Result:
+    """Take the author out of Metadata; its claims go to others, its commands still count. Value: None."""
+    _drop_broker(state, at.author)
+    _drop_claims(state, at.author)
+    return Done()
+
+
+def _drop_broker(state: State, incarnation: Incarnation) -> None:
+    broker = state.brokers.get(incarnation.node_id)
+    if broker is not None and broker.incarnation == incarnation.incarnation:
+        del state.brokers[incarnation.node_id]
+
+
+def _drop_claims(state: State, incarnation: Incarnation) -> None:
+    number = incarnation.incarnation
+    for name in [name for name, holder in state.claims.items() if holder.incarnation == number]:
+        del state.claims[name]
 
 
 def heartbeat(state: State, message: Heartbeat, at: At) -> Result:

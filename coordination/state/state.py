@@ -53,6 +53,7 @@ _HANDLERS: dict[str, Handler] = {
     "register_agent": members.register_agent,
     "fence_incarnation": members.fence_incarnation,
     "heartbeat": members.heartbeat,
+    "leave_metadata": members.leave_metadata,
     "create_topic": topics.create_topic,
     "delete_topic": topics.delete_topic,
     "create_partitions": topics.create_partitions,

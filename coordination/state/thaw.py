@@ -102,6 +102,7 @@ class Thaw:
         self.state.incarnations[known.incarnation] = known
         if not known.live:
             self.state.fenced_count += 1
+        if not known.live or one.left:
             return
         listeners = tuple(Endpoint(end.name, end.host, end.port) for end in one.listeners)
         self.state.brokers[one.node_id] = Broker(
