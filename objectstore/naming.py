@@ -16,6 +16,7 @@ TABLES = "tables/"
 FINGERPRINT_KEY = "cluster.json"
 
 NUMBER_MAX = (1 << 64) - 1  # incarnations, chunk numbers and revisions are written in 16 hex digits
+KEY_BYTES_MAX = 1024  # S3's limit, root prefix included; ours are far shorter
 
 _CHUNK = re.compile(r"chunks/([0-9a-f]{16})/([0-9a-f]{16})\.chunk")
 _SNAPSHOT = re.compile(r"snapshots/([0-9a-f]{16})-([0-9a-f]{16})\.snap")
@@ -77,3 +78,12 @@ def parse_snapshot_key(key: str) -> SnapshotId | None:
     """The snapshot that `key` names; None when it does not look like a snapshot's."""
     match = _SNAPSHOT.fullmatch(key)
     return SnapshotId(int(match[1], 16), int(match[2], 16)) if match else None
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that some store could not hold, or that would leave the root. Raises ValueError."""
+    segments = key.split("/")
+    if any(segment in ("", ".", "..") for segment in segments) or "\0" in key:
+        raise ValueError(f"object key {key!r}: segments between slashes are neither empty nor dots")
+    if len(key.encode()) > KEY_BYTES_MAX:
+        raise ValueError(f"object key of {len(key)} letters: the limit is {KEY_BYTES_MAX} bytes")

@@ -1,0 +1,146 @@
+"""Open a store by its URL.
+
+memory:                  forgets everything; tests and simulation
+file:///abs/folder       a local folder, synced
+s3://bucket/prefix       S3 and compatible servers
+gs://bucket/prefix       Google Cloud Storage (application default credentials)
+az://container/prefix    Azure Blob Storage (account in `options` or AZURE_… variables)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from objectstore.adapters.cloud import CloudStore
+from objectstore.adapters.folder import FolderStore
+from objectstore.adapters.memory import MemoryStore
+from objectstore.pace import Pace
+from objectstore.retry import RetryingStore, RetryPolicy
+from objectstore.store import ObjectStore
+
+if TYPE_CHECKING:
+    from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
+
+_NO_RETRIES: RetryConfig = {"max_retries": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """What a URL does not say. Empty credentials: the SDK's own chain (environment, profile, instance).
+
+    `extra` goes to obstore's configuration of the cloud unchanged (its names, e.g. azure's account_name).
+    """
+
+    endpoint: str = ""
+    region: str = "us-east-1"
+    access_key: str = ""
+    secret_key: str = ""
+    session_token: str = ""
+    allow_http: bool = False  # http:// endpoints; never on an open network
+    virtual_hosted_style: bool = False  # bucket in the host name, as AWS wants for new regions
+    signed_payload: bool = False  # also over http the payload is unsigned unless asked for
+    ca_certificate: str = ""  # PEM file of a private certificate authority
+    connect_s_max: float = 3.0
+    request_s_max: float = 15.0  # one try, from connect to the last byte
+    connections_idle_max: int = 64
+    retry: RetryPolicy | None = field(
+        default_factory=RetryPolicy
+    )  # None: one try, for callers with their own
+    pace: Pace | None = None  # a Clock; jitter and waits of retries
+    now_ms: Callable[[], int] | None = None  # stamps objects of memory:
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+def open_store(url: str, **options: object) -> ObjectStore:
+    """The store that `url` names, with retries. Options are the fields of StoreOptions.
+
+    Raises ValueError for a URL or option that cannot be, TypeError for an unknown option.
+    """
+    given = StoreOptions(**options)  # type: ignore[arg-type]  # the dataclass refuses unknown names
+    store = _open(url, given)
+    if given.retry is None or isinstance(store, MemoryStore):
+        return store
+    return RetryingStore(store, given.retry, given.pace)
+
+
+def _open(url: str, options: StoreOptions) -> ObjectStore:
+    parsed = urlsplit(url)
+    if parsed.query or parsed.fragment:
+        raise ValueError(f"store URL {url!r}: put options beside the URL, not behind '?' or '#'")
+    if parsed.scheme == "memory":
+        return MemoryStore(options.now_ms)
+    if parsed.scheme == "file":
+        return _folder(url, parsed.netloc, unquote(parsed.path))
+    if parsed.scheme in _CLOUDS:
+        if not parsed.netloc:
+            raise ValueError(f"store URL {url!r} names no bucket: write {parsed.scheme}://bucket/prefix")
+        return CloudStore(_CLOUDS[parsed.scheme](parsed.netloc, parsed.path.strip("/") or None, options))
+    known = ", ".join(("memory:", "file:///folder", *(f"{scheme}://bucket/prefix" for scheme in _CLOUDS)))
+    raise ValueError(f"store URL {url!r}: known are {known}")
+
+
+def _folder(url: str, host: str, path: str) -> FolderStore:
+    if host or not path.startswith("/") or path == "/":
+        raise ValueError(f"store URL {url!r}: a folder is written file:///absolute/path")
+    return FolderStore(Path(path))
+
+
+def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> S3Store:
+    config: S3Config = {
+        "region": options.region,
+        "virtual_hosted_style_request": options.virtual_hosted_style,
+        "unsigned_payload": not options.signed_payload,
+    }
+    if options.endpoint:
+        config["endpoint"] = options.endpoint
+    if options.access_key:
+        config["access_key_id"] = options.access_key
+        config["secret_access_key"] = options.secret_key
+    if options.session_token:
+        config["session_token"] = options.session_token
+    config.update(options.extra)  # type: ignore[typeddict-item]  # obstore checks the names
+    return S3Store(
+        bucket, prefix=prefix, config=config, client_options=_client(options), retry_config=_NO_RETRIES
+    )
+
+
+def _gcs(bucket: str, prefix: str | None, options: StoreOptions) -> GCSStore:
+    config: GCSConfig = {}
+    config.update(options.extra)  # type: ignore[typeddict-item]  # obstore checks the names
+    return GCSStore(
+        bucket, prefix=prefix, config=config, client_options=_client(options), retry_config=_NO_RETRIES
+    )
+
+
+def _azure(container: str, prefix: str | None, options: StoreOptions) -> AzureStore:
+    config: AzureConfig = {}
+    if options.endpoint:
+        config["endpoint"] = options.endpoint
+    config.update(options.extra)  # type: ignore[typeddict-item]  # obstore checks the names
+    return AzureStore(
+        container, prefix=prefix, config=config, client_options=_client(options), retry_config=_NO_RETRIES
+    )
+
+
+Cloud = S3Store | GCSStore | AzureStore
+_CLOUDS: dict[str, Callable[[str, str | None, StoreOptions], Cloud]] = {"s3": _s3, "gs": _gcs, "az": _azure}
+
+
+def _client(options: StoreOptions) -> ClientConfig:
+    config: ClientConfig = {
+        "allow_http": options.allow_http,
+        "connect_timeout": timedelta(seconds=options.connect_s_max),
+        "timeout": timedelta(seconds=options.request_s_max),
+        "pool_max_idle_per_host": str(options.connections_idle_max),
+        "user_agent": "floe",
+    }
+    if options.ca_certificate:
+        config["root_certificate"] = Path(options.ca_certificate).read_bytes()
+    return config
