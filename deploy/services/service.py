@@ -85,6 +85,11 @@ class Service:
         """Whether the process exists (a paused one does)."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def paused(self) -> bool:
+        """Whether the process is stopped by pause()."""
+        return self._paused
+
     def start(self) -> Self:
         """Start and wait until ready. Raises ServiceError."""
         command = self.command()
