@@ -1,0 +1,133 @@
+"""Delays of New York's flights by airline, by route and by hour, from topics read as tables.
+
+Reads the five tables of deploy/run (flights, airlines, airports, planes, weather) and replaces the
+three result tables: a second run leaves the same rows, each as one more snapshot. Delays are minutes;
+`late_share` counts arrivals more than LATE_MINUTES behind schedule among those that arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+LATE_MINUTES = 15
+TOPICS = ("flights", "airlines", "airports", "planes", "weather")
+
+
+def run(spark: SparkSession, tables: Mapping[str, str], results: str = "floe.results") -> dict[str, str]:
+    """Compute and write the results; returns result name → table.
+
+    `tables` maps each of TOPICS to a table; `results` is the namespace (`catalog.name`) to write into,
+    made when missing.
+    """
+    sources = {topic: spark.table(tables[topic]) for topic in TOPICS}
+    flights = joined_flights(sources).persist()
+    try:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {results}")
+        computed = {
+            "delays_by_airline": by_airline(flights),
+            "delays_by_route": by_route(flights, sources["airports"]),
+            "delays_by_hour": by_hour(flights),
+        }
+        for name, frame in computed.items():
+            _replace(frame, f"{results}.{name}")
+    finally:
+        flights.unpersist()
+    return {name: f"{results}.{name}" for name in computed}
+
+
+def joined_flights(sources: Mapping[str, DataFrame]) -> DataFrame:
+    """One row per flight with its airline's name, its plane and the weather at its scheduled hour."""
+    flights = sources["flights"].select(
+        F.col("value.carrier"),
+        F.col("value.tail_number"),
+        F.col("value.origin"),
+        F.col("value.destination"),
+        F.col("value.year"),
+        F.col("value.hour"),
+        F.col("value.scheduled_hour"),
+        F.col("value.distance_miles"),
+        F.col("value.departure.delay_minutes").alias("departure_delay"),
+        F.col("value.arrival.delay_minutes").alias("arrival_delay"),
+    )
+    airlines = sources["airlines"].select("value.carrier", F.col("value.name").alias("airline"))
+    planes = sources["planes"].select(
+        "value.tail_number", "value.seats", F.col("value.year").alias("built_year")
+    )
+    weather = sources["weather"].select(
+        "value.origin",
+        F.col("value.hour").alias("scheduled_hour"),
+        F.col("value.precipitation_inches").alias("precipitation"),
+        F.col("value.wind_speed_mph").alias("wind_speed"),
+        F.col("value.visibility_miles").alias("visibility"),
+    )
+    return (
+        flights.join(F.broadcast(airlines), "carrier", "left")
+        .join(F.broadcast(planes), "tail_number", "left")
+        .join(F.broadcast(weather), ["origin", "scheduled_hour"], "left")
+    )
+
+
+def by_airline(flights: DataFrame) -> DataFrame:
+    """Carrier, name, delays, mean age and seats of its planes; most flights first."""
+    return (
+        flights.groupBy("carrier", "airline")
+        .agg(
+            *_delays(),
+            F.round(F.avg(F.col("year") - F.col("built_year")), 2).alias("plane_age_years"),
+            F.round(F.avg("seats"), 1).alias("seats"),
+        )
+        .orderBy(F.desc("flights"), "carrier")
+    )
+
+
+def by_route(flights: DataFrame, airports: DataFrame) -> DataFrame:
+    """Origin and destination with the airports' names and the distance; most flights first."""
+    names = airports.select(F.col("value.code").alias("code"), F.col("value.name").alias("name"))
+    origins = names.select(F.col("code").alias("origin"), F.col("name").alias("origin_name"))
+    destinations = names.select(F.col("code").alias("destination"), F.col("name").alias("destination_name"))
+    return (
+        flights.groupBy("origin", "destination")
+        .agg(*_delays(), F.max("distance_miles").alias("distance_miles"))
+        .join(F.broadcast(origins), "origin", "left")
+        .join(F.broadcast(destinations), "destination", "left")
+        .orderBy(F.desc("flights"), "origin", "destination")
+    )
+
+
+def by_hour(flights: DataFrame) -> DataFrame:
+    """The scheduled local hour with mean weather, and the delay of flights in rain apart from dry ones."""
+    wet = F.col("precipitation") > 0
+    return (
+        flights.groupBy("hour")
+        .agg(
+            *_delays(),
+            F.round(F.avg(F.when(wet, F.col("arrival_delay"))), 2).alias("mean_arrival_delay_in_rain"),
+            F.round(F.avg(F.when(~wet, F.col("arrival_delay"))), 2).alias("mean_arrival_delay_dry"),
+            F.round(F.avg("wind_speed"), 2).alias("wind_speed_mph"),
+            F.round(F.avg("visibility"), 2).alias("visibility_miles"),
+        )
+        .orderBy("hour")
+    )
+
+
+def _delays() -> list[Column]:
+    arrived = F.col("arrival_delay").isNotNull()
+    late = F.when(arrived, (F.col("arrival_delay") > LATE_MINUTES).cast("double"))
+    return [
+        F.count(F.lit(1)).alias("flights"),
+        F.count_if(F.col("departure_delay").isNull()).alias("cancelled"),
+        F.round(F.avg("departure_delay"), 2).alias("mean_departure_delay"),
+        F.round(F.avg("arrival_delay"), 2).alias("mean_arrival_delay"),
+        F.percentile_approx("arrival_delay", 0.9).alias("p90_arrival_delay"),
+        F.round(F.avg(late), 4).alias("late_share"),
+    ]
+
+
+def _replace(frame: DataFrame, table: str) -> None:
+    """Make the table when it is missing, then overwrite all its rows in one snapshot."""
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema.fields)
+    frame.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg")
+    frame.coalesce(1).writeTo(table).overwrite(F.lit(True))

@@ -1,0 +1,42 @@
+"""One JVM for all tests that need Spark: `spark` is a fresh session of it per test module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deploy.setup.jars import ensure
+from deploy.setup.java import java_home
+from iceberg.spark.session import session
+
+HERE = Path(__file__).parent
+NO_CATALOG = "http://127.0.0.1:1/iceberg"
+
+
+@pytest.fixture(scope="session")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that owns the JVM; its catalog `floe` points nowhere."""
+    scratch = tmp_path_factory.mktemp("spark")
+    spark = session(NO_CATALOG, ensure("iceberg"), scratch=scratch, java_home=java_home())
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def spark(jvm: SparkSession, tmp_path: Path) -> SparkSession:
+    """A session of the test's own: catalog `local` keeps Iceberg tables under its temporary folder."""
+    own = jvm.newSession()
+    own.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
+    own.conf.set("spark.sql.catalog.local.type", "hadoop")
+    own.conf.set("spark.sql.catalog.local.warehouse", f"file://{tmp_path}/local")
+    return own
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """pyspark leaves the sockets of its py4j gateway to the garbage collector; nothing of ours does."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -1,0 +1,190 @@
+"""The audit, seen to pass once and to fail in each way that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from iceberg.spark.audit import Account, AuditInput, audit
+from iceberg.spark.history import NO_HEADERS, REJECTED, UNKNOWN, HistoryRow
+from iceberg.spark.verdict import ACCOUNT, CHANGED, DOUBLED, EXTRA, GAP, KINDS, MISSING, Finding, Verdict
+from tests.spark.audit_stories import Told, story, write_history, write_table
+
+pytestmark = pytest.mark.services
+
+REFUSED = HistoryRow("orders", None, None, None, None, NO_HEADERS, None, REJECTED, "no such field")
+TWELVE_SENT = Account(produced=12, rejected=2)
+Judge = Callable[..., Verdict]
+
+
+@pytest.fixture
+def judge(spark: SparkSession, tmp_path: Path) -> Judge:
+    """`judge(sent=, consumed=, table=, …)` audits the story with the given sides replaced."""
+
+    def run(
+        *,
+        sent: list[Told] | None = None,
+        consumed: list[Told] | None = None,
+        table: list[Told] | None = None,
+        refused: int = 2,
+        account: Account | None = TWELVE_SENT,
+        extra_sent: tuple[HistoryRow, ...] = (),
+        log_start: dict[tuple[str, int], int] | None = None,
+        ends: dict[tuple[str, int], int] | None = None,
+    ) -> Verdict:
+        view = write_table(tmp_path / "table.parquet", story() if table is None else table)
+        spark.read.parquet(str(view)).createOrReplaceTempView("orders")
+        rows = [told.history() for told in (story() if sent is None else sent)]
+        given = AuditInput(
+            tables={"orders": "orders"},
+            sent=write_history(tmp_path / "sent", [*rows, *[REFUSED] * refused, *extra_sent]),
+            consumed=write_history(
+                tmp_path / "consumed",
+                [told.history() for told in (story() if consumed is None else consumed)],
+            ),
+            accounts={} if account is None else {"orders": account},
+            log_start=log_start or {},
+            ends=ends or {},
+        )
+        return audit(spark, given)
+
+    return run
+
+
+def only(verdict: Verdict, *kinds: str) -> list[Finding]:
+    """The findings, having asserted that just these kinds were found."""
+    assert {kind for kind in KINDS if verdict.counts[kind]} == set(kinds)
+    assert not verdict.equal
+    return list(verdict.findings)
+
+
+def places(findings: list[Finding]) -> set[tuple[str, int, int]]:
+    return {(finding.kind, finding.partition, finding.offset) for finding in findings}
+
+
+def test_equal_sides_are_equal_with_nulls_empties_headers_and_rejections(judge: Judge) -> None:
+    verdict = judge()
+    assert verdict.equal
+    assert verdict.findings == []
+    (count,) = verdict.topics
+    assert (count.produced, count.accepted, count.rejected, count.consumed, count.table) == (
+        12,
+        10,
+        2,
+        10,
+        10,
+    )
+    assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+def test_a_row_missing_from_the_table_is_named(judge: Judge) -> None:
+    table = [told for told in story() if (told.partition, told.offset) != (1, 3)]
+    findings = only(judge(table=table), MISSING, GAP)
+    assert places(findings) == {(MISSING, 1, 3), (GAP, 1, 3)}
+    assert "acknowledged, but the table lacks it" in str(findings[0])
+    assert "topic orders partition 1 offset 3" in str(findings[0])
+
+
+def test_a_lost_tail_is_missing_though_offsets_are_dense(judge: Judge) -> None:
+    table = [told for told in story() if (told.partition, told.offset) != (1, 4)]
+    assert places(only(judge(table=table), MISSING)) == {(MISSING, 1, 4)}
+
+
+def test_an_acknowledged_record_no_consumer_read_is_missing(judge: Judge) -> None:
+    findings = only(judge(consumed=story()[:-1]), MISSING)
+    assert "the consumer lacks it" in findings[0].detail
+
+
+def test_a_row_twice_in_the_table_is_doubled(judge: Judge) -> None:
+    findings = only(judge(table=[*story(), story()[2]]), DOUBLED)
+    assert places(findings) == {(DOUBLED, 0, 2)}
+    assert findings[0].detail == "table holds it 2 times"
+
+
+def test_an_offset_acknowledged_twice_is_doubled(judge: Judge) -> None:
+    doubled = judge(sent=[*story(), story()[0]], account=None)
+    assert only(doubled, DOUBLED)[0].detail == "acknowledged holds it 2 times"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"value": b"other"}, "value"),
+        ({"value": None}, "value"),
+        ({"value": b""}, "value"),
+        ({"key": b"other"}, "key"),
+        ({"key": None}, "key"),
+        ({"headers": (("added", None),)}, "headers"),
+        ({"timestamp_ms": 1_700_000_000_124}, "timestamp"),
+    ],
+)
+def test_each_changed_field_of_the_table_is_named(
+    judge: Judge, change: dict[str, object], named: str
+) -> None:
+    table = story()
+    table[8] = replace(table[8], **change)
+    findings = only(judge(table=table), CHANGED)
+    assert places(findings) == {(CHANGED, 1, 3)}
+    assert findings[0].detail == f"{named} of the table differs"
+
+
+def test_what_the_consumer_read_otherwise_is_changed(judge: Judge) -> None:
+    consumed = story()
+    consumed[0] = replace(consumed[0], value=b"flipped")
+    assert only(judge(consumed=consumed), CHANGED)[0].detail == "value of the consumer differs"
+
+
+def test_a_row_that_nobody_sent_is_extra(judge: Judge) -> None:
+    findings = only(judge(table=[*story(), Told(0, 5)]), EXTRA)
+    assert places(findings) == {(EXTRA, 0, 5)}
+
+
+def test_rows_of_a_partition_that_nobody_wrote_are_extra(judge: Judge) -> None:
+    assert places(only(judge(table=[*story(), Told(7, 0)]), EXTRA)) == {(EXTRA, 7, 0)}
+
+
+def test_a_gap_on_all_sides_is_found_although_they_agree(judge: Judge) -> None:
+    holed = [told for told in story() if (told.partition, told.offset) != (0, 2)]
+    verdict = judge(sent=holed, consumed=holed, table=holed, account=None)
+    findings = only(verdict, GAP)
+    assert places(findings) == {(GAP, 0, 2)}
+    assert verdict.counts[GAP] == 3
+
+
+def test_offsets_that_do_not_begin_at_the_log_start_are_a_gap(judge: Judge) -> None:
+    later = [told for told in story() if told.offset > 0]
+    sides = {"sent": later, "consumed": later, "table": later, "account": None}
+    assert places(only(judge(**sides), GAP)) == {(GAP, 0, 0), (GAP, 1, 0)}
+    assert judge(**sides, log_start={("orders", 0): 1, ("orders", 1): 1}).equal
+
+
+def test_a_broken_record_that_was_accepted_breaks_the_account(judge: Judge) -> None:
+    accepted = [*story(), Told(1, 5)]
+    findings = only(judge(sent=accepted, consumed=accepted, table=accepted, refused=1), ACCOUNT)
+    assert findings[0].detail == "1 records were rejected, 2 should have been"
+
+
+def test_a_send_with_an_unknown_outcome_breaks_the_account(judge: Judge) -> None:
+    unknown = REFUSED._replace(outcome=UNKNOWN, reason="timed out")
+    findings = only(judge(account=Account(13, 2), extra_sent=(unknown,)), ACCOUNT)
+    assert findings[0].detail == "produced 13 is not accepted 10 + rejected 2"
+
+
+def test_rows_beyond_the_given_ends_are_not_judged(judge: Judge) -> None:
+    later = [*story(), Told(0, 5)]
+    assert judge(table=later, ends={("orders", 0): 5, ("orders", 1): 5}).equal
+
+
+def test_an_empty_table_misses_everything(judge: Judge) -> None:
+    verdict = judge(table=[])
+    assert verdict.counts[MISSING] == 10
+    only(verdict, MISSING)
+
+
+def test_an_audit_without_a_witness_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match="needs what was sent or what was consumed"):
+        audit(spark, AuditInput(tables={"orders": "orders"}))
