@@ -1,0 +1,100 @@
+"""One torture run: a workload through faults, then heal, final reads, verdict of topic and table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog.rest import RestCatalog
+
+from tests.torture.cluster import Cluster
+from tests.torture.faults import Step, act
+from tests.torture.verdict import Finding, Place, Verdict, judge
+from tests.torture.workload import BASE, Reader, Writer, read_all
+
+TABLE_SECONDS_MAX = 90
+READERS_SECONDS_MAX = 60
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
+    """Create the topic and wait until a client sees it."""
+    admin = AdminClient({**BASE, "bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})], request_timeout=30)
+    made[topic].result(30)
+
+
+def torture(
+    cluster: Cluster,
+    steps: Iterable[Step],
+    *,
+    topic: str = "torture",
+    partitions: int = 4,
+    writers: int = 2,
+    rate: float = 400,
+) -> Verdict:
+    """Idempotent writers and readers run through all steps; afterwards everything is judged."""
+    create_topic(cluster.bootstrap, topic, partitions)
+    places = range(partitions)
+    writing = [Writer(f"w{n}", cluster.bootstrap, topic, places, rate=rate / writers) for n in range(writers)]
+    reading = [Reader(f"r{n}", cluster.bootstrap, topic, places) for n in range(2)]
+    for thread in (*writing, *reading):
+        thread.start()
+    for step in steps:
+        print(f"  {time.strftime('%H:%M:%S')} {step}", flush=True)
+        act(cluster, step)
+    cluster.heal()
+    for writer in writing:
+        writer.stop()
+    final = read_all(cluster.bootstrap, topic, places)
+    _wait_for_readers(reading, final)
+    sent = [send for writer in writing for send in writer.sent]
+    verdict = judge(sent, final, [record for reader in reading for record in reader.seen])
+    if len(sent) != sum(writer.attempted for writer in writing):
+        verdict.findings.append(Finding("stuck", topic, "a client never answered for some of its records"))
+    verdict.findings += table_differs(cluster.members[0].agent.http, topic, final)
+    return verdict
+
+
+def _wait_for_readers(readers: Sequence[Reader], final: dict[Place, list[tuple[int, bytes]]]) -> None:
+    """Let readers that lived through the faults reach the end: one that cannot is stuck."""
+    total = sum(len(records) for records in final.values())
+    deadline = time.monotonic() + READERS_SECONDS_MAX
+    while time.monotonic() < deadline and any(len(reader.seen) < total for reader in readers):
+        time.sleep(0.2)
+    for reader in readers:
+        reader.stop()
+        assert len(reader.seen) >= total, f"stuck: {reader.name} saw {len(reader.seen)} of {total}"
+
+
+def table_differs(http: str, topic: str, final: dict[Place, list[tuple[int, bytes]]]) -> list[Finding]:
+    """How the topic's Iceberg table differs from the topic, once it has had time to catch up."""
+    expected = {(p, offset): value for (_, p), records in final.items() for offset, value in records}
+    deadline = time.monotonic() + TABLE_SECONDS_MAX
+    rows = _table(http, topic)
+    while len(rows) < len(expected) and time.monotonic() < deadline:
+        time.sleep(1)
+        rows = _table(http, topic)
+    held: dict[tuple[int, int], bytes] = {}
+    findings = []
+    for place, value in rows:
+        if place in held:
+            findings.append(Finding("table-doubled", f"{topic}-{place[0]}", f"offset {place[1]}"))
+        held[place] = value
+    for place in expected.keys() - held.keys():
+        findings.append(Finding("table-missing", f"{topic}-{place[0]}", f"offset {place[1]}"))
+    for place in held.keys() - expected.keys():
+        findings.append(Finding("table-extra", f"{topic}-{place[0]}", f"offset {place[1]}"))
+    for place in expected.keys() & held.keys():
+        if expected[place] != held[place]:
+            findings.append(Finding("table-changed", f"{topic}-{place[0]}", f"offset {place[1]}"))
+    return findings
+
+
+def _table(http: str, topic: str) -> list[tuple[tuple[int, int], bytes]]:
+    catalog = RestCatalog("floe", uri=f"{http}/iceberg")
+    identifier = ("floe", topic.replace("-", "_").replace(".", "_"))
+    if not catalog.table_exists(identifier):
+        return []
+    rows = catalog.load_table(identifier).scan().to_arrow().to_pylist()
+    return [((row["kafka"]["partition"], row["kafka"]["offset"]), row["value"]["__raw__"]) for row in rows]

@@ -1,0 +1,104 @@
+"""Named experiments of the field, their counts printed: none may lose what was acknowledged.
+
+Kafka 0.8 lost 520 of 987 acknowledged writes in Jepsen's experiment of 2013; in J. Vanlightly's, Apache
+Kafka lost 6,764 (acks=0), 5 to 11 (acks=1, broker killed) and 31,784 to 43,509 (acks=1, leader isolated).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.torture.cluster import Cluster, Member
+from tests.torture.run import create_topic
+from tests.torture.verdict import judge
+from tests.torture.workload import BASE, Writer, read_all
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+
+MESSAGES, RATE, FAULT_AT = 100_000, 10_000, 30_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as made:
+        yield made
+
+
+def leader(cluster: Cluster, topic: str) -> Member:
+    """The agent that clients are told to use for partition 0."""
+    metadata = AdminClient({**BASE, "bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=30)
+    broker = metadata.brokers[metadata.topics[topic].partitions[0].leader]
+    return next(m for m in cluster.members if m.clients.port == broker.port)
+
+
+def kill(member: Member) -> None:
+    member.agent.kill()
+
+
+def isolate(member: Member) -> None:
+    """Cut off from etcd, the store and the other clients; what the client already sent may arrive."""
+    for link in (member.etcd, member.store):
+        link.requests.cut = link.answers.cut = True
+
+
+def isolate_from_coordination(member: Member) -> None:
+    member.etcd.requests.cut = member.etcd.answers.cut = True
+
+
+def test_kafka_2013_isolated_writer(cluster: Cluster) -> None:
+    """1,000 synchronous writes; the writer's agent is cut off at 300 and lost for good at 600 [rule 1]."""
+    create_topic(cluster.bootstrap, "jepsen", 1)
+    victim = leader(cluster, "jepsen")
+    writer = Writer("w", cluster.bootstrap, "jepsen", [0], rate=100, limit=1_000, **{"linger.ms": 0})
+    writer.start()
+    _when(writer, 300, lambda: isolate(victim))
+    _when(writer, 600, victim.agent.kill)
+    writer.join(240)
+    final = read_all(cluster.bootstrap, "jepsen", [0])
+    verdict = judge(writer.sent, final, [])
+    print(f"\nkafka-2013: {verdict.report()}")
+    assert verdict.acknowledged == 1_000
+    assert verdict.findings == []
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+@pytest.mark.parametrize("fault", [kill, isolate, isolate_from_coordination])
+def test_vanlightly(cluster: Cluster, fault: Callable[[Member], None], acks: str) -> None:
+    """100,000 messages at 10,000/s; at 30,000 the leader is killed, cut off, or cut off from etcd only.
+
+    acks=0 promises nothing: it is counted. acks=1 without idempotence may repeat, never lose.
+    """
+    topic = "vanlightly"
+    create_topic(cluster.bootstrap, topic, 1)
+    victim = leader(cluster, topic)
+    settings: dict[str, object] = {"acks": acks, "linger.ms": 5}
+    if acks != "all":
+        settings["enable.idempotence"] = False
+    writer = Writer("w", cluster.bootstrap, topic, [0], rate=RATE, limit=MESSAGES, **settings)
+    writer.start()
+    _when(writer, FAULT_AT, lambda: fault(victim))
+    writer.join(300)
+    cluster.heal()
+    final = read_all(cluster.bootstrap, topic, [0])
+    verdict = judge(writer.sent, final, [])
+    found = Counter(finding.anomaly for finding in verdict.findings)
+    print(f"\nvanlightly {fault.__name__} acks={acks}: {verdict.report().splitlines()[0]} {dict(found)}")
+    assert len(writer.sent) == MESSAGES
+    if acks != "0":
+        assert verdict.acknowledged > FAULT_AT
+        assert found["lost-write"] == 0
+        assert found["phantom-read"] == 0
+    if acks == "all":
+        assert verdict.findings == []
+
+
+def _when(writer: Writer, count: int, act: Callable[[], None]) -> None:
+    """Act once the writer has handed over `count` records."""
+    while writer.attempted < count and writer.is_alive():
+        time.sleep(0.01)
+    act()
