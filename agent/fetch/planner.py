@@ -93,6 +93,8 @@ class Plan:
     """Some offset lies outside what this state knows: true only after a read barrier."""
     unknown: bool
     """Some topic or partition is not in this state: true only after a read barrier."""
+    refused: bool
+    """A known partition answers with an error, which ends the wait; an unknown one does not."""
 
     @property
     def waitable(self) -> list[int]:
@@ -102,13 +104,14 @@ class Plan:
 
 def plan_fetch(wanted: Sequence[Wanted], bytes_max: int, read_committed: bool) -> Plan:
     """Slices per partition within `bytes_max`; the first partition with records gets one batch at least."""
-    plan = Plan([], 0, False, False)
+    plan = Plan([], 0, False, False, False)
     for want in wanted:
         planned = _plan_partition(want, bytes_max - plan.bytes_ready, plan.bytes_ready == 0, read_committed)
         plan.partitions.append(planned)
         plan.bytes_ready += planned.planned_bytes
         plan.out_of_range |= planned.code == Code.OFFSET_OUT_OF_RANGE
         plan.unknown |= want.partition is None
+        plan.refused |= planned.code != Code.NONE and want.partition is not None
     return plan
 
 

@@ -114,6 +114,12 @@ class FlushPlanner:
         self.in_flight += 1
         self._oldest = oldest
 
+    def dropped(self, size: int, batches: int) -> None:
+        """Everything buffered, `size` bytes, was given up without a flush."""
+        self.buffered_bytes -= size
+        self.buffered_batches -= batches
+        self._oldest = None
+
     def completed(self) -> None:
         """A flush ended: its answers are decided."""
         self.in_flight -= 1

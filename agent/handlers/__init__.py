@@ -1,0 +1,64 @@
+"""The Kafka APIs that an agent answers: one file per API, named by its key. Start reading here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Protocol, cast
+
+from agent.context import Context
+from agent.handlers import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k10_find_coordinator,
+    k18_api_versions,
+    k19_create_topics,
+    k20_delete_topics,
+    k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k32_describe_configs,
+    k33_alter_configs,
+    k35_describe_log_dirs,
+    k37_create_partitions,
+    k44_incremental_alter_configs,
+    k60_describe_cluster,
+    k61_describe_producers,
+    k75_describe_topic_partitions,
+)
+
+
+class Handler(Protocol):
+    """What every handler module has."""
+
+    KEY: int
+    VERSIONS: tuple[int, int]
+    """The range advertised, both ends included."""
+
+    def handle(self, ctx: Context, request: Any, version: int) -> Awaitable[Any]:
+        """The response; None for no answer at all."""
+        ...
+
+
+_MODULES = (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k10_find_coordinator,
+    k18_api_versions,
+    k19_create_topics,
+    k20_delete_topics,
+    k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k32_describe_configs,
+    k33_alter_configs,
+    k35_describe_log_dirs,
+    k37_create_partitions,
+    k44_incremental_alter_configs,
+    k60_describe_cluster,
+    k61_describe_producers,
+    k75_describe_topic_partitions,
+)
+
+HANDLERS: dict[int, Handler] = {module.KEY: cast(Handler, module) for module in _MODULES}

@@ -1,0 +1,90 @@
+"""Fetch: read record batches, waiting for them if asked.
+
+Versions 4 to 18; from 13 topics are named by id.
+Behaviour: long polls wake when a partition is appended to; OFFSET_OUT_OF_RANGE and unknown topics are
+answered only after a read barrier; limits cut at batch ends, the first batch is always whole.
+Deviations: there are no fetch sessions: every answer has session id 0, which clients accept (KIP-227);
+every partition is answered every time. A replica id is ignored: there are no follower replicas.
+"""
+
+from __future__ import annotations
+
+from agent.context import Context
+from agent.fetch.driver import Fetched, FetchRequest
+from agent.fetch.planner import Wanted
+from agent.handlers.lookup import find_partition, find_topic, unknown_code
+from agent.wire.generated.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from agent.wire.generated.fetch import FetchRequest as Request
+from coordination.kafka_codes import Code
+
+KEY = 1
+VERSIONS = (4, 18)
+TOPIC_IDS_SINCE = 13
+READ_COMMITTED = 1
+FULL_FETCH_EPOCHS = (0, -1)  # KIP-227: begin a session, or none
+
+
+async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
+    """Answer with every partition asked for, in the request's order."""
+    if request.session_id != 0 and request.session_epoch not in FULL_FETCH_EPOCHS:
+        return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
+    by_id = version >= TOPIC_IDS_SINCE
+    fetch = FetchRequest(
+        resolve=lambda: _resolve(ctx, request, by_id),
+        wait_s=max(request.max_wait_ms, 0) / 1000,
+        bytes_min=request.min_bytes,
+        bytes_max=request.max_bytes,
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
+    fetched = await ctx.services.fetch.fetch(fetch)
+    return _response(ctx, request, fetched)
+
+
+def _resolve(ctx: Context, request: Request, by_id: bool) -> list[Wanted]:
+    state = ctx.state
+    wanted: list[Wanted] = []
+    for topic_data in request.topics:
+        topic = find_topic(state, topic_data.topic, topic_data.topic_id, by_id)
+        code = unknown_code(by_id and topic is None)
+        wanted.extend(
+            Wanted(
+                find_partition(topic, each.partition),
+                each.fetch_offset,
+                each.partition_max_bytes,
+                each.current_leader_epoch,
+                code,
+            )
+            for each in topic_data.partitions
+        )
+    return wanted
+
+
+def _response(ctx: Context, request: Request, fetched: list[Fetched]) -> FetchResponse:
+    response = FetchResponse()
+    aborted: list[object] | None = [] if request.isolation_level == READ_COMMITTED else None
+    answers = iter(fetched)
+    sent = 0
+    for topic_data in request.topics:
+        topic = FetchableTopicResponse(topic=topic_data.topic, topic_id=topic_data.topic_id)
+        response.responses.append(topic)
+        for each in topic_data.partitions:
+            answer = next(answers)
+            planned = answer.planned
+            sent += sum(map(len, answer.records))
+            topic.partitions.append(
+                PartitionData(
+                    partition_index=each.partition,
+                    error_code=planned.code,
+                    high_watermark=planned.high_watermark,
+                    last_stable_offset=planned.last_stable,
+                    log_start_offset=planned.log_start,
+                    aborted_transactions=aborted,  # type: ignore[arg-type]  # empty: no transactions yet
+                    records=answer.records,
+                )
+            )
+    ctx.services.metrics.fetch_bytes.inc(sent)
+    return response

@@ -1,0 +1,122 @@
+"""Metadata: brokers, topics, partitions and who is named as their leader.
+
+Versions 0 to 13.
+Behaviour: the leader is a hint by rendezvous hash over the live agents; it is the only replica named and in
+sync. The leader epoch is constant: clients ignore metadata whose epoch goes back. The controller is a live
+broker; any agent does its work. Unknown topics and the list of all topics are answered after a read barrier.
+Topics are created on the way where `topics.auto_create` and the request allow it.
+Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
+"""
+
+from __future__ import annotations
+
+from agent.context import Context
+from agent.fetch.planner import LEADER_EPOCH
+from agent.handlers.lookup import (
+    CLUSTER_OPERATIONS,
+    NIL_ID,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    unknown_code,
+)
+from agent.handlers.propose import propose
+from agent.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from coordination.commands import CreateTopic
+from coordination.kafka_codes import Code
+from coordination.state.topics import name_refusal
+from coordination.state.types import Partition, Refused, Topic
+
+KEY = 3
+VERSIONS = (0, 13)
+AUTO_CREATE_TOPICS_MAX = 100  # topics that one request may create by naming them
+
+
+async def handle(ctx: Context, request: MetadataRequest, version: int) -> MetadataResponse:
+    """The cluster as this agent knows it."""
+    asked = request.topics
+    everything = asked is None or (version == 0 and not asked)
+    if everything or any(_find(ctx, each) is None for each in asked or ()):
+        await ctx.barrier()
+    failures = await _auto_create(ctx, request, version) if asked and not everything else {}
+    response = MetadataResponse(cluster_id=ctx.services.config.cluster.name, controller_id=ctx.controller())
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    for broker in ctx.brokers():
+        endpoint = ctx.endpoint(broker)
+        response.brokers.append(
+            MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port, broker.zone or None)
+        )
+    if everything:
+        topics = ctx.state.topics
+        response.topics = [_topic(ctx, topics[name], operations) for name in sorted(topics)]
+    else:
+        response.topics = [_named(ctx, each, failures, operations) for each in asked or ()]
+    return response
+
+
+def _find(ctx: Context, each: MetadataRequestTopic) -> Topic | None:
+    if each.topic_id != NIL_ID:
+        return ctx.state.topics_by_id.get(each.topic_id)
+    return ctx.state.topics.get(each.name or "")
+
+
+async def _auto_create(ctx: Context, request: MetadataRequest, version: int) -> dict[str, Code]:
+    """Create what is named, missing and wanted; the errors by name."""
+    config = ctx.services.config.topics
+    if not config.auto_create or not request.allow_auto_topic_creation:
+        return {}
+    missing = [each.name for each in request.topics or () if each.name and _find(ctx, each) is None]
+    names = [name for name in dict.fromkeys(missing) if name_refusal(name) is None]
+    commands = [
+        CreateTopic(name=name, topic_id=ctx.services.clock.random_bytes(16), partitions=config.partitions)
+        for name in names[:AUTO_CREATE_TOPICS_MAX]
+    ]
+    results = zip(names, await propose(ctx, commands), strict=False)
+    return {name: result.code for name, result in results if isinstance(result, Refused)}
+
+
+def _named(
+    ctx: Context, each: MetadataRequestTopic, failures: dict[str, Code], operations: int
+) -> MetadataResponseTopic:
+    topic = _find(ctx, each)
+    if topic is not None:
+        return _topic(ctx, topic, operations)
+    by_id = each.topic_id != NIL_ID
+    code = unknown_code(by_id)
+    if not by_id and name_refusal(each.name or ""):
+        code = Code.INVALID_TOPIC_EXCEPTION
+    failure = failures.get(each.name or "", code)
+    if failure == Code.TOPIC_ALREADY_EXISTS:  # created by another agent, not applied here yet
+        failure = Code.LEADER_NOT_AVAILABLE
+    return MetadataResponseTopic(error_code=failure, name=each.name, topic_id=each.topic_id)
+
+
+def _topic(ctx: Context, topic: Topic, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_partition(ctx, partition) for partition in topic.partitions],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(ctx: Context, partition: Partition) -> MetadataResponsePartition:
+    leader = ctx.leader(partition.handle)
+    replicas = [leader] if leader >= 0 else []
+    return MetadataResponsePartition(
+        error_code=Code.NONE if replicas else Code.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        offline_replicas=[],
+    )

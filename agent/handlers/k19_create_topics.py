@@ -1,0 +1,124 @@
+"""CreateTopics: create topics with partitions and configs.
+
+Versions 2 to 7.
+Behaviour: one answer per topic; validate_only applies the same rules without effect; a topic named twice is
+INVALID_REQUEST. After the answer every agent that reads with a barrier sees the topic.
+Deviations: there are no replicas: any replication factor of at least 1 (or -1) is accepted and reported as 1;
+a manual assignment counts partitions, its brokers are ignored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agent.context import Context
+from agent.handlers.propose import propose
+from agent.handlers.rehearse import rehearse
+from agent.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from coordination.commands import CreateTopic, config_entries
+from coordination.kafka_codes import Code
+from coordination.state.types import Refused, Result
+from coordination.topic_configs import TOPIC_CONFIGS, effective
+
+KEY = 19
+VERSIONS = (2, 7)
+UNSET = -1
+TOPIC_SOURCE, BROKER_SOURCE, DEFAULT_SOURCE = 1, 3, 5  # where a config's value comes from (DescribeConfigs)
+
+
+async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
+    """One answer per topic, in the request's order."""
+    named = Counter(topic.name for topic in request.topics)
+    commands: dict[str, CreateTopic | Refused] = {}
+    for topic in request.topics:
+        if named[topic.name] > 1:
+            commands[topic.name] = Refused(Code.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
+        else:
+            commands[topic.name] = _command(ctx, topic)
+    results = await _decide(ctx, request, commands)
+    return CreateTopicsResponse(
+        topics=[_answer(ctx, name, commands[name], result) for name, result in results.items()]
+    )
+
+
+async def _decide(
+    ctx: Context, request: CreateTopicsRequest, commands: dict[str, CreateTopic | Refused]
+) -> dict[str, Result]:
+    """What became of each topic, or would have."""
+    sound = {name: each for name, each in commands.items() if isinstance(each, CreateTopic)}
+    results: dict[str, Result] = {name: each for name, each in commands.items() if isinstance(each, Refused)}
+    if request.validate_only:
+        await ctx.barrier()
+        results.update({name: rehearse(ctx.state, each) for name, each in sound.items()})
+    else:
+        decided = await propose(ctx, list(sound.values()), request.timeout_ms)
+        results.update(zip(sound, decided, strict=True))
+    return {name: results[name] for name in commands}
+
+
+def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
+    """The command for one topic, or why its request contradicts itself."""
+    count = topic.num_partitions
+    if topic.assignments:
+        if count != UNSET or topic.replication_factor != UNSET:
+            return Refused(
+                Code.INVALID_REQUEST, "give either an assignment, or partitions and a replication factor"
+            )
+        count = len(topic.assignments)
+        indexes = sorted(each.partition_index for each in topic.assignments)
+        if indexes != list(range(count)) or not all(each.broker_ids for each in topic.assignments):
+            return Refused(
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                "an assignment names every partition from 0 on once, each with at least one broker",
+            )
+    elif topic.replication_factor < 1 and topic.replication_factor != UNSET:
+        return Refused(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"replication factor {topic.replication_factor}: 1 or more, or -1",
+        )
+    if count == UNSET:
+        count = ctx.services.config.topics.partitions
+    if count <= 0:
+        return Refused(Code.INVALID_PARTITIONS, f"{count} partitions: 1 or more are needed, or -1")
+    absent = next((config.name for config in topic.configs if config.value is None), None)
+    if absent is not None:
+        return Refused(Code.INVALID_CONFIG, f"{absent}: a value is needed")
+    return CreateTopic(
+        name=topic.name,
+        topic_id=ctx.services.clock.random_bytes(16),
+        partitions=count,
+        configs=config_entries({config.name: config.value or "" for config in topic.configs}),
+    )
+
+
+def _answer(ctx: Context, name: str, command: CreateTopic | Refused, result: Result) -> CreatableTopicResult:
+    if isinstance(result, Refused) or isinstance(command, Refused):
+        refused = result if isinstance(result, Refused) else command
+        assert isinstance(refused, Refused)
+        return CreatableTopicResult(
+            name=name, error_code=refused.code, error_message=refused.message, configs=None
+        )
+    own = {entry.name: entry.value for entry in command.configs}
+    cluster = ctx.state.cluster_configs
+    return CreatableTopicResult(
+        name=name,
+        topic_id=command.topic_id,
+        num_partitions=command.partitions,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=config,
+                value=effective(config, own, cluster),
+                config_source=(
+                    TOPIC_SOURCE if config in own else BROKER_SOURCE if config in cluster else DEFAULT_SOURCE
+                ),
+            )
+            for config in sorted(TOPIC_CONFIGS)
+        ],
+    )

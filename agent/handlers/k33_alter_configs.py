@@ -1,0 +1,37 @@
+"""AlterConfigs: replace all configs of topics or of all brokers.
+
+Versions 0 to 2.
+Behaviour: configs that are not named return to their defaults; all or none per resource; validate_only.
+Deviations: one broker's configs cannot be changed here (INVALID_REQUEST, with the remedy).
+"""
+
+from __future__ import annotations
+
+from agent.context import Context
+from agent.handlers.alter import Change, alter
+from agent.wire.generated.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from coordination.state.types import Refused
+
+KEY = 33
+VERSIONS = (0, 2)
+
+
+async def handle(ctx: Context, request: AlterConfigsRequest, version: int) -> AlterConfigsResponse:
+    """One answer per resource, in the request's order."""
+    response = AlterConfigsResponse()
+    for resource in request.resources:
+        changes = [(config.name, int(Change.SET), config.value) for config in resource.configs]
+        result = await alter(
+            ctx, resource.resource_type, resource.resource_name, changes, True, request.validate_only
+        )
+        answer = AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        if isinstance(result, Refused):
+            answer.error_code, answer.error_message = result.code, result.message
+        response.responses.append(answer)
+    return response

@@ -1,0 +1,60 @@
+"""CreatePartitions: grow topics.
+
+Versions 0 to 3.
+Behaviour: one answer per topic; validate_only applies the same rules without effect.
+Deviations: an assignment's brokers are ignored; it must name as many partitions as are added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agent.context import Context
+from agent.handlers.propose import propose_one
+from agent.handlers.rehearse import rehearse
+from agent.wire.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from coordination.commands import CreatePartitions
+from coordination.kafka_codes import Code
+from coordination.state.types import Refused, Result
+
+KEY = 37
+VERSIONS = (0, 3)
+
+
+async def handle(ctx: Context, request: CreatePartitionsRequest, version: int) -> CreatePartitionsResponse:
+    """One answer per topic, in the request's order."""
+    await ctx.barrier()
+    named = Counter(topic.name for topic in request.topics)
+    response = CreatePartitionsResponse()
+    for topic in request.topics:
+        if named[topic.name] > 1:
+            result: Result = Refused(Code.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
+        else:
+            result = await _decide(ctx, request, topic)
+        answer = CreatePartitionsTopicResult(name=topic.name)
+        if isinstance(result, Refused):
+            answer.error_code, answer.error_message = result.code, result.message
+        response.results.append(answer)
+    return response
+
+
+async def _decide(ctx: Context, request: CreatePartitionsRequest, topic: CreatePartitionsTopic) -> Result:
+    known = ctx.state.topics.get(topic.name)
+    if known is not None and topic.assignments is not None:
+        added = topic.count - len(known.partitions)
+        if added > 0 and len(topic.assignments) != added:
+            return Refused(
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partitions are added, the assignment names {len(topic.assignments)}",
+            )
+    if topic.count <= 0:
+        return Refused(Code.INVALID_PARTITIONS, f"{topic.count} partitions: 1 or more are needed")
+    command = CreatePartitions(topic=topic.name, total=topic.count)
+    if request.validate_only:
+        return rehearse(ctx.state, command)
+    return await propose_one(ctx, command, request.timeout_ms)

@@ -1,0 +1,89 @@
+"""DescribeTopicPartitions: partitions of topics, page by page (KIP-966).
+
+Versions 0.
+Behaviour: topics in the order of their names, partitions by index, at most the limit per answer; the cursor
+says where the next page begins. No names means all topics. Answered after a read barrier.
+Deviations: one replica, always eligible: the eligible and last known leaders are empty.
+"""
+
+from __future__ import annotations
+
+from agent.context import Context
+from agent.fetch.planner import LEADER_EPOCH
+from agent.handlers.lookup import TOPIC_OPERATIONS
+from agent.wire.generated.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from coordination.kafka_codes import Code
+from coordination.state.topics import name_refusal
+from coordination.state.types import Partition, Topic
+
+KEY = 75
+VERSIONS = (0, 0)
+PARTITIONS_PER_ANSWER_MAX = 2000  # Kafka's max.request.partition.size.limit
+
+
+async def handle(
+    ctx: Context, request: DescribeTopicPartitionsRequest, version: int
+) -> DescribeTopicPartitionsResponse:
+    """One page."""
+    await ctx.barrier()
+    state = ctx.state
+    names = sorted({each.name for each in request.topics} or state.topics)
+    first, start = "", 0
+    if request.cursor is not None:
+        first, start = request.cursor.topic_name, max(request.cursor.partition_index, 0)
+    room = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if name < first:
+            continue
+        if room == 0:
+            response.next_cursor = Cursor(name, 0)
+            break
+        begin = start if name == first else 0
+        topic = state.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        chosen = topic.partitions[begin : begin + room]
+        room -= len(chosen)
+        response.topics.append(_topic(ctx, topic, chosen))
+        if begin + len(chosen) < len(topic.partitions):
+            response.next_cursor = Cursor(name, begin + len(chosen))
+            break
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = Code.INVALID_TOPIC_EXCEPTION if name_refusal(name) else Code.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _topic(ctx: Context, topic: Topic, partitions: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_partition(ctx, partition) for partition in partitions],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(ctx: Context, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    leader = ctx.leader(partition.handle)
+    replicas = [leader] if leader >= 0 else []
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=Code.NONE if replicas else Code.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
+    )

@@ -1,0 +1,47 @@
+"""What a command would answer, without proposing it: validate_only of the administrative requests.
+
+The command is applied by the real rules to a throw-away state that holds copies of what it may change.
+"""
+
+from __future__ import annotations
+
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, CreatePartitions, CreateTopic
+from coordination.state import topics
+from coordination.state.state import State
+from coordination.state.types import At, Incarnation, Result, Topic
+
+Rehearsable = CreateTopic | CreatePartitions | AlterTopicConfigs | AlterClusterConfigs
+
+
+def rehearse(state: State, message: Rehearsable) -> Result:
+    """The result that the command would have now."""
+    stage = _stage(state)
+    at = At(state.revision, Incarnation(0, "", -1, 0, 0, 0, 0, 0, 0, 0), state.clock_ms)
+    match message:
+        case CreateTopic():
+            return topics.create_topic(stage, message, at)
+        case CreatePartitions():
+            _copy_topic(state, stage, message.topic)
+            return topics.create_partitions(stage, message, at)
+        case AlterTopicConfigs():
+            _copy_topic(state, stage, message.topic)
+            return topics.alter_topic_configs(stage, message, at)
+    return topics.alter_cluster_configs(stage, message, at)
+
+
+def _stage(state: State) -> State:
+    stage = State()
+    stage.topics = dict(state.topics)
+    stage.topics_by_id = dict(state.topics_by_id)
+    stage.names_without_dots = dict(state.names_without_dots)
+    stage.partition_count = state.partition_count
+    stage.cluster_configs = dict(state.cluster_configs)
+    return stage
+
+
+def _copy_topic(state: State, stage: State, name: str) -> None:
+    topic = state.topics.get(name)
+    if topic is not None:
+        copy = Topic(topic.name, topic.topic_id, dict(topic.configs), topic.created_ms)
+        copy.partitions = list(topic.partitions)
+        stage.topics[name] = copy

@@ -1,0 +1,132 @@
+"""What waits for a flush, and the chunk and the command that a flush makes of it. No I/O.
+
+Batches keep the order of their arrival within a partition, from request to chunk to command, because a
+producer's own order must survive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordination.commands import Command, CommitChunk
+from coordination.kafka_codes import Code
+from objectstore.batch import NO_PRODUCER_ID, BatchHeader
+from objectstore.chunk import HEADER_SIZE, ChunkWriter, EncodedChunk
+from objectstore.naming import ChunkId
+from objectstore.store import Buffer
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+class Offered(NamedTuple):
+    """An admitted batch: the partition's handle, its bytes and its header."""
+
+    handle: int
+    data: Buffer
+    header: BatchHeader
+
+
+class Outcome(NamedTuple):
+    """What became of a batch. Every error carries base offset -1 (KAFKA-13574)."""
+
+    code: Code
+    base_offset: int = NO_OFFSET
+    message: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One Produce request's batches in the buffer; `done` resolves once all have their outcome."""
+
+    connection: int
+    arrived: float
+    size: int
+    done: asyncio.Future[list[Outcome]]
+    outcomes: list[Outcome]
+    missing: int
+
+
+class Pending(NamedTuple):
+    """One batch in the buffer and where its outcome goes."""
+
+    offered: Offered
+    request: Request
+    slot: int
+
+
+class ProduceBuffer:
+    """Batches in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._pending: deque[Pending] = deque()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, request: Request, batches: Sequence[Offered]) -> None:
+        """Append a request's batches; slots follow their order."""
+        self._pending.extend(Pending(offered, request, slot) for slot, offered in enumerate(batches))
+
+    @property
+    def oldest(self) -> float | None:
+        """When the first batch that waits arrived."""
+        return self._pending[0].request.arrived if self._pending else None
+
+    def take(self, bytes_max: int, batches_max: int) -> tuple[list[Pending], int]:
+        """The oldest batches up to the limits, at least one, and their bytes."""
+        taken: list[Pending] = []
+        size = 0
+        while self._pending and len(taken) < batches_max:
+            length = len(self._pending[0].offered.data)
+            if taken and size + length > bytes_max:
+                break
+            taken.append(self._pending.popleft())
+            size += length
+        return taken, size
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """One chunk on its way. `pending` is in the chunk's order, as are the command's columns."""
+
+    chunk: ChunkId
+    encoded: EncodedChunk
+    pending: list[Pending]
+    size: int
+    started: float
+    stored: bool = False
+    failure: Exception | None = None
+    put: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+def make_flush(taken: Sequence[Pending], size: int, cluster_id: bytes, chunk: ChunkId, now: float) -> Flush:
+    """Lay the batches out by partition."""
+    writer = ChunkWriter()
+    for pending in taken:
+        writer.add(pending.offered.handle, pending.offered.data)
+    ordered = [taken[ticket] for ticket in writer.order()]
+    return Flush(chunk, writer.finish(cluster_id, chunk), ordered, size, now)
+
+
+def commit_command(flush: Flush) -> Command:
+    """The command that gives the chunk's batches their offsets."""
+    headers = [pending.offered.header for pending in flush.pending]
+    command = Command()
+    commit: CommitChunk = command.commit_chunk
+    commit.number = flush.chunk.number
+    commit.size = flush.encoded.size
+    commit.first_position = HEADER_SIZE
+    commit.partition.extend([pending.offered.handle for pending in flush.pending])
+    commit.length.extend([len(pending.offered.data) for pending in flush.pending])
+    commit.offsets.extend([header.last_offset_delta + 1 for header in headers])
+    commit.max_timestamp_ms.extend([header.max_timestamp for header in headers])
+    if any(header.producer_id != NO_PRODUCER_ID for header in headers):
+        commit.producer_id.extend([header.producer_id for header in headers])
+        commit.producer_epoch.extend([header.producer_epoch for header in headers])
+        commit.base_sequence.extend([header.base_sequence for header in headers])
+    return command
