@@ -1,0 +1,73 @@
+"""`make bench [ONLY=name]`: every figure as a JSON line in build/bench/, and docs/benchmarks.md.
+
+A bench is a module of this folder named bench_*.py with `figures() -> Iterable[Figure]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.bench.figure import Figure
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "build" / "bench"
+PAGE = ROOT / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
+
+
+def benches(only: str) -> list[str]:
+    """Module names, those whose name holds `only`."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
+    return [name for name in names if only in name]
+
+
+def row(figure: Figure) -> str:
+    """A figure as a line of the table."""
+    peer = f"{figure.peer}: {figure.peer_value:,.1f}" if figure.peer_value else figure.peer
+    ratio = f"{figure.ratio:.2f}" if figure.ratio else ""
+    sign = "≥" if figure.better == "more" else "≤"
+    goal = "" if figure.goal is None else f"{sign} {figure.goal:g}{' of peer' if figure.ratio else ''}"
+    met = {True: "yes", False: "**no**", None: ""}[figure.met]
+    return f"| {figure.name} | {figure.value:,.2f} {figure.unit} | {peer} | {ratio} | {goal} | {met} |"
+
+
+def publish(figures: Iterable[Figure]) -> None:
+    """Write the table between the marks of docs/benchmarks.md."""
+    text = PAGE.read_text()
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    table = [
+        "| figure | value | peer | ratio | goal | met |",
+        "|---|---|---|---|---|---|",
+        *map(row, figures),
+    ]
+    PAGE.write_text("\n".join([f"{head}{BEGIN}", "", *table, "", f"{END}{tail}"]))
+
+
+def main() -> int:
+    """Run; 0 also when goals are missed: the table says so."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="benches whose name holds this")
+    arguments = parser.parse_args()
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    print(f"{platform.platform()} · Python {platform.python_version()}", flush=True)
+    found: list[Figure] = []
+    for name in benches(arguments.only):
+        module = importlib.import_module(f"tests.bench.{name}")
+        with open(OUTPUT / f"{name}.jsonl", "w") as lines:
+            for figure in module.figures():
+                print(figure.line(), flush=True)
+                lines.write(figure.line() + "\n")
+                found.append(figure)
+    if not arguments.only:
+        publish(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
