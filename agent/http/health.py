@@ -19,7 +19,7 @@ class HealthRoutes:
 
     async def livez(self, _request: Request) -> Response:
         """200 while the event loop turns and no invariant broke. Dependencies do not matter (rule 10)."""
-        reason = self._parts.fatal()
+        reason = self.failure()
         answer = {"alive": reason is None, "reasons": [reason] if reason else []}
         return JSONResponse(answer, 503 if reason else 200)
 
@@ -39,12 +39,19 @@ class HealthRoutes:
         """The health of the log and the store, in that order."""
         return [await probe.health() for probe in self._probes]
 
+    def failure(self) -> str | None:
+        """Why this agent can work no more (a broken invariant, a newer feature level); None when it can."""
+        failed = self._parts.replica.failed
+        return str(failed.exception()) if failed.done() and not failed.cancelled() else None
+
     def reasons(self, dependencies: list[Health]) -> list[str]:
         """Why this agent is not ready; empty when it is."""
         reasons = [f"{health.name}: {health.message}" for health in dependencies if not health.ok]
-        fatal = self._parts.fatal()
-        if fatal:
-            reasons.append(f"stopped: {fatal}")
+        failure = self.failure()
+        if failure:
+            reasons.append(f"this agent must be restarted: {failure}")
+        elif not self._parts.replica.ready:
+            reasons.append("the replica is not registered with the log, or verifies itself after a pause")
         if self._parts.stopping():
             reasons.append("the agent is shutting down")
         return reasons

@@ -28,8 +28,9 @@ def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
     ready = bool(status["ready"])
     verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
-    queues = status["queues"]
+    queues, replica = status["queues"], status["replica"]
     assert isinstance(queues, Mapping)
+    assert isinstance(replica, Mapping)
     sections = [
         f"<h1>Floe agent {escape(str(status['agent']))}: {verdict}</h1>",
         "".join(f'<p class="bad">{escape(str(reason))}</p>' for reason in _rows(status["reasons"])),
@@ -42,6 +43,8 @@ def render(status: Mapping[str, object]) -> str:
         _table(_rows(status["tables"]), ("table", "topic", "records_behind")),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
+        "<h2>Replica</h2>",
+        _pairs(replica.items()),
         "<h2>Recent state hashes</h2>",
         _table(list(reversed(_rows(status["recent"]))), ("revision", "state_hash")),
     ]

@@ -10,9 +10,8 @@ from agent.config import Config
 from agent.metrics import Metrics
 
 if TYPE_CHECKING:
-    from coordination.replica import Replica
-
     from coordination.clock import Clock
+    from coordination.replica import Replica
     from objectstore.store import ObjectStore
 
 
@@ -30,10 +29,6 @@ def _nothing() -> Mapping[str, int]:
     return {}
 
 
-def _never() -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """One agent's parts. `config.http` bounds what is served."""
@@ -49,5 +44,3 @@ class Parts:
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     stopping: Callable[[], bool] = field(default=lambda: False)
     """True once the agent leaves: /readyz answers 503."""
-    fatal: Callable[[], str | None] = field(default=_never)
-    """Why the agent can work no more (a broken invariant); /livez answers 503 so that it is restarted."""

@@ -50,12 +50,11 @@ class StatusRoutes:
         parts, state = self._parts, self._parts.replica.state
         dependencies = await self._health.dependencies()
         reasons = self._health.reasons(dependencies)
-        own = next((b for b in state.brokers.values() if b.incarnation == parts.replica.incarnation), None)
         return {
             "version": VERSION,
             "cluster": parts.config.cluster.name,
             "agent": parts.config.agent_name,
-            "node_id": own.node_id if own is not None else -1,
+            "node_id": parts.replica.node_id,
             "incarnation": f"{parts.replica.incarnation:016x}",
             "ready": not reasons,
             "reasons": reasons,
@@ -69,11 +68,12 @@ class StatusRoutes:
             "feature_level": state.feature_level,
             "brokers": [_broker(state.brokers[node]) for node in sorted(state.brokers)],
             "topics": len(state.topics),
-            "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
+            "partitions": state.partition_count,
             "schemas": len(state.schemas),
             "tables": self._tables(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
+            "replica": parts.replica.status(),
         }
 
     def _tables(self) -> list[dict[str, object]]:
