@@ -50,3 +50,17 @@ def bucket() -> Callable[[S3Service], str]:
         return server.make_bucket(f"floe-{os.getpid()}-{next(_numbers)}")
 
     return make
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was skipped: a run that left something out has not shown that it works."""
+    for report in terminalreporter.getreports("skipped"):
+        terminalreporter.write_line(f"skipped, so this run fails: {report.nodeid}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A skipped test fails the run: what a test needs, `make test` installs."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and reporter.stats.get("skipped") and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
