@@ -1,0 +1,245 @@
+"""Reads slices of chunks: from memory where the agent's own flushes left them, else from the store once.
+
+Two caches. The tail holds what this agent flushed and is filled by `put_own` alone; the cold cache holds
+what was read from the store. So whoever reads old records cannot push out what everybody reads now.
+Reads of the store are bounded in number, joined where they lie close together, and done once for all who
+ask at the same time. Every batch's CRC is checked after it was read (rule 13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from objectstore.batch import CorruptBatch, check_crc, patch, peek
+from objectstore.cache import Key, SliceCache
+from objectstore.naming import ChunkId, SliceRef, chunk_key
+from objectstore.ranges import Span, coalesce
+from objectstore.store import Buffer, NotFound, ObjectStore, StoreError
+
+GAP_BYTES_MAX = 64 * 1024  # slices of a chunk nearer than this are read together …
+SPAN_BYTES_MAX = 8 * 1024 * 1024  # … up to this size
+THREAD_BYTES_MIN = 256 * 1024  # larger spans are checked and copied in a thread
+
+Flight = tuple[SliceRef, asyncio.Future[memoryview]]
+
+
+class ChunkMissing(StoreError):
+    """The chunk is gone: it was trimmed or replaced. Catch up with the log and plan again (rule 9)."""
+
+    def __init__(self, chunk: ChunkId) -> None:
+        super().__init__(f"chunk {chunk_key(chunk)} does not exist (any more)")
+        self.chunk = chunk
+
+
+class CorruptSlice(StoreError):
+    """What the store returned, twice, is not what was committed. Evidence of damage behind our back."""
+
+
+@dataclass(slots=True)
+class ReaderStats:
+    """Counts since the start. Slices by where they were found; requests and bytes of the store."""
+
+    tail_hits: int = 0
+    cold_hits: int = 0
+    joined: int = 0  # waited for a read that was under way
+    misses: int = 0
+    gets: int = 0
+    get_bytes: int = 0
+    corrupt: int = 0
+
+
+class ChunkReader:
+    """One agent's reader. `cache_bytes_max` bounds the tail; `cold_bytes_max` what is read from the store."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache_bytes_max: int,
+        *,
+        cold_bytes_max: int | None = None,
+        concurrency_max: int = 8,
+    ) -> None:
+        self._store = store
+        self._tail = SliceCache(cache_bytes_max)
+        self._cold = SliceCache(cache_bytes_max // 4 if cold_bytes_max is None else cold_bytes_max)
+        self._pool = asyncio.Semaphore(concurrency_max)
+        self._flying: dict[Key, Flight] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self.stats = ReaderStats()
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes that both caches hold."""
+        return self._tail.bytes + self._cold.bytes
+
+    def put_own(self, chunk: ChunkId, position: int, parts: Sequence[Buffer], base_offset: int) -> None:
+        """Keep batches that this agent flushed: side by side in the chunk from `position` on, offsets dense.
+
+        They are copied: the originals may still be on their way to the store. Raises CorruptBatch.
+        """
+        data = bytearray().join(parts)
+        at, offset = 0, base_offset
+        for part in parts:
+            header = peek(data, at)
+            patch(data, at, offset)
+            offset += header.last_offset_delta + 1
+            at += len(part)
+        self._tail.put((chunk, position), base_offset, memoryview(data).toreadonly())
+
+    def cached(self, wanted: SliceRef) -> memoryview | None:
+        """The slice's batches if they are in memory."""
+        base_offset, _, chunk, position, length, _ = wanted
+        key = (chunk, position)
+        found = self._tail.get(key, base_offset, length)
+        if found is not None:
+            self.stats.tail_hits += 1
+            return found
+        found = self._cold.get(key, base_offset, length)
+        if found is not None:
+            self.stats.cold_hits += 1
+        return found
+
+    async def read(self, wanted: SliceRef) -> memoryview:
+        """The slice's batches with base offsets patched and leader epoch 0.
+
+        Raises ChunkMissing, CorruptSlice and what the store raises.
+        """
+        found = self.cached(wanted)
+        return found if found is not None else (await self.read_many([wanted]))[0]
+
+    async def read_many(self, slices: Sequence[SliceRef]) -> list[memoryview]:
+        """Each slice's batches, in the order asked for. Raises what `read` raises, for the first failure."""
+        found = [self.cached(wanted) for wanted in slices]
+        if None not in found:
+            return cast("list[memoryview]", found)
+        missing = [wanted for wanted, data in zip(slices, found, strict=True) if data is None]
+        futures = self._fetch(missing)
+        await asyncio.wait(dict.fromkeys(futures))  # when cancelled it gives up waiting; the read goes on
+        late = iter(futures)
+        return [next(late).result() if data is None else data for data in found]
+
+    async def close(self) -> None:
+        """End reads that are under way. The store is its owner's to close."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _, future in self._flying.values():  # of tasks that never began
+            future.set_exception(StoreError("the reader is closing"))
+        self._flying.clear()
+
+    def _fetch(self, missing: Sequence[SliceRef]) -> list[asyncio.Future[memoryview]]:
+        """One future per slice; starts reads for those that nobody is reading yet."""
+        futures = []
+        new: dict[ChunkId, list[Flight]] = {}
+        for wanted in missing:
+            key = (wanted.chunk, wanted.position)
+            flight = self._flying.get(key)
+            if flight is not None and flight[0] == wanted:
+                self.stats.joined += 1
+            else:
+                self.stats.misses += 1
+                flight = (wanted, asyncio.get_running_loop().create_future())
+                flight[1].add_done_callback(_seen)
+                self._flying[key] = flight
+                new.setdefault(wanted.chunk, []).append(flight)
+            futures.append(flight[1])
+        for chunk, flights in new.items():
+            self._start(chunk, flights)
+        return futures
+
+    def _start(self, chunk: ChunkId, flights: Sequence[Flight]) -> None:
+        ranges = [(wanted.position, wanted.length) for wanted, _ in flights]
+        for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
+            members = [flights[member] for member in span.members]
+            task = asyncio.create_task(self._read_span(chunk, span, members), name=f"read-{chunk.number}")
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+
+    async def _read_span(self, chunk: ChunkId, span: Span, flights: Sequence[Flight]) -> None:
+        members = [wanted for wanted, _ in flights]
+        try:
+            async with self._pool:
+                try:
+                    slices = await self._get(chunk, span, members)
+                except CorruptBatch as first:
+                    self.stats.corrupt += 1
+                    slices = await self._again(chunk, span, members, first)
+        except BaseException as error:
+            failure = (
+                StoreError("the reader is closing") if isinstance(error, asyncio.CancelledError) else error
+            )
+            for _, future in flights:
+                future.set_exception(failure)
+            if not isinstance(error, StoreError):
+                raise
+        else:
+            for (wanted, future), data in zip(flights, slices, strict=True):
+                self._cold.put((chunk, wanted.position), wanted.base_offset, data)
+                future.set_result(data)
+        finally:
+            for wanted, future in flights:
+                flying = self._flying.get((chunk, wanted.position))
+                if flying is not None and flying[1] is future:
+                    del self._flying[chunk, wanted.position]
+
+    async def _get(self, chunk: ChunkId, span: Span, members: Sequence[SliceRef]) -> list[memoryview]:
+        self.stats.gets += 1
+        self.stats.get_bytes += span.length
+        try:
+            data = await self._store.get_range(chunk_key(chunk), span.start, span.length)
+        except NotFound:
+            raise ChunkMissing(chunk) from None
+        if span.length < THREAD_BYTES_MIN:
+            return _cut(data, span.start, members)
+        return await asyncio.to_thread(_cut, data, span.start, members)
+
+    async def _again(
+        self, chunk: ChunkId, span: Span, members: Sequence[SliceRef], first: CorruptBatch
+    ) -> list[memoryview]:
+        """A second read tells damage on the way from damage at rest."""
+        try:
+            return await self._get(chunk, span, members)
+        except CorruptBatch as second:
+            self.stats.corrupt += 1
+            where = f"{chunk_key(chunk)} bytes {span.start}+{span.length}"
+            raise CorruptSlice(f"{where}: {second}; the read before: {first}") from second
+
+
+def patched(data: Buffer, wanted: SliceRef) -> memoryview:
+    """A read-only copy of a slice's stored bytes with the offsets that the log gave it. Raises CorruptBatch.
+
+    Checks everything that was committed: the CRC of each batch, and that they take the slice's offsets.
+    """
+    out = bytearray(data)
+    position, offset = 0, wanted.base_offset
+    while position < len(out):
+        header = peek(out, position)
+        end = position + header.size
+        if not check_crc(out, position, end):
+            raise CorruptBatch(f"the CRC of the batch at byte {wanted.position + position} does not match")
+        patch(out, position, offset)
+        offset += header.last_offset_delta + 1
+        position = end
+    if offset != wanted.end_offset:
+        raise CorruptBatch(
+            f"the batches end at offset {offset}, committed were offsets to {wanted.end_offset}"
+        )
+    return memoryview(out).toreadonly()
+
+
+def _cut(data: bytes, start: int, members: Sequence[SliceRef]) -> list[memoryview]:
+    with memoryview(data) as view:
+        return [
+            patched(view[each.position - start : each.position - start + each.length], each)
+            for each in members
+        ]
+
+
+def _seen(future: asyncio.Future[memoryview]) -> None:
+    """Whoever waited may be gone; the failure is not to be reported as forgotten."""
+    if not future.cancelled():
+        future.exception()
