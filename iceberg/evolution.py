@@ -20,6 +20,10 @@ IcebergType = str | dict[str, Any]
 
 RAW = "__raw__"
 ERROR = "__err__"
+OWN_NAMES = (
+    RAW,
+    ERROR,
+)  # of key and value; a field of a message that has such a name gets its number appended
 
 _PROMOTIONS = {("int", "long"), ("float", "double")}
 

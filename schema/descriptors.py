@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-DESCRIPTOR_SET_BYTES_MAX = 1 << 20
+DESCRIPTOR_SET_BYTES_MAX = 4 << 20
 """Bytes of one serialized FileDescriptorSet."""
 
 _CACHE_MAX = 1024

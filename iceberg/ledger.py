@@ -1,0 +1,97 @@
+"""The ledger: which offsets of a topic its table holds, kept in every snapshot's summary.
+
+`floe.next-offsets` is cumulative: per partition index, offsets below are in the table. `floe.ranges` is what
+this snapshot added: `partition:start-end` (end exclusive). The topic's id is there too: a topic that was
+deleted and created again starts a table of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+TOPIC_PROPERTY = "floe.topic"
+TOPIC_ID_PROPERTY = "floe.topic-id"
+COLUMNS_PROPERTY = "floe.columns"
+
+_NEXT = "floe.next-offsets"
+_RANGES = "floe.ranges"
+_TOPIC_ID = "floe.topic-id"
+_COMMITTER = "floe.committer"
+
+
+class LedgerError(Exception):
+    """The table's ledger contradicts itself or the topic. Nothing may be committed on top of it."""
+
+
+class Range(NamedTuple):
+    """Offsets start ≤ offset < end of one partition."""
+
+    partition: int
+    start: int
+    end: int
+
+
+def summary(
+    topic_id: bytes, next_offsets: Sequence[int], ranges: Iterable[Range], committer: str
+) -> dict[str, str]:
+    """The ledger's part of a snapshot's summary."""
+    return {
+        _TOPIC_ID: topic_id.hex(),
+        _NEXT: ",".join(str(each) for each in next_offsets),
+        _RANGES: ",".join(f"{each.partition}:{each.start}-{each.end}" for each in ranges),
+        _COMMITTER: committer,
+    }
+
+
+def next_offsets(metadata: Mapping[str, Any], topic_id: bytes) -> list[int]:
+    """The ledger of a table's current snapshot; empty when it has none. Raises LedgerError."""
+    current = current_snapshot(metadata)
+    if current is None:
+        return []
+    found = current["summary"]
+    if found.get(_TOPIC_ID) != topic_id.hex() or _NEXT not in found:
+        raise LedgerError(
+            f"snapshot {current['snapshot-id']} of {metadata['location']} has no ledger of topic "
+            f"{topic_id.hex()}: it was not written by Floe's committer"
+        )
+    return _numbers(found[_NEXT])
+
+
+def ranges(snapshot_summary: Mapping[str, str]) -> list[Range]:
+    """What one snapshot added. Raises LedgerError."""
+    found = []
+    for text in filter(None, snapshot_summary.get(_RANGES, "").split(",")):
+        try:
+            partition, offsets = text.split(":")
+            start, end = offsets.split("-")
+            found.append(Range(int(partition), int(start), int(end)))
+        except ValueError as error:
+            raise LedgerError(f"range {text!r} of a snapshot's ledger is not partition:start-end") from error
+    return found
+
+
+def advance(before: Sequence[int], added: Iterable[Range], partitions: int) -> list[int]:
+    """The ledger after `added`; new partitions begin at 0. Raises LedgerError for a range behind it."""
+    after = [*before, *([0] * (partitions - len(before)))]
+    for each in added:
+        if each.start < after[each.partition] or each.end < each.start:
+            raise LedgerError(f"range {each} overlaps what the table holds below {after[each.partition]}")
+        after[each.partition] = each.end
+    return after
+
+
+def current_snapshot(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The snapshot that readers see."""
+    current = metadata.get("current-snapshot-id")
+    if current is None or current == -1:
+        return None
+    found: dict[str, Any] = next(each for each in metadata["snapshots"] if each["snapshot-id"] == current)
+    return found
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")] if text else []
+    except ValueError as error:
+        raise LedgerError(f"{_NEXT} is {text!r}, not a list of numbers") from error

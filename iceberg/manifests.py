@@ -1,0 +1,220 @@
+"""Manifests and manifest lists, written and read in memory with pyiceberg's Avro code.
+
+CPU work only: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+from pyiceberg.conversions import to_bytes
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, LongType, PrimitiveType
+
+from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
+from iceberg.writer import Bounds
+
+_CODEC: Literal["deflate"] = "deflate"
+_BOUND_TYPES: dict[int, PrimitiveType] = {
+    PARTITION_ID: IntegerType(),
+    OFFSET_ID: LongType(),
+    TIMESTAMP_ID: LongType(),  # µs: the same bytes as a timestamptz
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """A data file that was stored. `size` in bytes."""
+
+    location: str
+    size: int
+    rows: int
+    bounds: Mapping[int, Bounds]
+    split_offsets: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An Avro file to store, and what the next level says of it."""
+
+    content: bytes
+    manifest: ManifestFile
+
+
+def write_added(
+    location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[AddedFile]
+) -> Written:
+    """A manifest of files that the snapshot adds."""
+    output = _Output(location)
+    with write_manifest(
+        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
+    ) as writer:
+        for each in files:
+            writer.add_entry(
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=_data_file(each)
+                )
+            )
+    return Written(output.content, writer.to_manifest_file())
+
+
+def write_merged(
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    manifests: Sequence[ManifestFile],
+    contents: Mapping[str, bytes],
+) -> Written:
+    """One manifest with the live files of several; who added them and when stays as it was."""
+    output = _Output(location)
+    source = _MemoryIO(contents)
+    with write_manifest(
+        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
+    ) as writer:
+        for manifest in manifests:
+            for entry in manifest.fetch_manifest_entry(source, discard_deleted=True):
+                writer.existing(entry)
+    return Written(output.content, writer.to_manifest_file())
+
+
+def write_list(
+    location: str,
+    snapshot_id: int,
+    parent: int | None,
+    sequence_number: int,
+    manifests: Sequence[ManifestFile],
+) -> bytes:
+    """The manifest list of a snapshot."""
+    output = _Output(location)
+    with write_manifest_list(2, output, snapshot_id, parent, sequence_number, _CODEC) as writer:
+        writer.add_manifests(list(manifests))
+    return output.content
+
+
+def read_list(location: str, content: bytes) -> list[ManifestFile]:
+    """The manifests of a snapshot."""
+    return list(read_manifest_list(_Input(location, content)))
+
+
+def data_files(manifest: ManifestFile, content: bytes) -> list[str]:
+    """Locations of the live files of a manifest."""
+    source = _MemoryIO({manifest.manifest_path: content})
+    return [each.data_file.file_path for each in manifest.fetch_manifest_entry(source, discard_deleted=True)]
+
+
+def _schema(schema: Mapping[str, Any]) -> Schema:
+    return Schema.model_validate(schema)
+
+
+def _data_file(file: AddedFile) -> DataFile:
+    bounds = [(number, _BOUND_TYPES[number], each) for number, each in file.bounds.items()]
+    found = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=file.rows,
+        file_size_in_bytes=file.size,
+        column_sizes={},
+        value_counts={number: file.rows for number, _, _ in bounds},
+        null_value_counts={number: 0 for number, _, _ in bounds},
+        nan_value_counts={},
+        lower_bounds={number: to_bytes(kind, each.lower) for number, kind, each in bounds},
+        upper_bounds={number: to_bytes(kind, each.upper) for number, kind, each in bounds},
+        key_metadata=None,
+        split_offsets=list(file.split_offsets),
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    found.spec_id = 0
+    return found
+
+
+class _Stream(io.BytesIO):
+    """A stream that hands its content over when it is closed."""
+
+    def __init__(self, owner: _Output) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def close(self) -> None:
+        if not self.closed:
+            self._owner.content = self.getvalue()
+        super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Output(OutputFile):
+    """pyiceberg's output file in memory."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.content = b""
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def exists(self) -> bool:
+        return False
+
+    def to_input_file(self) -> InputFile:
+        return _Input(self.location, self.content)
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return _Stream(self)
+
+
+class _Input(InputFile):
+    """pyiceberg's input file in memory."""
+
+    def __init__(self, location: str, content: bytes) -> None:
+        super().__init__(location)
+        self._content = content
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return io.BytesIO(self._content)
+
+
+class _MemoryIO(FileIO):
+    """pyiceberg's file access over contents that were read before."""
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        super().__init__()
+        self._contents = contents
+
+    def new_input(self, location: str) -> InputFile:
+        return _Input(location, self._contents[location])
+
+    def new_output(self, location: str) -> OutputFile:
+        return _Output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise PermissionError(f"{location}: only maintenance deletes files")

@@ -1,0 +1,144 @@
+"""Table metadata as plain dicts (Iceberg spec, format v2): new tables, appended snapshots, expiry.
+
+pyiceberg copies whole metadata models at every commit, which grows with the snapshots; a dict with two lists
+changed does not. Nothing here does I/O. Every function returns new metadata and leaves its argument alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Metadata = dict[str, Any]
+
+_LAST_PARTITION_ID = 999  # the spec's start: a table without partition fields has none
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What metadata keeps: snapshots, and former metadata files in the log."""
+
+    snapshots: int = 50
+    previous_versions: int = 20
+
+
+def new_table(
+    table_uuid: str,
+    location: str,
+    fields: Sequence[Mapping[str, Any]],
+    last_column_id: int,
+    properties: Mapping[str, str],
+    now_ms: int,
+) -> Metadata:
+    """An empty, unpartitioned v2 table."""
+    return {
+        "format-version": 2,
+        "table-uuid": table_uuid,
+        "location": location,
+        "last-sequence-number": 0,
+        "last-updated-ms": now_ms,
+        "last-column-id": last_column_id,
+        "current-schema-id": 0,
+        "schemas": [_schema(0, fields)],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "last-partition-id": _LAST_PARTITION_ID,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": dict(properties),
+        "current-snapshot-id": -1,
+        "refs": {},
+        "snapshots": [],
+        "snapshot-log": [],
+        "metadata-log": [],
+        "statistics": [],
+        "partition-statistics": [],
+    }
+
+
+def with_schema(
+    metadata: Metadata,
+    fields: Sequence[Mapping[str, Any]],
+    last_column_id: int,
+    properties: Mapping[str, str],
+) -> Metadata:
+    """The table with these columns; its metadata as it is when it has them already."""
+    properties = {**metadata["properties"], **properties}
+    if current_fields(metadata) == list(fields):
+        return {**metadata, "properties": properties}
+    number = max(each["schema-id"] for each in metadata["schemas"]) + 1
+    return {
+        **metadata,
+        "properties": properties,
+        "schemas": [*metadata["schemas"], _schema(number, fields)],
+        "current-schema-id": number,
+        "last-column-id": max(last_column_id, metadata["last-column-id"]),
+    }
+
+
+def with_snapshot(metadata: Metadata, snapshot: Mapping[str, Any], retention: Retention) -> Metadata:
+    """The table with one more snapshot as its current one; the oldest beyond the retention expire."""
+    number, stamp = snapshot["snapshot-id"], snapshot["timestamp-ms"]
+    snapshots = [*metadata["snapshots"], dict(snapshot)][-retention.snapshots :]
+    kept = {each["snapshot-id"] for each in snapshots}
+    log = [*metadata["snapshot-log"], {"snapshot-id": number, "timestamp-ms": stamp}]
+    return {
+        **metadata,
+        "snapshots": snapshots,
+        "snapshot-log": [each for each in log if each["snapshot-id"] in kept],
+        "current-snapshot-id": number,
+        "last-sequence-number": snapshot["sequence-number"],
+        "refs": {**metadata["refs"], "main": {"snapshot-id": number, "type": "branch"}},
+    }
+
+
+def following(
+    metadata: Metadata, previous: str, before: Metadata, now_ms: int, retention: Retention
+) -> Metadata:
+    """Ready to be written as the successor of `before`, which is at location `previous`."""
+    log = [
+        *before["metadata-log"],
+        {"metadata-file": previous, "timestamp-ms": before["last-updated-ms"]},
+    ]
+    stamp = max(now_ms, before["last-updated-ms"])  # a clock that went back must not make history unreadable
+    return {**metadata, "metadata-log": log[-retention.previous_versions :], "last-updated-ms": stamp}
+
+
+def current_fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The top-level fields of the current schema."""
+    number = metadata["current-schema-id"]
+    found = next(each for each in metadata["schemas"] if each["schema-id"] == number)
+    fields: list[dict[str, Any]] = found["fields"]
+    return fields
+
+
+def encode(metadata: Metadata) -> bytes:
+    """The file's content."""
+    return json.dumps(metadata, separators=(",", ":")).encode()
+
+
+def decode(content: bytes) -> Metadata:
+    """Inverse of encode. Raises ValueError."""
+    found = json.loads(content)
+    if not isinstance(found, dict) or "format-version" not in found:
+        raise ValueError("not Iceberg table metadata")
+    return found
+
+
+def version_of(location: str) -> int:
+    """The number at the front of a metadata file's name; 0 for names that have none."""
+    front = location.rsplit("/", 1)[-1].split("-", 1)[0]
+    return int(front) if front.isdecimal() else 0
+
+
+def metadata_name(version: int, unique: bytes) -> str:
+    """The name of a metadata file, unique by 16 random bytes, in the form that engines expect."""
+    text = unique.hex()
+    uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return f"metadata/{version:05d}-{uuid}.metadata.json"
+
+
+def _schema(number: int, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"type": "struct", "schema-id": number, "fields": [dict(each) for each in fields]}

@@ -1,0 +1,150 @@
+"""Record batches → Arrow record batches in a table's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from iceberg.layout import Layout, Part
+from objectstore import batch as record_batch
+from objectstore.batch import Headers
+from schema.framing import FramingError
+
+PIECE_ROWS = 2_048
+PIECE_BYTES = 256 << 10
+"""Rows and record bytes turned into columns at once: bounds how long one call holds the interpreter (ms)."""
+
+_TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Rows gathered, by column."""
+
+    offsets: list[int] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    timestamp_types: list[int] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
+    size: int = 0
+
+
+def arrow_batches(
+    layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of one partition with start ≤ offset < end, in order, as the table's rows.
+
+    Each element of `slices` is filled by record batches with their final offsets. Control batches give no
+    rows. Raises objectstore.batch.CorruptBatch.
+    """
+    piece = _Piece()
+    for view in slices:
+        for position, size in record_batch.split(view):
+            header = record_batch.peek(view, position)
+            last = header.base_offset + header.last_offset_delta
+            if header.control or last < start or header.base_offset >= end:
+                continue
+            _add(piece, view[position : position + size], header.timestamp_type, start, end)
+            if len(piece.offsets) >= PIECE_ROWS or piece.size >= PIECE_BYTES:
+                yield from _cut(layout, partition, piece)
+                piece = _Piece()
+    if piece.offsets:
+        yield from _cut(layout, partition, piece)
+
+
+def _add(piece: _Piece, batch: memoryview, timestamp_type: int, start: int, end: int) -> None:
+    records = list(record_batch.records(batch))
+    if not records:
+        return
+    if records[0].offset < start or records[-1].offset >= end:
+        records = [each for each in records if start <= each.offset < end]
+        if not records:
+            return
+    offsets, timestamps, keys, values, headers = zip(*records, strict=True)
+    piece.offsets += offsets
+    piece.timestamps += timestamps
+    piece.timestamp_types += [timestamp_type] * len(records)
+    piece.keys += keys
+    piece.values += values
+    piece.headers += headers
+    piece.size += len(batch)
+
+
+def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
+    """The piece as columns; a large record batch is cut into several."""
+    for first in range(0, len(piece.offsets), PIECE_ROWS):
+        rows = slice(first, first + PIECE_ROWS)
+        columns = [
+            _kafka(layout, partition, piece, rows),
+            _message(layout.arrow.field("key").type, layout.key, piece.keys[rows], keep_raw=True),
+            _message(
+                layout.arrow.field("value").type, layout.value, piece.values[rows], keep_raw=layout.raw_bytes
+            ),
+            _headers(layout.arrow.field("headers").type, piece.headers[rows]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=layout.arrow)
+
+
+def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.StructArray:
+    offsets = piece.offsets[rows]
+    limit = _TIMESTAMP_MS_MAX
+    micros = [1000 * max(-limit, min(limit, each)) for each in piece.timestamps[rows]]
+    return pa.StructArray.from_arrays(
+        [
+            pa.repeat(pa.scalar(partition, pa.int32()), len(offsets)),
+            pa.array(offsets, pa.int64()),
+            pa.array(micros, pa.int64()).view(pa.timestamp("us", tz="UTC")),
+            pa.array(piece.timestamp_types[rows], pa.int32()),
+        ],
+        fields=list(layout.arrow.field("kafka").type),
+    )
+
+
+def _message(
+    kind: pa.StructType, part: Part, records: Sequence[bytes | None], *, keep_raw: bool
+) -> pa.StructArray:
+    raw = pa.array(records, pa.binary())
+    errors: dict[int, str] = {}
+    arrays: list[pa.Array] = []
+    if part.decoder is not None:
+        payloads = _payloads(part, records, errors)
+        decoded = part.decoder.decode(payloads)
+        arrays = decoded.arrays
+        errors |= decoded.errors
+        if not keep_raw:
+            raw = pa.array([each if row in errors else None for row, each in enumerate(records)], pa.binary())
+    own = [raw]
+    if kind.get_field_index("__err__") >= 0:
+        own.append(
+            pa.array([errors.get(row) for row in range(len(records))], pa.string())
+            if errors
+            else pa.nulls(len(records), pa.string())
+        )
+    mask = pa.array([each is None for each in records]) if None in records else None
+    return pa.StructArray.from_arrays([*own, *arrays], fields=list(kind), mask=mask)
+
+
+def _payloads(part: Part, records: Sequence[bytes | None], errors: dict[int, str]) -> list[bytes | None]:
+    payloads: list[bytes | None] = []
+    for row, record in enumerate(records):
+        try:
+            payloads.append(None if record is None else part.payload(record))
+        except FramingError as error:
+            errors[row] = str(error)
+            payloads.append(None)
+    return payloads
+
+
+def _headers(kind: pa.ListType, headers: Sequence[Headers]) -> pa.ListArray:
+    ends = [0]
+    pairs: list[tuple[str, bytes | None]] = []
+    for each in headers:
+        pairs += each
+        ends.append(len(pairs))
+    keys = pa.array([key for key, _ in pairs], pa.string())
+    values = pa.array([value for _, value in pairs], pa.binary())
+    element = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), element, type=kind)

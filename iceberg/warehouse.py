@@ -1,0 +1,45 @@
+"""Where tables live: full locations (what Iceberg metadata names) ↔ keys of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class OutsideWarehouse(ValueError):
+    """The location is not below the store's root: this agent can neither read nor write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """`root` is the store's URL (file:///abs/dir, s3://bucket/prefix); tables live in `folder` below it."""
+
+    root: str
+    folder: str = "tables"
+
+    @classmethod
+    def of(cls, store_url: str, warehouse_url: str) -> Warehouse:
+        """The warehouse at `warehouse_url`, which must lie below the store's URL. Raises OutsideWarehouse."""
+        root, url = store_url.rstrip("/"), warehouse_url.rstrip("/")
+        if not url.startswith(f"{root}/"):
+            raise OutsideWarehouse(f"warehouse {url} is not below the store {root}")
+        return cls(root, url.removeprefix(f"{root}/"))
+
+    @property
+    def location(self) -> str:
+        """The warehouse's own URL, without a slash at its end."""
+        return f"{self.root}/{self.folder}"
+
+    def locate(self, key: str) -> str:
+        """The full location of a key."""
+        return f"{self.root}/{key}"
+
+    def key(self, location: str) -> str:
+        """The key of a full location. Raises OutsideWarehouse."""
+        plain = location
+        if self.root.startswith("file:///") and location.startswith("file:/"):
+            plain = "file:///" + location.removeprefix("file:").lstrip("/")  # Java writes file:/abs
+        if self.root.startswith("s3://") and location.startswith(("s3a://", "s3n://")):
+            plain = "s3://" + location.split("://", 1)[1]
+        if not plain.startswith(f"{self.root}/") or "/../" in plain:
+            raise OutsideWarehouse(f"{location} is not below {self.root}")
+        return plain.removeprefix(f"{self.root}/")

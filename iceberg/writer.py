@@ -1,0 +1,126 @@
+"""Records of one partition → one Parquet file in memory, with what the manifest must know of it.
+
+CPU work only: call it in a thread. Every call into Arrow is bounded (iceberg/rows.py) or releases the
+interpreter, so the agent's event loop stays responsive meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
+from iceberg.layout import Layout
+from iceberg.rows import arrow_batches
+
+ROW_GROUP_ROWS = 131_072
+ROW_GROUP_BYTES = 64 << 20
+"""A row group ends at this many rows or bytes of Arrow memory."""
+
+_PARTITION, _OFFSET, _TIMESTAMP = "kafka.partition", "kafka.offset", "kafka.timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Lowest and highest value of a column in a file."""
+
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs)."""
+
+    content: pa.Buffer
+    rows: int
+    bounds: dict[int, Bounds]
+    split_offsets: list[int]
+
+
+def write_file(
+    layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+) -> FileContent | None:
+    """The rows with start ≤ offset < end as Parquet, in order; None when there is no row.
+
+    Raises objectstore.batch.CorruptBatch.
+    """
+    groups = _row_groups(arrow_batches(layout, partition, slices, start, end))
+    first = next(groups, None)
+    if first is None:
+        return None
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        layout.arrow,
+        compression="zstd",
+        use_dictionary=_dictionary_columns(layout.arrow),
+        store_schema=False,
+    ) as writer:
+        writer.write_table(first)
+        for group in groups:
+            writer.write_table(group)
+    content = sink.getvalue()
+    return _facts(content)
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, rows, size = [], 0, 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _facts(content: pa.Buffer) -> FileContent:
+    """What the footer says, read back: the pair of what was written."""
+    metadata = pq.read_metadata(pa.BufferReader(content))
+    columns = {metadata.row_group(0).column(at).path_in_schema: at for at in range(metadata.num_columns)}
+    bounds: dict[int, Bounds] = {}
+    for number, path in ((PARTITION_ID, _PARTITION), (OFFSET_ID, _OFFSET), (TIMESTAMP_ID, _TIMESTAMP)):
+        found = [metadata.row_group(at).column(columns[path]) for at in range(metadata.num_row_groups)]
+        lowest = [_number(each.statistics.min_raw) for each in found]
+        highest = [_number(each.statistics.max_raw) for each in found]
+        bounds[number] = Bounds(min(lowest), max(highest))
+    starts = [_start(metadata.row_group(at).column(0)) for at in range(metadata.num_row_groups)]
+    return FileContent(content, metadata.num_rows, bounds, starts)
+
+
+def _number(raw: object) -> int:
+    assert isinstance(raw, int), f"statistics hold {raw!r}"
+    return raw
+
+
+def _start(column: pq.ColumnChunkMetaData) -> int:
+    if column.has_dictionary_page and column.dictionary_page_offset is not None:
+        return min(int(column.dictionary_page_offset), int(column.data_page_offset))
+    return int(column.data_page_offset)
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """All columns but those whose values hardly repeat."""
+    unlike = {_OFFSET, _TIMESTAMP, f"value.{RAW}"}
+    return [path for each in schema for path in _paths(each.name, each.type) if path not in unlike]
+
+
+def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Parquet's names of the leaves below a column."""
+    if pa.types.is_struct(kind):
+        for each in kind:
+            yield from _paths(f"{path}.{each.name}", each.type)
+    elif pa.types.is_list(kind):
+        yield from _paths(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield from _paths(f"{path}.key_value.key", kind.key_type)
+        yield from _paths(f"{path}.key_value.value", kind.item_type)
+    else:
+        yield path
