@@ -76,17 +76,17 @@ class ReplicaConfig(Section):
     apply_ms_max: Annotated[int, Field(ge=1, le=1_000)] = 5
     """Entries are applied in slices of this time, milliseconds, so that the event loop stays free."""
 
-    queue_bytes_max: Bytes = 32 * MIB
+    queue_bytes_max: Bytes = 64 * MIB
     """Bytes of commands waiting for their append; above it a proposal is refused as retriable."""
+
+    queue_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
+    """How long a proposal waits to be sent, milliseconds, before it fails as unavailable."""
 
     outcome_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
     """How long a proposal waits for its outcome, milliseconds, before it is answered as unknown."""
 
-    heartbeat_ms: Annotated[int, Field(ge=100, le=600_000)] = 3_000
+    heartbeat_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
     """An idle agent says so in the log this often, milliseconds."""
-
-    ready_lag_ms_max: Annotated[int, Field(ge=100, le=600_000)] = 10_000
-    """An agent behind the log by more than this, milliseconds, is not ready."""
 
 
 class LimitsConfig(Section):

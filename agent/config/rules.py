@@ -71,6 +71,8 @@ def _log(config: Config) -> Iterator[str]:
             yield f"log.{name} is set, but log.url {log.url!r} is not etcd; remove log.{name}"
         if value and name.startswith("tls_") and not log.tls:
             yield f"log.{name} is set, but log.tls is false; set log.tls=true"
+    if log.tls and not log.tls_ca_file:
+        yield "log.tls needs log.tls_ca_file, the authority that etcd's certificate is checked against"
     if bool(log.tls_cert_file) != bool(log.tls_key_file):
         yield "log.tls_cert_file and log.tls_key_file go together; set both or neither"
     if bool(log.user) != bool(log.password.get_secret_value()):
@@ -85,6 +87,8 @@ def _store(config: Config) -> Iterator[str]:
         yield "store.access_key and store.secret_key go together; set both or neither"
     if store.endpoint and scheme(store.url) in LOCAL_SCHEMES:
         yield f"store.endpoint is set, but store.url {store.url!r} is local; remove store.endpoint"
+    if store.ca_file and scheme(store.url) in LOCAL_SCHEMES:
+        yield f"store.ca_file is set, but store.url {store.url!r} is local; remove store.ca_file"
     if store.endpoint and scheme(store.endpoint) not in ("http", "https"):
         yield f"store.endpoint {store.endpoint!r} must begin with http:// or https://"
     if scheme(store.endpoint) == "http" and not store.allow_http:
@@ -135,6 +139,7 @@ def _times(config: Config) -> Iterator[str]:
     pairs = (
         ("produce.quiet_ms", produce.quiet_ms, "produce.linger_ms", produce.linger_ms),
         ("produce.linger_ms", produce.linger_ms, "produce.commit_timeout_ms", produce.commit_timeout_ms),
+        ("log.attempt_timeout_ms", log.attempt_timeout_ms, "log.call_timeout_ms", log.call_timeout_ms),
         ("replica.heartbeat_ms", replica.heartbeat_ms, "log.lease_ttl_s in ms", log.lease_ttl_s * 1000),
         ("shutdown.drain_ms", config.shutdown.drain_ms, "shutdown.timeout_ms", config.shutdown.timeout_ms),
     )

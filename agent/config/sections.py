@@ -69,7 +69,7 @@ class LogConfig(Section):
     """Speak TLS to etcd."""
 
     tls_ca_file: str = ""
-    """PEM file of the authorities that etcd's certificate is checked against. Empty: the system's."""
+    """PEM file of the authority that etcd's certificate is checked against; needed with tls."""
 
     tls_cert_file: str = ""
     """PEM file of this agent's client certificate. Empty: none."""
@@ -80,14 +80,14 @@ class LogConfig(Section):
     lease_ttl_s: Annotated[int, Field(ge=2, le=600)] = 10
     """Seconds without contact after which an agent counts as gone. Never decides correctness."""
 
-    request_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
-    """Deadline of one request to the log, milliseconds; it is tried again after that."""
+    attempt_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 2_000
+    """Deadline of one request to etcd, milliseconds; then another endpoint is tried."""
 
-    backoff_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 2_000
-    """Longest pause between two tries, milliseconds (exponential with jitter)."""
+    call_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
+    """Deadline of one call with its tries, milliseconds. An append is tried until its outcome is known."""
 
-    silence_ms_max: Annotated[int, Field(ge=100, le=600_000)] = 5_000
-    """A watch that says nothing for this long, milliseconds, is checked by reading the log."""
+    silence_ms_max: Annotated[int, Field(ge=100, le=600_000)] = 2_000
+    """An etcd watch that says nothing for this long, milliseconds, is opened anew."""
 
 
 class StoreConfig(Section):
@@ -99,8 +99,8 @@ class StoreConfig(Section):
     endpoint: str = ""
     """URL of an S3-compatible server, such as `http://minio:9000`. Empty: the provider's own."""
 
-    region: str = ""
-    """Region of the bucket. Empty: us-east-1 with an endpoint of one's own, else the environment's."""
+    region: Annotated[str, Field(min_length=1)] = "us-east-1"
+    """Region of the bucket."""
 
     access_key: SecretStr = SecretStr("")
     """Access key id. Empty: the environment's credentials (instance role, AWS_… variables)."""
@@ -114,26 +114,32 @@ class StoreConfig(Section):
     allow_http: bool = False
     """Allow an endpoint without TLS."""
 
+    ca_file: str = ""
+    """PEM file of the authority that the endpoint's certificate is checked against. Empty: the system's."""
+
     virtual_hosted: bool = False
     """Put the bucket into the host name (https://bucket.host) instead of the path."""
 
     options: dict[str, str] = Field(default_factory=dict)
     """Further options of the store's adapter by name, such as Google's or Azure's credentials."""
 
-    request_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
-    """Deadline of one request, milliseconds."""
+    request_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 15_000
+    """Deadline of one try from connection to last byte, milliseconds."""
 
-    connect_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
+    connect_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 3_000
     """Deadline of a connection, milliseconds."""
 
-    retries_max: Annotated[int, Field(ge=0, le=100)] = 8
-    """Tries after the first of a request that definitely had no effect or may be repeated."""
+    tries_max: Annotated[int, Field(ge=1, le=100)] = 6
+    """Tries of a request that definitely had no effect or may be repeated."""
 
-    backoff_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 5_000
+    retry_ms_max: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
+    """No new try begins after this time, milliseconds."""
+
+    backoff_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 3_000
     """Longest pause between two tries, milliseconds (exponential with jitter)."""
 
-    requests_in_flight_max: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Requests that may be under way at once."""
+    connections_idle_max: Annotated[int, Field(ge=0, le=4096)] = 64
+    """Connections kept open for later requests."""
 
 
 class HttpConfig(Section):

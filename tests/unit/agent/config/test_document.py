@@ -24,7 +24,7 @@ UNITS = (
     "errors",
     "rows",
     "entries",
-    "retries",
+    "tries",
 )
 
 

@@ -1,0 +1,76 @@
+"""Opens what an agent depends on, as its configuration says: the log and the store."""
+
+from __future__ import annotations
+
+from agent.config import Config
+from coordination.clock import Clock
+from coordination.log import Log
+from coordination.open import open_log
+from coordination.replica import ReplicaOptions
+from objectstore.open import open_store
+from objectstore.retry import RetryPolicy
+from objectstore.store import ObjectStore
+
+
+def log_of(config: Config, clock: Clock) -> Log:
+    """The log; nothing is connected yet. Raises ValueError, OSError (unreadable TLS files)."""
+    given = config.log
+    if not given.url.startswith("etcd:"):
+        return open_log(given.url, clock)
+    from coordination.etcd.client import Tls
+    from coordination.etcd.follower import FollowOptions
+
+    tls = (
+        Tls(given.tls_ca_file, given.tls_cert_file or None, given.tls_key_file or None) if given.tls else None
+    )
+    return open_log(
+        given.url,
+        clock,
+        tls=tls,
+        user=given.user or None,
+        password=given.password.get_secret_value(),
+        attempt_timeout_s=given.attempt_timeout_ms / 1000,
+        call_timeout_s=given.call_timeout_ms / 1000,
+        follow=FollowOptions(silent_s=given.silence_ms_max / 1000),
+    )
+
+
+def store_of(config: Config, clock: Clock, *, tries_max: int | None = None) -> ObjectStore:
+    """The store with its retries (`tries_max` overrides the configured number). Raises ValueError."""
+    given = config.store
+    retry = RetryPolicy(
+        tries_max=tries_max or given.tries_max,
+        total_s_max=given.retry_ms_max / 1000,
+        wait_s_max=given.backoff_ms_max / 1000,
+    )
+    return open_store(
+        given.url,
+        endpoint=given.endpoint,
+        region=given.region,
+        access_key=given.access_key.get_secret_value(),
+        secret_key=given.secret_key.get_secret_value(),
+        session_token=given.session_token.get_secret_value(),
+        allow_http=given.allow_http,
+        virtual_hosted_style=given.virtual_hosted,
+        ca_certificate=given.ca_file,
+        connect_s_max=given.connect_timeout_ms / 1000,
+        request_s_max=given.request_timeout_ms / 1000,
+        connections_idle_max=given.connections_idle_max,
+        retry=retry,
+        pace=clock,
+        now_ms=clock.now_ms,
+        extra=given.options,
+    )
+
+
+def replica_options(config: Config) -> ReplicaOptions:
+    """The replica's limits and times."""
+    given = config.replica
+    return ReplicaOptions(
+        ttl_s=config.log.lease_ttl_s,
+        heartbeat_s=given.heartbeat_ms / 1000,
+        apply_slice_s=given.apply_ms_max / 1000,
+        queue_wait_s=given.queue_timeout_ms / 1000,
+        outcome_wait_s=given.outcome_timeout_ms / 1000,
+        queue_bytes_max=given.queue_bytes_max,
+    )
