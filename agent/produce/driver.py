@@ -176,6 +176,9 @@ class ProduceDriver:
             decision = self._planner.decide(self._loop.time())
             if decision.reason is None:
                 break
+            if not self._replica.incarnation:
+                self._fail_line(StaleIncarnation("registering anew"))
+                break
             self._flush()
         if decision.wake_at is not None:
             self._timer = self._loop.call_at(decision.wake_at, self._poke)
@@ -278,7 +281,7 @@ class ProduceDriver:
         if len(self._buffer):
             taken, size = self._buffer.take(1 << 62, 1 << 62)
             self._planner.dropped(size, len(taken))
-            self._give_up(taken, error if isinstance(error, Closed) else Overtaken())
+            self._give_up(taken, Overtaken() if line and not isinstance(error, Closed) else error)
         self._settled()
 
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:

@@ -1,0 +1,81 @@
+"""Puts the Kafka side of an agent together from its ports. No sockets here; agent/app.py adds them."""
+
+from __future__ import annotations
+
+from agent.cluster import LeaderHints
+from agent.config import Config
+from agent.context import Services
+from agent.fetch.driver import FetchDriver, FetchLimits
+from agent.handlers import HANDLERS
+from agent.metrics import Metrics
+from agent.produce.driver import ProduceDriver, PutChunk
+from agent.produce.planner import FlushLimits
+from coordination.clock import Clock
+from coordination.replica import Replica
+from objectstore.reader import ChunkReader
+from objectstore.store import ObjectStore
+from schema.validator import ValidatorCache
+
+PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
+
+
+def flush_limits(config: Config) -> FlushLimits:
+    """The flush planner's limits as configured."""
+    produce = config.produce
+    return FlushLimits(
+        buffer_bytes_max=produce.chunk_bytes_max,
+        linger_s=produce.linger_ms / 1000,
+        quiet_s=produce.quiet_ms / 1000,
+        in_flight_max=produce.puts_in_flight_max,
+        puts_per_s=produce.puts_per_s_max,
+        puts_burst=max(1.0, produce.puts_per_s_max * PUT_BURST_S),
+    )
+
+
+def open_reader(config: Config, store: ObjectStore) -> ChunkReader:
+    """The chunk reader with the configured caches."""
+    return ChunkReader(
+        store,
+        config.fetch.cache_bytes_max,
+        cold_bytes_max=config.fetch.cold_cache_bytes_max,
+        concurrency_max=config.fetch.cold_reads_in_flight_max,
+    )
+
+
+def assemble(
+    config: Config,
+    clock: Clock,
+    replica: Replica,
+    reader: ChunkReader,
+    put_chunk: PutChunk,
+    cluster_id: bytes,
+    metrics: Metrics,
+) -> Services:
+    """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
+    produce = ProduceDriver(
+        replica,
+        put_chunk,
+        reader.put_own,
+        cluster_id,
+        flush_limits(config),
+        config.produce.buffer_bytes_max,
+        metrics,
+    )
+    limits = FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
+    fetch = FetchDriver(replica, reader, limits, metrics)
+    replica.add_listener(fetch.applied)
+    replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+    return Services(
+        config=config,
+        clock=clock,
+        replica=replica,
+        reader=reader,
+        produce=produce,
+        fetch=fetch,
+        hints=LeaderHints(),
+        validators=ValidatorCache(
+            entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
+        ),
+        metrics=metrics,
+        ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
+    )

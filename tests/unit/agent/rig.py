@@ -1,0 +1,95 @@
+"""Agents without sockets: real replica, state, reader, drivers and handlers over memory log and store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from agent.assembly import assemble, open_reader
+from agent.config import Config
+from agent.context import Client, Services
+from agent.dispatch import Dispatcher
+from agent.metrics import Metrics
+from agent.wire.api import BY_NAME
+from agent.wire.frame import RequestHeader
+from coordination.clock import SystemClock
+from coordination.commands import Listener, RegisterAgent
+from coordination.memory_log import MemoryLog
+from coordination.memory_server import MemoryServer
+from coordination.replica import Replica, ReplicaOptions
+from objectstore.batch import NewRecord, build
+from objectstore.naming import ChunkId, chunk_key
+from objectstore.store import Buffer, ObjectStore
+
+FAST = ReplicaOptions(ttl_s=5, heartbeat_s=1, members_s=0.5, tick_s=0.05, queue_wait_s=1, outcome_wait_s=1)
+SETTINGS: dict[str, Any] = {
+    "log": {"url": "memory:"},
+    "store": {"url": "memory:"},
+    "tables": {"enabled": False},
+    "topics": {"auto_create": True},
+    "produce": {"linger_ms": 5, "quiet_ms": 1},
+}
+
+
+class Agent:
+    """One agent's Kafka side."""
+
+    def __init__(self, services: Services, log: MemoryLog) -> None:
+        self.services = services
+        self.log = log
+        self.dispatcher = Dispatcher(services)
+        self.client = self.connect()
+
+    def connect(self) -> Client:
+        """Another connection's identity."""
+        return Client(self.services.clock.random_bits(30), "PLAINTEXT")
+
+    async def call(self, name: str, request: Any, version: int, client: Client | None = None) -> Any:
+        """Encode, dispatch, decode: what a client would get. None when there is no answer."""
+        api = BY_NAME[name]
+        codec = api.codec()
+        body = memoryview(b"".join(codec.encode_request(request, version)))
+        header = RequestHeader(api.key, version, 1, "test", 0)
+        answer = await self.dispatcher.answer(client or self.client, header, body)
+        return None if answer is None else codec.decode_response(b"".join(answer), version)
+
+    async def stop(self) -> None:
+        """End the agent."""
+        await self.services.produce.close()
+        await self.services.replica.stop()
+        await self.services.reader.close()
+        await self.log.close()
+
+
+async def start_agent(
+    server: MemoryServer, store: ObjectStore, name: str = "a", port: int = 1, **settings: Any
+) -> Agent:
+    """An agent on a shared log and store. `settings` replace sections of SETTINGS."""
+    clock = SystemClock()
+    config = Config.model_validate({**SETTINGS, **settings})
+    log = MemoryLog(server, clock)
+    replica = Replica(log, store, clock, FAST)
+    reader = open_reader(config, store)
+
+    async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> None:
+        await store.put(chunk_key(chunk), parts)
+
+    services = assemble(config, clock, replica, reader, put, bytes(16), Metrics())
+    agent = Agent(services, log)
+    async with asyncio.timeout(10):
+        await replica.start(
+            RegisterAgent(
+                name=name,
+                node_id=-1,
+                listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)],
+                feature_min=1,
+                feature_max=1,
+            )
+        )
+    return agent
+
+
+def batch(*values: bytes, timestamp: int = 1_700_000_000_000, **producer: int) -> bytes:
+    """A batch of keyless records, one millisecond apart."""
+    return build([NewRecord(timestamp + n, None, value) for n, value in enumerate(values)], **producer)
