@@ -1,0 +1,95 @@
+"""Jobs that one agent does for the cluster: held by a claim in the state, fenced like everything else.
+
+Every agent runs every job's loop; a claim decides who acts. A claim ends with its holder's incarnation,
+so another agent takes the job over after a death. Two agents may act for a moment (the old holder has
+not heard yet), so each job's effects must be safe under that: they go through the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+
+from coordination.clock import Clock
+from coordination.commands import Claim, ExpireProducers
+from coordination.log import LogError
+from coordination.replica import Replica
+from coordination.state import ClaimHolder
+from objectstore.store import StoreError
+
+_logger = logging.getLogger("floe.coordination.jobs")
+
+
+class Job(ABC):
+    """A loop that holds `claim` when nobody else does, and calls step() while it holds it."""
+
+    claim: str
+
+    def __init__(self, replica: Replica, poll_s: float) -> None:
+        self.replica = replica
+        self._poll_s = poll_s
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def step(self, held: ClaimHolder) -> None:
+        """One look at what is to be done. LogError and StoreError are logged and tried again."""
+
+    def start(self) -> None:
+        """Begin the loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the loop, wherever it is. The claim goes with the incarnation."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def held(self) -> ClaimHolder | None:
+        """This agent's hold on the job, as far as it knows."""
+        holder = self.replica.state.claims.get(self.claim)
+        if holder is None or not self.replica.ready or holder.incarnation != self.replica.incarnation:
+            return None
+        return holder
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except (LogError, StoreError) as error:
+                _logger.warning("job %s: %s: %s", self.claim, type(error).__name__, error)
+            await asyncio.sleep(self._poll_s)
+
+    async def _look(self) -> None:
+        if self.claim not in self.replica.state.claims and self.replica.ready:
+            await self.replica.propose(Claim(name=self.claim), incarnation=self.replica.incarnation)
+        held = self.held()
+        if held is not None:
+            await self.step(held)
+
+
+class ProducerExpiry(Job):
+    """Forgets idempotent producers that wrote nothing for `idle_ms` (Kafka's producer.id.expiration.ms).
+
+    Goes over the partitions in ranges, so that no single command holds up apply.
+    """
+
+    claim = "producer-expiry"
+    RANGE = 2000  # partitions in one command
+
+    def __init__(
+        self, replica: Replica, clock: Clock, *, idle_ms: int = 86_400_000, poll_s: float = 600.0
+    ) -> None:
+        super().__init__(replica, poll_s)
+        self._clock = clock
+        self._idle_ms = idle_ms
+
+    async def step(self, held: ClaimHolder) -> None:
+        """One pass over all partitions."""
+        since = self._clock.now_ms() - self._idle_ms
+        for first in range(0, len(self.replica.state.partitions), self.RANGE):
+            await self.replica.propose(
+                ExpireProducers(idle_since_ms=since, first_partition=first, partitions=self.RANGE),
+                incarnation=held.incarnation,
+            )

@@ -1,0 +1,27 @@
+"""The replica: follows the log, applies it, writes to it. Start at replica.py."""
+
+from __future__ import annotations
+
+from coordination.log import Unavailable
+from coordination.replica.errors import (
+    OutcomeUnknown,
+    RegistrationRefused,
+    ReplicaFailed,
+    StaleIncarnation,
+    Superseded,
+)
+from coordination.replica.options import ReplicaOptions
+from coordination.replica.replica import Replica
+from coordination.replica.waiters import PartitionWatch
+
+__all__ = [
+    "Replica",
+    "ReplicaOptions",
+    "PartitionWatch",
+    "Unavailable",
+    "StaleIncarnation",
+    "OutcomeUnknown",
+    "ReplicaFailed",
+    "Superseded",
+    "RegistrationRefused",
+]

@@ -1,0 +1,143 @@
+"""Following the log: applies every entry in order, in slices of bounded time, and wakes who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from coordination.log import Entries, Log, LogRegressed, Trimmed, Unavailable
+from coordination.replica.loading import load_newest
+from coordination.replica.options import ReplicaOptions
+from coordination.replica.waiters import PartitionWatches, RevisionWaiters
+from coordination.state import Applied, State
+from objectstore.store import ObjectStore, StoreError
+
+_logger = logging.getLogger("floe.coordination.replica")
+
+
+class Follower:
+    """Owns the state. `through`: every entry at or below this revision has been applied."""
+
+    def __init__(self, log: Log, store: ObjectStore, options: ReplicaOptions) -> None:
+        self.state = State()
+        self.through = 0
+        self.partitions = PartitionWatches()
+        self.revisions = RevisionWaiters()
+        self.listeners: list[Callable[[Applied], None]] = []
+        self.on_reload: list[Callable[[State], None]] = []
+        self.applying = asyncio.Lock()  # held while entries are applied; hold it to keep the state still
+        self.last_error = ""
+        self._log = log
+        self._store = store
+        self._options = options
+        self._interrupt: asyncio.Timeout | None = None
+        self._known = 0  # the highest revision the log is known to have
+        self._stuck_since: float | None = None
+        self._position = 0  # `through` when it was last looked at
+
+    async def load(self) -> None:
+        """Take the newest good snapshot, retrying while log or store cannot be asked."""
+        while True:
+            try:
+                state = await load_newest(self._log, self._store, self._options.apply_slice_s)
+                break
+            except (Unavailable, StoreError) as error:
+                self.last_error = f"loading a snapshot: {error}"
+                _logger.warning(self.last_error)
+                await asyncio.sleep(self._options.retry_s)
+        if state.revision < self.state.revision:
+            raise LogRegressed(
+                f"the newest snapshot is at revision {state.revision}, this agent at {self.state.revision}"
+            )
+        if state.revision > self.state.revision:
+            self.state = state
+            self._reached(max(state.revision, self.through))
+            for tell in list(self.on_reload):
+                tell(state)
+            self.partitions.wake_all()
+
+    async def run(self) -> None:
+        """Follow for ever. Raises StateError, LogRegressed, ReplicaFailed: this agent must stop."""
+        while True:
+            try:
+                await self._follow()
+            except Trimmed as trimmed:
+                _logger.warning("%s: loading a snapshot", trimmed)
+                await self.load()
+            except TimeoutError:
+                _logger.warning("an entry above revision %d is overdue: reading the gap", self.through)
+            except Unavailable as error:
+                self.last_error = f"following: {error}"
+                await asyncio.sleep(self._options.retry_s)
+
+    async def _follow(self) -> None:
+        batches = self._log.follow(self.through)
+        try:
+            async with asyncio.timeout(None) as self._interrupt:
+                async for batch in batches:
+                    await self._apply(batch)
+        finally:
+            self._interrupt = None
+            await _close(batches)
+
+    async def wait(self, revision: int) -> None:
+        """Return once everything at or below `revision` has been applied."""
+        if revision > self.through:
+            await self.revisions.wait(revision)
+
+    def knows(self, revision: int) -> None:
+        """The log has reached this revision, says another of its calls."""
+        self._known = max(self._known, revision)
+
+    @property
+    def lag(self) -> int:
+        """Revisions between what the log is known to hold and what was applied."""
+        return max(0, self._known - self.through)
+
+    def read_gap_if_overdue(self, now: float) -> None:
+        """Follow afresh when nothing moved for `gap_s` although more is known to be there (rule 6)."""
+        if self._known <= self.through or self.through != self._position:
+            self._position = self.through
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since >= self._options.gap_s and self._interrupt is not None:
+            self._stuck_since = now
+            self._interrupt.reschedule(now)
+            self._interrupt = None
+
+    async def _apply(self, batch: Entries) -> None:
+        loop = asyncio.get_running_loop()
+        entries = iter(batch.entries)
+        unfinished = True
+        while unfinished:
+            async with self.applying:
+                until = loop.time() + self._options.apply_slice_s
+                unfinished = False
+                for entry in entries:
+                    applied = self.state.apply(entry)
+                    self.through = applied.revision
+                    self._tell(applied)
+                    if loop.time() >= until:
+                        unfinished = True
+                        break
+            self._reached(self.through)
+            if unfinished:
+                await asyncio.sleep(0)
+        self._reached(batch.through)
+
+    def _tell(self, applied: Applied) -> None:
+        for listener in list(self.listeners):
+            listener(applied)
+        self.partitions.wake(applied.touched)
+
+    def _reached(self, revision: int) -> None:
+        self.through = max(self.through, revision)
+        self.revisions.reached(self.through)
+
+
+async def _close(batches: AsyncIterator[Entries]) -> None:
+    close = getattr(batches, "aclose", None)
+    if close is not None:
+        await close()

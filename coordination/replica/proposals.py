@@ -1,0 +1,265 @@
+"""Proposals on their way: waiting to be sent, sent and waiting to be applied, answered.
+
+No I/O in here. A proposal is a few commands that land in one entry, in order; its future gets their
+results once the entry was applied (DESIGN: log commands, decide at apply, park the answer).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coordination.commands import ENTRY_FORMAT, Abort, Command, Entry, command, split_large
+from coordination.log import Unavailable
+from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
+from coordination.state import Applied, Done, Refused, Result, State
+
+HEADER_BYTES_MAX = 64  # of an Entry without commands
+FRAMING_BYTES_MAX = 6  # of one command inside an Entry
+_COMMAND_TAG = b"\x32"  # Entry.commands: field 6, length-delimited
+
+Results = asyncio.Future[list[Result]]
+
+
+@dataclass(slots=True, eq=False)
+class Proposal:
+    """Serialized commands, and who waits for their results. `incarnation` None: any will do."""
+
+    commands: list[bytes]
+    size: int
+    incarnation: int | None
+    future: Results
+    since: float  # loop time of submission
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The proposals of one entry that was handed to the log."""
+
+    incarnation: int
+    sequence: int
+    proposals: list[Proposal]
+    since: float  # loop time of sending
+
+
+class Proposals:
+    """The queue, and the batches whose entry has not been applied yet."""
+
+    def __init__(
+        self, loop_time: Callable[[], float], bytes_max: int, proposals_max: int, entry_bytes_max: int
+    ) -> None:
+        self._now = loop_time
+        self._bytes_max = bytes_max
+        self._proposals_max = proposals_max
+        self._content_max = entry_bytes_max - HEADER_BYTES_MAX
+        self._queue: deque[Proposal] = deque()
+        self._parked: dict[tuple[int, int], Batch] = {}
+        self._changes = 0
+        self.queued_bytes = 0
+        self.incarnation = 0  # the current one; 0 while there is none
+
+    @property
+    def queued(self) -> int:
+        """Proposals waiting to be sent."""
+        return len(self._queue)
+
+    @property
+    def parked(self) -> int:
+        """Entries sent and not yet applied."""
+        return len(self._parked)
+
+    def submit(self, commands: Sequence[Command], incarnation: int | None) -> Results:
+        """Queue the commands as one proposal; one above an entry's size travels as a multi-part change."""
+        future: Results = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_retrieved)
+        encoded = [one.SerializeToString() for one in commands]
+        size = sum(map(len, encoded)) + FRAMING_BYTES_MAX * len(encoded)
+        if incarnation is not None and incarnation != self.incarnation:
+            future.set_exception(StaleIncarnation(f"incarnation {incarnation:016x} is over"))
+        elif len(self._queue) >= self._proposals_max or self.queued_bytes + size > self._bytes_max:
+            future.set_exception(
+                Unavailable(
+                    f"{len(self._queue)} proposals of {self.queued_bytes} bytes wait for the log already"
+                )
+            )
+        elif size > self._content_max:
+            self._submit_parts(commands, incarnation, future)
+        else:
+            self._push(Proposal(encoded, size, incarnation, future, self._now()))
+        return future
+
+    def _submit_parts(self, commands: Sequence[Command], incarnation: int | None, answer: Results) -> None:
+        """Queue Begin, parts and End; `answer` gets what End answers. All go to one incarnation or none."""
+        author = incarnation or self.incarnation
+        if not author:
+            answer.set_exception(Unavailable("not registered now: a change in parts cannot begin"))
+            return
+        self._changes += 1
+        steps: list[Results] = []
+        for step in split_large(commands, self._changes, self._content_max // 2):
+            future: Results = asyncio.get_running_loop().create_future()
+            encoded = step.SerializeToString()
+            self._push(Proposal([encoded], len(encoded) + FRAMING_BYTES_MAX, author, future, self._now()))
+            steps.append(future)
+        change = self._changes
+        steps[-1].add_done_callback(lambda end: _answer_with(end, answer))
+        for step_future in steps[:-1]:
+            step_future.add_done_callback(lambda done: self._abort_if_failed(done, author, change))
+
+    def _abort_if_failed(self, done: Results, author: int, change: int) -> None:
+        """A part that was not even sent: drop the change, so that the parts before it do not linger."""
+        if not done.cancelled() and done.exception() is not None and author == self.incarnation:
+            self.submit([command(Abort(id=change))], author)
+
+    def _push(self, proposal: Proposal) -> None:
+        self._queue.append(proposal)
+        self.queued_bytes += proposal.size
+
+    def put_first(self, commands: Sequence[Command]) -> Results:
+        """Queue commands before everything else: the registration of a new incarnation."""
+        future: Results = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_retrieved)
+        encoded = [one.SerializeToString() for one in commands]
+        size = sum(map(len, encoded)) + FRAMING_BYTES_MAX * len(encoded)
+        self._queue.appendleft(Proposal(encoded, size, None, future, self._now()))
+        self.queued_bytes += size
+        return future
+
+    def take(self, incarnation: int, sequence: int, proposals_max: int | None = None) -> Batch | None:
+        """What fits into the next entry, parked under it; None when nothing is ready."""
+        taken: list[Proposal] = []
+        left = self._content_max
+        while (
+            self._queue and self._queue[0].size <= left and (not proposals_max or len(taken) < proposals_max)
+        ):
+            proposal = self._queue.popleft()
+            self.queued_bytes -= proposal.size
+            if proposal.incarnation in (None, incarnation):
+                left -= proposal.size
+                taken.append(proposal)
+            else:
+                _fail(proposal, StaleIncarnation(f"incarnation {proposal.incarnation:016x} is over"))
+        if not taken:
+            return None
+        batch = Batch(incarnation, sequence, taken, self._now())
+        self._parked[incarnation, sequence] = batch
+        return batch
+
+    def settle(self, applied: Applied) -> None:
+        """Answer what this entry decided, and what its fences made impossible."""
+        batch = self._parked.pop((applied.incarnation, applied.sequence), None)
+        if batch is not None:
+            position = 0
+            for proposal in batch.proposals:
+                end = position + len(proposal.commands)
+                if not proposal.future.done():
+                    proposal.future.set_result(list(applied.results[position:end]))
+                position = end
+        for incarnation in applied.fenced:
+            self.fenced(incarnation)
+
+    def fenced(self, incarnation: int) -> None:
+        """Nothing more of that incarnation can take effect: definite for everything not yet applied."""
+        for key in [key for key in self._parked if key[0] == incarnation]:
+            self.fail(
+                self._parked[key], Unavailable(f"incarnation {incarnation:016x} was fenced before it counted")
+            )
+        kept = deque(p for p in self._queue if p.incarnation != incarnation)
+        for proposal in self._queue:
+            if proposal.incarnation == incarnation:
+                self.queued_bytes -= proposal.size
+                _fail(proposal, StaleIncarnation(f"incarnation {incarnation:016x} is over"))
+        self._queue = kept
+
+    def fail(self, batch: Batch, error: Exception) -> None:
+        """Answer a whole batch with an error."""
+        self._parked.pop((batch.incarnation, batch.sequence), None)
+        for proposal in batch.proposals:
+            _fail(proposal, error)
+
+    def reloaded(self, state: State) -> None:
+        """A snapshot replaced the state: entries it covers were applied, their results are not known."""
+        for key, batch in list(self._parked.items()):
+            author = state.incarnations.get(key[0])
+            if author is not None and author.sequence >= key[1]:
+                self.fail(
+                    batch, OutcomeUnknown(f"entry {key[1]} was applied; its results went by in a snapshot")
+                )
+            elif author is not None and not author.live:
+                self.fenced(key[0])
+
+    def expire(self, queue_wait_s: float, outcome_wait_s: float) -> None:
+        """Answer what waited too long. The queue is in order of submission, but for registrations."""
+        now = self._now()
+        while self._queue and now - self._queue[0].since > queue_wait_s:
+            proposal = self._queue.popleft()
+            self.queued_bytes -= proposal.size
+            _fail(proposal, Unavailable(f"the log was not reached for {queue_wait_s} s; nothing was sent"))
+        for batch in self._parked.values():
+            if now - batch.since > outcome_wait_s:
+                for proposal in batch.proposals:
+                    _fail(proposal, OutcomeUnknown(f"sent, and not seen applied for {outcome_wait_s} s"))
+
+    def close(self) -> None:
+        """Answer everything: the replica stops."""
+        for proposal in self._queue:
+            _fail(proposal, Unavailable("the agent is stopping; nothing was sent"))
+        self._queue.clear()
+        self.queued_bytes = 0
+        for batch in list(self._parked.values()):
+            self.fail(batch, OutcomeUnknown("the agent stopped before the entry was seen applied"))
+
+
+def payload(batch: Batch, proposed_ms: int, applied_revision: int) -> bytes:
+    """The batch as a serialized Entry. Commands were serialized when they were submitted."""
+    header = Entry(
+        format=ENTRY_FORMAT,
+        incarnation=batch.incarnation,
+        sequence=batch.sequence,
+        proposed_ms=proposed_ms,
+        applied_revision=applied_revision,
+    )
+    parts = [header.SerializeToString()]
+    for proposal in batch.proposals:
+        for encoded in proposal.commands:
+            parts += (_COMMAND_TAG, _varint(len(encoded)), encoded)
+    return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append((value & 0x7F) | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _fail(proposal: Proposal, error: Exception) -> None:
+    if not proposal.future.done():
+        proposal.future.set_exception(error)
+
+
+def _retrieved(future: Results) -> None:
+    """Mark a failure as seen: who submitted may have gone away."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _answer_with(end: Results, answer: Results) -> None:
+    """Give the results of a multi-part change's End to whoever submitted the change."""
+    if answer.done():
+        return
+    error = end.exception()
+    if error is not None:
+        answer.set_exception(error)
+        return
+    (result,) = end.result()
+    if isinstance(result, Done) and isinstance(result.value, tuple):
+        answer.set_result(list(result.value))
+    elif isinstance(result, Refused):
+        answer.set_exception(Unavailable(f"the change in parts was refused: {result.message}"))
+    else:
+        raise TypeError(f"End answered {result!r}")

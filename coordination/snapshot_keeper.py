@@ -1,0 +1,138 @@
+"""The job that writes snapshots and trims the log behind them. Every agent runs it; one holds the claim.
+
+Order, and what a death between two steps leaves: the object is written under a name of its own (garbage
+at worst, or a snapshot nobody recorded, which is as good to start from), then recorded in the log, then
+the state says whether trimming is safe, then the log is trimmed (again, if nobody did), then snapshots
+that count no more are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from coordination.commands import RecordSnapshot, Trim
+from coordination.jobs import Job
+from coordination.log import Log
+from coordination.replica import Replica
+from coordination.snapshot import encode_steps
+from coordination.state import ClaimHolder, Done, Refused
+from coordination.state.cluster import SNAPSHOTS_KEPT, trim_bound
+from coordination.state.freeze import Frozen, freeze
+from objectstore.naming import SNAPSHOTS, parse_snapshot_key, snapshot_key
+from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition
+
+CLAIM = "snapshot"
+_logger = logging.getLogger("floe.coordination.snapshot")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions:
+    """When a snapshot is due: so many revisions after the newest one, or so many seconds with any change."""
+
+    revisions: int = 20_000
+    seconds: float = 300.0
+    poll_s: float = 1.0  # between two looks
+    slice_s: float = 0.003  # freezing and encoding yield to the event loop after this long
+
+
+class SnapshotKeeper(Job):
+    """Writes a snapshot when one is due, records it, trims the log, deletes old snapshots."""
+
+    claim = CLAIM
+
+    def __init__(
+        self, replica: Replica, log: Log, store: ObjectStore, options: SnapshotOptions | None = None
+    ) -> None:
+        self.options = options or SnapshotOptions()
+        super().__init__(replica, self.options.poll_s)
+        self._log = log
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+
+    async def step(self, held: ClaimHolder) -> None:
+        """One look: write when due, trim what may be trimmed."""
+        state = self.replica.state
+        newest = state.snapshots[-1].revision if state.snapshots else 0
+        behind = state.revision - newest
+        overdue = self._loop.time() - self._last >= self.options.seconds
+        if behind >= self.options.revisions or (overdue and behind > 1):
+            await self.write()
+        await self.trim()
+
+    async def write(self) -> int:
+        """Write and record a snapshot now; returns its revision. Raises StoreError, LogError."""
+        incarnation = self.replica.incarnation
+        frozen = await self._freeze()
+        revision = frozen.head.revision
+        parts = await self._encode(frozen)
+        size = sum(map(len, parts))
+        key = snapshot_key(revision, incarnation)
+        await self._put(key, parts)
+        self._last = self._loop.time()
+        result = await self.replica.propose(
+            RecordSnapshot(revision=revision, key=key, size=size), incarnation=incarnation
+        )
+        if isinstance(result, Refused):
+            _logger.warning("snapshot %s is not recorded: %s", key, result.message)
+        else:
+            _logger.info("wrote snapshot %s, %d bytes", key, size)
+            await self._delete_old()
+        return revision
+
+    async def trim(self) -> int:
+        """Trim the log as far as the state says it is safe; returns how far it is trimmed."""
+        bound = trim_bound(self.replica.state)
+        if bound > self.replica.state.trimmed_through:
+            result = await self.replica.propose(Trim(through=bound))
+            if not isinstance(result, Done):
+                return 0
+        agreed = self.replica.state.trimmed_through
+        if agreed > await self._log.trimmed():
+            await self._log.trim(agreed)
+        return agreed
+
+    async def _freeze(self) -> Frozen:
+        """Note the state while no entry is applied. The loop goes on; only apply waits."""
+        async with self.replica.applying:
+            until = self._loop.time() + self.options.slice_s
+            for step in freeze(self.replica.state):
+                frozen = step
+                if self._loop.time() >= until:
+                    await asyncio.sleep(0)
+                    until = self._loop.time() + self.options.slice_s
+        return frozen
+
+    async def _encode(self, frozen: Frozen) -> list[Buffer]:
+        until = self._loop.time() + self.options.slice_s
+        parts: list[bytes] = []
+        for step in encode_steps(frozen):
+            parts = step
+            if self._loop.time() >= until:
+                await asyncio.sleep(0)
+                until = self._loop.time() + self.options.slice_s
+        return list(parts)
+
+    async def _put(self, key: str, parts: list[Buffer]) -> None:
+        """Create-only: the name is this incarnation's own, so whatever is there was written by this call."""
+        try:
+            await self._store.put(key, parts, CREATE)
+        except (Ambiguous, Precondition):
+            size = sum(len(part) for part in parts)
+            if (await self._store.head(key)).size != size:
+                raise
+
+    async def _delete_old(self) -> None:
+        """Delete snapshots below the oldest that counts, recorded or not."""
+        snapshots = self.replica.state.snapshots
+        if len(snapshots) < SNAPSHOTS_KEPT:
+            return
+        old: list[str] = []
+        async for page in self._store.list(SNAPSHOTS):
+            for meta in page:
+                name = parse_snapshot_key(meta.key)
+                if name is not None and name.revision < snapshots[0].revision:
+                    old.append(meta.key)
+        await self._store.delete(old)
