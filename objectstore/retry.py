@@ -94,16 +94,14 @@ class RetryingStore:
     ) -> str | StoreError:
         """The etag if the object is what we put, else what the table says. Ambiguous: look again."""
         try:
-            meta = await self._store.head(key)
-            ours = meta.size == sum(map(len, parts)) and await self._store.get(key) == b"".join(parts)
-            again = await self._store.head(key) if ours else meta
+            etag = await find_ours(self._store, key, parts)
         except NotFound:
             return Ambiguous(f"{key}: refused, and gone when looked at: {refusal}")
         except StoreError as error:
             raise Ambiguous(f"{key}: refused, and not readable: {error}") from refusal
-        if ours and again.etag == meta.etag:
-            return meta.etag
-        if not ours and isinstance(mode, Create):
+        if etag is not None:
+            return etag
+        if isinstance(mode, Create):
             return refusal
         return Ambiguous(f"{key}: an earlier try may have landed and been replaced since")
 
@@ -164,3 +162,16 @@ class RetryingStore:
                 if tries >= self._policy.tries_max or late:
                     raise
             await self._pace.sleep(wait)
+
+
+async def find_ours(store: ObjectStore, key: str, parts: Sequence[Buffer]) -> str | None:
+    """The etag of the object when its bytes are `parts`, else None. Raises NotFound, Ambiguous.
+
+    Compares bytes, not etags: what an etag is made of differs between stores and kinds of encryption.
+    """
+    meta = await store.head(key)
+    if meta.size != sum(map(len, parts)) or await store.get(key) != b"".join(parts):
+        return None
+    if (await store.head(key)).etag != meta.etag:
+        raise Ambiguous(f"{key}: changed while it was looked at")
+    return meta.etag
