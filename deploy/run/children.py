@@ -1,0 +1,119 @@
+"""Helper processes of the job: a plan goes in as one JSON line, events come back as JSON lines.
+
+Each child leads a process group of its own, so that it ends with all that it started, and is killed
+when the parent is (deploy/services/guardian.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from deploy.services import guardian
+
+STOP_SECONDS_MAX = 5
+LOG_LINES_SHOWN = 12
+
+Event = Mapping[str, Any]
+
+
+class ChildFailed(Exception):
+    """A helper process ended badly; the message holds the end of its log."""
+
+
+def tell(event: str, **fields: object) -> None:
+    """In a child: report an event to the parent."""
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def told() -> Any:
+    """In a child: the next line that the parent said; the first one is the plan. None once it is gone."""
+    line = sys.stdin.readline()
+    return json.loads(line) if line else None
+
+
+class Child:
+    """One helper process: `with Child("deploy.run.load", plan, log, on_event) as child: … child.wait()`."""
+
+    def __init__(self, module: str, plan: object, log: Path, on_event: Callable[[Event], None]) -> None:
+        self._module = module
+        self._plan = plan
+        self._log = log
+        self._on_event = on_event
+        self._broken: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", self._module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        guardian.guard(self._process.pid)
+        self._reader = threading.Thread(target=self._read, name=self._module, daemon=True)
+        self._reader.start()
+        self.say(self._plan)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def say(self, what: object) -> None:
+        """Send one line; a child that is gone is noticed by wait()."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(what) + "\n")
+            self._process.stdin.flush()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until it has ended well. Raises ChildFailed, TimeoutError."""
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self._module} took over {timeout_s:.0f} s") from None
+        self._reader.join()
+        if self._broken is not None:
+            raise self._broken
+        if status != 0:
+            lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+            raise ChildFailed(f"{self._module} ended with status {status}:\n" + "\n".join(lines))
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """End the whole group: SIGTERM, then SIGKILL. Idempotent."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, how)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS_MAX)
+        guardian.release(self._process.pid)
+        self._reader.join(STOP_SECONDS_MAX)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                self._on_event(json.loads(line))
+            except Exception as error:
+                self._broken = error
+                return

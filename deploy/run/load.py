@@ -1,0 +1,194 @@
+"""The loader: a helper process that writes every row and every broken record through librdkafka.
+
+Its history (iceberg/spark/history.py) holds what each delivery report said. Plan: `bootstrap`,
+`schema_ids`, `key_schema_ids` by topic, `history` folder, `limit` of rows per topic (0: all).
+Events: `progress` (topic, acknowledged, bytes, at), `rejection` (topic, what, reason, as_expected),
+`done` (produced by topic; carriers: what the source says of each airline).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from deploy.run.broken import Broken, broken_records, confluent
+from deploy.run.children import tell, told
+from deploy.run.source import TOPICS, Row, Topic, encoder, rows
+from deploy.run.source import Message as SourceMessage
+from iceberg.spark.history import (
+    REJECTED,
+    UNKNOWN,
+    HistoryRow,
+    HistoryWriter,
+    bytes_hash,
+    headers_hash,
+)
+
+TELL_SECONDS = 0.2
+FLUSH_SECONDS_MAX = 180
+POLL_EVERY_ROWS = 500
+
+PRODUCER: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": "murmur2_random",
+    "compression.type": "zstd",
+    "linger.ms": 20,
+    "batch.size": 262_144,
+    "queue.buffering.max.messages": 100_000,
+    "delivery.timeout.ms": 150_000,
+    "reconnect.backoff.max.ms": 1_000,
+}
+
+
+@dataclass
+class Carrier:
+    """What the source file itself says of one airline: the pipeline's result must agree."""
+
+    flights: int = 0
+    cancelled: int = 0
+    departure_delay: int = 0
+
+    def add(self, row: Row) -> None:
+        """Count one flight; `departure_delay` sums minutes."""
+        self.flights += 1
+        if row["dep_delay"] == "NA":
+            self.cancelled += 1
+        else:
+            self.departure_delay += int(row["dep_delay"])
+
+
+@dataclass
+class Reports:
+    """Delivery reports of both producers, written to the history as they come."""
+
+    history: HistoryWriter
+    acknowledged: int = 0
+    bytes: int = 0
+    told_at: float = 0.0
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """librdkafka's callback."""
+        topic = str(message.topic())
+        key, value, headers = message.key(), message.value(), message.headers()
+        hashes = bytes_hash(key), bytes_hash(value), headers_hash(headers)
+        timestamp_ms = message.timestamp()[1]
+        if error is None:
+            place = message.partition(), message.offset()
+            self.history.add(HistoryRow(topic, *place, *hashes, timestamp_ms))
+            self.acknowledged += 1
+            self.bytes += len(key or b"") + len(value or b"")
+            if time.time() - self.told_at > TELL_SECONDS:
+                self.tell(topic)
+            return
+        outcome = REJECTED if error.code() == KafkaError.INVALID_RECORD else UNKNOWN
+        self.history.add(HistoryRow(topic, None, None, *hashes, timestamp_ms, outcome, error.str()))
+
+    def tell(self, topic: str) -> None:
+        """Report progress."""
+        self.told_at = time.time()
+        tell("progress", topic=topic, acknowledged=self.acknowledged, bytes=self.bytes, at=self.told_at)
+
+
+class Load:
+    """One run of the loader over its plan."""
+
+    def __init__(self, plan: Mapping[str, Any], reports: Reports) -> None:
+        self._reports = reports
+        self._schema_ids: Mapping[str, int] = plan["schema_ids"]
+        self._key_schema_ids: Mapping[str, int] = plan["key_schema_ids"]
+        self._limit: int = plan["limit"] or max(topic.rows for topic in TOPICS)
+        settings = {**PRODUCER, "bootstrap.servers": plan["bootstrap"]}
+        self._producer = Producer({**settings, "on_delivery": reports.delivered})
+        # A refused batch is refused whole, so each broken record gets a batch of its own.
+        self._alone = Producer({**settings, "batch.num.messages": 1, "linger.ms": 0})
+        self.produced: dict[str, int] = {}
+        self.carriers: dict[str, Carrier] = {}
+
+    def run(self) -> None:
+        """Write everything; the broken records come evenly spread between the flights."""
+        *small, flights = TOPICS
+        for topic in small:
+            for row, message in self._messages(topic):
+                self._write(topic, row, message)
+        broken = broken_records(self._schema_ids, self._key_schema_ids)
+        every = max(1, min(flights.rows, self._limit) // (len(broken) + 1))
+        for number, (row, message) in enumerate(self._messages(flights), start=1):
+            self._write(flights, row, message)
+            if number % every == 0 and broken:
+                self._write_broken(broken.pop(0))
+        for record in broken:
+            self._write_broken(record)
+        _flush(self._producer)
+        self._reports.tell(flights.name)
+
+    def _messages(self, topic: Topic) -> Iterator[tuple[Row, SourceMessage]]:
+        encode = encoder(topic)
+        return ((row, encode(row)) for row in islice(rows(topic), self._limit))
+
+    def _write(self, topic: Topic, row: Row, message: SourceMessage) -> None:
+        key, value, headers = message
+        if topic.confluent:
+            value = confluent(self._schema_ids[topic.name], value, topic.indexes)
+            if topic.key_message and key is not None:
+                key = confluent(self._key_schema_ids[topic.name], key)
+        while True:
+            try:
+                self._producer.produce(topic.name, value, key, headers=headers or None)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        count = self.produced.get(topic.name, 0) + 1
+        self.produced[topic.name] = count
+        if topic.name == "flights":
+            self.carriers.setdefault(row["carrier"], Carrier()).add(row)
+        if count % POLL_EVERY_ROWS == 0:
+            self._producer.poll(0)
+
+    def _write_broken(self, record: Broken) -> None:
+        """Send one record that must be refused and wait for the answer."""
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._reports.delivered(error, message)
+            reason = "accepted" if error is None else error.str()
+            refused = error is not None and error.code() == KafkaError.INVALID_RECORD
+            tell(
+                "rejection",
+                topic=record.topic,
+                what=record.what,
+                reason=reason,
+                as_expected=refused and record.named in reason,
+            )
+
+        self._alone.produce(record.topic, record.value, record.key, on_delivery=delivered)
+        self.produced[record.topic] = self.produced.get(record.topic, 0) + 1
+        _flush(self._alone)
+
+
+def _flush(producer: Producer) -> None:
+    left = producer.flush(FLUSH_SECONDS_MAX)
+    if left:
+        raise TimeoutError(f"{left} records were not answered within {FLUSH_SECONDS_MAX} s")
+
+
+def main() -> None:
+    """Run the plan given on standard input."""
+    plan = told()
+    with HistoryWriter(Path(plan["history"]) / "sent.parquet") as history:
+        load = Load(plan, Reports(history))
+        load.run()
+    tell(
+        "done",
+        produced=load.produced,
+        carriers={name: asdict(carrier) for name, carrier in sorted(load.carriers.items())},
+    )
+
+
+if __name__ == "__main__":
+    main()
