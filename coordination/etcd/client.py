@@ -16,12 +16,17 @@ import grpc
 
 from coordination.backoff import Backoff
 from coordination.clock import Clock
-from coordination.etcd.errors import EtcdError, from_grpc
+from coordination.etcd.errors import EtcdError, being_cancelled, from_grpc
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.proto.rpc_pb2_grpc import AuthStub, KVStub, LeaseStub, MaintenanceStub, WatchStub
 from coordination.etcd.watch import WatchStream
 
 _T = TypeVar("_T")
+_DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
+# So many timeouts in a row and the connection is taken for dead: gRPC's own keepalive does not see one
+# that takes bytes and returns none. What is still running on it has this long to end.
+TIMEOUTS_MAX = 2
+CLOSE_GRACE_S = 10.0
 RECEIVE_BYTES_MAX = 64 << 20
 _CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.enable_http_proxy", 0),
@@ -67,6 +72,7 @@ class Endpoint:
         self.lease = LeaseStub(self.channel)
         self.maintenance = MaintenanceStub(self.channel)
         self.auth = AuthStub(self.channel)
+        self.timeouts = 0  # in a row
 
 
 class EtcdClient:
@@ -94,6 +100,7 @@ class EtcdClient:
         self._password = password
         self._token: str | None = None
         self._signing_in = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(clock, max_s=0.5)
         self._attempt_timeout_s = attempt_timeout_s
         self._call_timeout_s = call_timeout_s
@@ -172,6 +179,9 @@ class EtcdClient:
 
     async def close(self) -> None:
         """Close all channels."""
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         for endpoint in self._endpoints.values():
             await endpoint.channel.close(None)
         self._endpoints.clear()
@@ -185,6 +195,12 @@ class EtcdClient:
     def _learn(self, endpoint: Endpoint, error: EtcdError) -> None:
         if error.stale_token:
             self._token = None
+        endpoint.timeouts = endpoint.timeouts + 1 if error.code is _DEADLINE else 0
+        if endpoint.timeouts >= TIMEOUTS_MAX and self._endpoints.get(endpoint.address) is endpoint:
+            del self._endpoints[endpoint.address]
+            task = asyncio.get_running_loop().create_task(endpoint.channel.close(CLOSE_GRACE_S))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
         if error.other_endpoint and endpoint.address == self._addresses[self._at]:
             self._at = (self._at + 1) % len(self._addresses)
 
@@ -205,15 +221,19 @@ class EtcdClient:
     async def _once(self, call: _Call[_T], timeout_s: float) -> _T:
         endpoint = self._endpoint()
         try:
-            return await call(endpoint, timeout_s, await self._metadata(endpoint))
+            answer = await call(endpoint, timeout_s, await self._metadata(endpoint))
+            endpoint.timeouts = 0
+            return answer
+        except asyncio.CancelledError:
+            if being_cancelled():
+                raise
+            raise _closed(endpoint.address) from None
         except grpc.aio.AioRpcError as error:
             failure = from_grpc(error, endpoint.address)
             self._learn(endpoint, failure)
             raise failure from None
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            raise EtcdError(
-                f"the etcd client is closed: {error}", code=grpc.StatusCode.CANCELLED, ambiguous=True
-            ) from error
+            raise _closed(endpoint.address) from error
 
     async def _metadata(self, endpoint: Endpoint) -> _Metadata:
         if self._user is None:
@@ -235,6 +255,12 @@ class EtcdClient:
                 f"signing in as {self._user}: {failure}", code=failure.code, ambiguous=False
             ) from None
         return answer.token
+
+
+def _closed(address: str) -> EtcdError:
+    return EtcdError(
+        f"the connection to etcd at {address} was closed", code=grpc.StatusCode.CANCELLED, ambiguous=True
+    )
 
 
 async def _keep_alive(endpoint: Endpoint, timeout_s: float, metadata: _Metadata, lease: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 
 _Code = grpc.StatusCode
@@ -69,3 +71,9 @@ def from_grpc(error: grpc.aio.AioRpcError, address: str) -> EtcdError:
     lowered = details.lower()
     definite = code in _REFUSALS or any(text in lowered for text in _REFUSED_TEXTS)
     return EtcdError(f"etcd at {address}: {code.name}: {details}", code=code, ambiguous=not definite)
+
+
+def being_cancelled() -> bool:
+    """Whether a CancelledError is meant for this task; gRPC also raises it when a channel is closed."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

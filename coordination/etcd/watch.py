@@ -10,7 +10,7 @@ from typing import Protocol
 
 import grpc
 
-from coordination.etcd.errors import EtcdError, WatchCompacted, from_grpc
+from coordination.etcd.errors import EtcdError, WatchCompacted, being_cancelled, from_grpc
 from coordination.etcd.proto import kv_pb2
 from coordination.etcd.proto import rpc_pb2 as pb
 
@@ -91,6 +91,10 @@ class WatchStream:
     async def _read(self) -> pb.WatchResponse:
         try:
             response = await self._call.read()
+        except asyncio.CancelledError:
+            if being_cancelled():
+                raise
+            raise self._ended("the connection was closed") from None
         except grpc.aio.AioRpcError as error:
             raise from_grpc(error, self._address) from None
         except asyncio.InvalidStateError as error:
