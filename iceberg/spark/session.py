@@ -20,6 +20,23 @@ DRIVER_MEMORY_MIB = 2048
 SHUFFLE_PARTITIONS = 4
 
 
+JARS_FOLDER = Path("build/jars/iceberg")
+JARS_VARIABLE = "FLOE_SPARK_JARS"
+
+
+def jars_in(folder: Path | None = None) -> list[Path]:
+    """Iceberg's jars in `folder`, else in $FLOE_SPARK_JARS, else below the checkout.
+
+    Raises FileNotFoundError with the remedy when there is none.
+    """
+    where = folder or Path(os.environ.get(JARS_VARIABLE, JARS_FOLDER))
+    found = sorted(where.glob("*.jar"))
+    if not found:
+        remedy = f"run `python -m deploy.setup.jars iceberg` in a checkout, or set {JARS_VARIABLE}"
+        raise FileNotFoundError(f"no Iceberg jars in {where}: {remedy}")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class S3Access:
     """How Spark reaches the bucket itself: the catalog hands out locations, not credentials."""
