@@ -1,0 +1,108 @@
+"""The chain's rule alone: what may be concluded from which attempts (rules 2 and 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import pytest
+
+from coordination.backoff import Backoff
+from coordination.chain import AppendChain, AttemptFailed, KeyState
+from coordination.clock import ManualClock
+from coordination.log import Fenced, LogRegressed
+
+OURS, THEIRS = 1, 2
+LOST = AttemptFailed("no answer", ambiguous=True)
+REFUSED = AttemptFailed("refused", ambiguous=False)
+
+
+class ScriptedChain(AppendChain):
+    """Attempts end as the script says."""
+
+    def __init__(self, *outcomes: int | KeyState | AttemptFailed | None) -> None:
+        super().__init__(7, OURS, 10, 100, Backoff(ManualClock(), first_s=0.0, max_s=0.0))
+        self.outcomes = deque(outcomes)
+        self.attempts: list[tuple[int, bytes, int]] = []
+
+    async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
+        self.attempts.append((sequence, payload, expected))
+        outcome = self.outcomes.popleft()
+        if isinstance(outcome, AttemptFailed):
+            raise outcome
+        return outcome
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+async def test_each_append_compares_with_what_the_last_one_left() -> None:
+    chain = ScriptedChain(11, 15)
+    assert [await chain.append(b"a"), await chain.append(b"b")] == [11, 15]
+    assert chain.attempts == [(1, b"a", 10), (2, b"b", 11)]
+
+
+async def test_a_lost_try_that_landed_is_found_in_the_key() -> None:
+    chain = ScriptedChain(LOST, REFUSED, KeyState(OURS, 1, 12), 13)
+    assert await chain.append(b"a") == 12
+    assert await chain.append(b"b") == 13
+    assert chain.attempts[-1] == (2, b"b", 12)
+
+
+async def test_a_lost_try_that_did_not_land_is_made_again() -> None:
+    chain = ScriptedChain(LOST, LOST, 14)
+    assert await chain.append(b"a") == 14
+    assert len(chain.attempts) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "maybe"),
+    [
+        ((None,), False),
+        ((REFUSED, None), False),
+        ((LOST, None), True),
+        ((LOST, REFUSED, None), True),
+        ((KeyState(THEIRS, 0, 20),), False),
+        ((LOST, KeyState(THEIRS, 1, 20)), True),
+    ],
+)
+async def test_fenced_says_whether_the_entry_may_have_landed(
+    outcomes: tuple[KeyState | AttemptFailed | None, ...], maybe: bool
+) -> None:
+    chain = ScriptedChain(*outcomes)
+    with pytest.raises(Fenced) as fenced:
+        await chain.append(b"a")
+    assert fenced.value.maybe_appended is maybe
+    with pytest.raises(Fenced) as again:
+        await chain.append(b"b")
+    assert not again.value.maybe_appended, "the second entry was never sent"
+
+
+@pytest.mark.parametrize(
+    "outcomes", [(KeyState(OURS, 1, 12),), (KeyState(OURS, 0, 9),), (LOST, KeyState(OURS, 0, 9))]
+)
+async def test_a_key_that_went_back_in_time_is_no_fence(
+    outcomes: tuple[KeyState | AttemptFailed, ...],
+) -> None:
+    with pytest.raises(LogRegressed):
+        await ScriptedChain(*outcomes).append(b"a")
+
+
+async def test_a_payload_that_is_too_large_is_refused_and_the_chain_goes_on() -> None:
+    chain = ScriptedChain(11)
+    with pytest.raises(ValueError, match="entry_bytes_max 100"):
+        await chain.append(b"x" * 101)
+    assert await chain.append(b"x" * 100) == 11
+
+
+async def test_a_chain_whose_append_was_cancelled_appends_no_more() -> None:
+    chain = ScriptedChain(*[LOST] * 100_000)
+    append = asyncio.create_task(chain.append(b"a"))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="in flight"):
+        await chain.append(b"b")
+    append.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await append
+    with pytest.raises(Fenced):
+        await chain.append(b"b")
