@@ -82,6 +82,7 @@ class StatusRoutes:
             {
                 "table": f"{table.namespace}.{table.name}",
                 "topic": table.topic,
+                "next_offsets": list(table.next_offsets),
                 "records_behind": self._behind(table.topic, table.next_offsets),
             }
             for _, table in sorted(state.tables.items())

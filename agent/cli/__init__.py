@@ -1,0 +1,5 @@
+"""The command line: `floe`, or `python -m agent`."""
+
+from agent.cli.app import main
+
+__all__ = ["main"]

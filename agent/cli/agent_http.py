@@ -1,0 +1,46 @@
+"""Asking an agent over HTTP, with its errors told as failures."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from agent.cli.failures import Failure, Status, refused, unreachable, usage
+
+ANSWER_S_MAX = 30.0
+
+
+def ask(base: str, path: str, body: object | None = None) -> Any:
+    """GET, or POST when there is a body; the answer's JSON. Raises Failure."""
+    url = base.rstrip("/") + path
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise usage(f"--http {base!r} must begin with http:// or https://")
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    try:
+        with urlopen(Request(url, data, headers), timeout=ANSWER_S_MAX) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        with error:
+            raise _failure(url, error.code, error.read()) from None
+    except URLError as error:
+        reason = getattr(error.reason, "strerror", None) or error.reason
+        raise unreachable(f"no agent answers at {base}: {reason}; give --http http://host:port") from None
+    except (TimeoutError, http.client.HTTPException, OSError) as error:
+        raise unreachable(f"no agent answers at {base}: {error}; give --http http://host:port") from None
+    except ValueError:
+        raise Failure(Status.FAILED, f"{url} did not answer with JSON; is it an agent of Floe?") from None
+
+
+def _failure(url: str, code: int, answer: bytes) -> Failure:
+    try:
+        error = json.loads(answer)["error"]
+        remedy = f" ({error['remedy']})" if error.get("remedy") else ""
+        message = f"{error['message']}{remedy}"
+    except (ValueError, KeyError, TypeError):
+        message = f"{url} answered {code}"
+    return unreachable(message) if code in (502, 503, 504) else refused(message)

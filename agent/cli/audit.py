@@ -1,0 +1,169 @@
+"""`floe table audit`: the topic, read through a Kafka client, against its table, read through Spark.
+
+The consumer is aiokafka, over TCP, from each partition's start to the end that it had when the audit
+began; the table is read through Floe's own REST catalog. Nothing is taken from Floe's memory of itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from agent.cli import agent_http, requests
+from agent.cli.failures import Failure, Status, refused, unreachable, usage
+from agent.cli.output import progress, remarks
+from agent.cli.requests import Bounds
+from agent.cli.session import CLIENT_ID, session
+from agent.config import Config
+
+if TYPE_CHECKING:
+    from iceberg.spark.session import S3Access
+    from iceberg.spark.verdict import Verdict
+
+POLL_S = 0.5
+FETCH_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Auditing:
+    """What to audit and with what. `wait_s`: how long the table may take to catch up, seconds."""
+
+    topic: str
+    bootstrap: str
+    http: str
+    jars: Path
+    java_home: Path | None
+    wait_s: float
+    s3: S3Access | None
+
+
+def s3_access(config: Config | None) -> S3Access | None:
+    """How Spark reaches an S3 store; None for a local folder."""
+    from iceberg.spark.session import S3Access
+
+    if config is None or not config.store.url.startswith("s3:"):
+        return None
+    store = config.store
+    endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
+    access, secret = store.access_key.get_secret_value(), store.secret_key.get_secret_value()
+    return S3Access(endpoint, access, secret, store.region)
+
+
+def require_spark(jars: Path) -> list[Path]:
+    """The Iceberg jars for Spark. Raises Failure when Spark or they are missing."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise usage("the audit needs Spark: pip install 'floe[spark]'")
+    found = sorted(jars.glob("*.jar"))
+    if not found:
+        raise usage(f"--jars {jars}: no jars there; bring them with `python -m deploy.setup.jars iceberg`")
+    return found
+
+
+async def consume(given: Auditing, history: Path) -> list[Bounds]:
+    """Write the topic's records, up to the present end, as a history; returns the bounds read."""
+    async with session(given.bootstrap) as kafka:
+        bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+    try:
+        async with AsyncExitStack() as stack:
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=given.bootstrap, client_id=CLIENT_ID, enable_auto_commit=False
+            )
+            stack.push_async_callback(consumer.stop)
+            await consumer.start()
+            await _copy(consumer, given.topic, bounds, history)
+    except KafkaError as error:
+        raise unreachable(f"{given.topic!r} cannot be read: {type(error).__name__}: {error}") from None
+    return bounds
+
+
+async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds], history: Path) -> None:
+    from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers_hash
+
+    left = {TopicPartition(topic, b.partition): b for b in bounds if b.end > b.start}
+    consumer.assign(list(left))
+    for where, bound in left.items():
+        consumer.seek(where, bound.start)
+    with HistoryWriter(history) as writer, progress() as bar:
+        task = bar.add_task(f"reading {topic}", total=sum(b.end - b.start for b in bounds))
+        while left:
+            for where, records in (await consumer.getmany(*left, timeout_ms=FETCH_MS)).items():
+                for record in records:
+                    if record.offset < left[where].end:
+                        key, value = bytes_hash(record.key), bytes_hash(record.value)
+                        headers = headers_hash(record.headers)
+                        row = (topic, record.partition, record.offset, key, value, headers, record.timestamp)
+                        writer.add(HistoryRow(*row))
+                bar.advance(task, len(records))
+                if records[-1].offset + 1 >= left[where].end:
+                    del left[where]
+
+
+async def caught_up(given: Auditing, bounds: Sequence[Bounds]) -> str:
+    """The topic's table once it holds everything below `bounds`. Raises Failure when that takes too long."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + given.wait_s
+    while True:
+        tables = (await asyncio.to_thread(agent_http.ask, given.http, "/status.json"))["tables"]
+        table = next((t for t in tables if t["topic"] == given.topic), None)
+        behind = _behind(table, bounds)
+        if table is not None and not behind:
+            return str(table["table"])
+        if loop.time() >= until:
+            state = "does not exist" if table is None else f"is {behind} records behind"
+            raise refused(
+                f"the table of {given.topic!r} {state} after {given.wait_s:.0f} s; is a committer running?"
+            )
+        await asyncio.sleep(POLL_S)
+
+
+def _behind(table: Mapping[str, Any] | None, bounds: Sequence[Bounds]) -> int:
+    done = dict(enumerate(table["next_offsets"])) if table is not None else {}
+    return sum(max(0, b.end - max(b.start, done.get(b.partition, 0))) for b in bounds)
+
+
+def audit(given: Auditing) -> Verdict:
+    """Run the whole audit. Raises Failure when it cannot be made; its verdict may be unequal."""
+    from iceberg.spark.audit import AuditInput
+    from iceberg.spark.audit import audit as compare
+    from iceberg.spark.session import CATALOG
+    from iceberg.spark.session import session as spark_session
+
+    jars = require_spark(given.jars)
+    with tempfile.TemporaryDirectory(prefix="floe-audit-") as folder:
+        history = Path(folder) / "consumed" / "records.parquet"
+        bounds = asyncio.run(consume(given, history))
+        table = asyncio.run(caught_up(given, bounds))
+        remarks().print("comparing in Spark …", style="dim")
+        try:
+            spark = spark_session(
+                f"{given.http.rstrip('/')}/iceberg",
+                jars,
+                scratch=Path(folder),
+                java_home=given.java_home,
+                s3=given.s3,
+            )
+        except Exception as error:  # pyspark tells a missing Java in many ways
+            raise Failure(
+                Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17"
+            ) from None
+        try:
+            return compare(
+                spark,
+                AuditInput(
+                    tables={given.topic: f"{CATALOG}.{table}"},
+                    consumed=history.parent,
+                    log_start={(given.topic, b.partition): b.start for b in bounds},
+                    ends={(given.topic, b.partition): b.end for b in bounds},
+                ),
+            )
+        finally:
+            spark.stop()

@@ -1,0 +1,148 @@
+"""`floe check`: everything that an agent needs, tried before it is started, each failure with its remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import typer
+
+from agent.cli.failures import Status
+from agent.cli.options import Assignments, ConfigFile, Json
+from agent.cli.output import print_json, print_table
+from agent.config import Config, load
+from agent.dependencies import log_of, store_of
+from coordination.clock import Clock, SystemClock
+from coordination.log import LogError
+from objectstore.store import CREATE, Denied, ObjectStore, Precondition, StoreError
+
+STEP_S_MAX = 15.0
+SKEW_MS_MAX = 2_000
+PROBE_FOLDER = "preflight/"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was found, and when it is not fine, what to do."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+def check(config: ConfigFile = None, assign: Assignments = None, as_json: Json = False) -> None:
+    """Try log, store, clock and ports as `floe serve` would use them. Status 1 when something is wrong."""
+    findings = asyncio.run(_all(load(config, assign or ()).config, SystemClock()))
+    if as_json:
+        rows = [{"check": f.name, "ok": f.ok, "found": f.found, "remedy": f.remedy} for f in findings]
+        print_json(rows)
+    else:
+        print_table(
+            ("check", "", "found", "remedy"),
+            [(f.name, "ok" if f.ok else "FAILED", f.found, f.remedy) for f in findings],
+        )
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(Status.FAILED)
+
+
+async def _all(config: Config, clock: Clock) -> list[Finding]:
+    findings = [await _log(config, clock)]
+    store = store_of(config, clock, tries_max=1)
+    try:
+        findings += await _store(config, store, clock)
+    finally:
+        await store.close()
+    return [*findings, *_ports(config)]
+
+
+async def _timed(clock: Clock, work: Callable[[], Awaitable[object]]) -> tuple[object, float]:
+    started = clock.monotonic()
+    async with asyncio.timeout(STEP_S_MAX):
+        value = await work()
+    return value, (clock.monotonic() - started) * 1000
+
+
+async def _log(config: Config, clock: Clock) -> Finding:
+    try:
+        log = log_of(config, clock)
+    except (ValueError, OSError) as error:
+        return Finding("log", False, str(error), "correct the log section of the configuration")
+    try:
+        identity, took_ms = await _timed(clock, log.identity)
+        return Finding("log", True, f"{identity} answers in {took_ms:.1f} ms")
+    except (LogError, TimeoutError, OSError) as error:
+        remedy = f"start it, or correct log.url ({config.log.url}), user and TLS settings"
+        return Finding("log", False, f"{type(error).__name__}: {error}", remedy)
+    finally:
+        with suppress(LogError, TimeoutError):
+            async with asyncio.timeout(STEP_S_MAX):
+                await log.close()
+
+
+async def _store(config: Config, store: ObjectStore, clock: Clock) -> list[Finding]:
+    """Write, read back, write again in vain, and remove one small object."""
+    key = f"{PROBE_FOLDER}{clock.random_bits(64):016x}"
+    content = b"floe check"
+    try:
+        _, put_ms = await _timed(clock, lambda: store.put(key, [content], CREATE))
+        now_ms = clock.now_ms()
+        read, get_ms = await _timed(clock, lambda: store.get(key))
+        refuses = await _refuses_a_second_create(store, key)
+        meta = await store.head(key)
+        await store.delete([key])
+    except (StoreError, TimeoutError, OSError) as error:
+        return [Finding("store", False, f"{type(error).__name__}: {error}", _store_remedy(config, error))]
+    skew_ms = abs(meta.modified_ms - now_ms)
+    return [
+        Finding(
+            "store",
+            read == content,
+            f"PUT {put_ms:.1f} ms, GET {get_ms:.1f} ms",
+            "" if read == content else "it returns other bytes than it was given; do not use it",
+        ),
+        Finding(
+            "conditional PUT",
+            refuses,
+            "a second create is refused" if refuses else "a second create was accepted",
+            "" if refuses else "this store cannot keep chunks apart; use one with If-None-Match",
+        ),
+        Finding(
+            "clock",
+            skew_ms <= SKEW_MS_MAX,
+            f"{skew_ms} ms apart from the store's",
+            "" if skew_ms <= SKEW_MS_MAX else "synchronise this machine's clock (NTP)",
+        ),
+    ]
+
+
+async def _refuses_a_second_create(store: ObjectStore, key: str) -> bool:
+    try:
+        await store.put(key, [b"other"], CREATE)
+    except Precondition:
+        return True
+    return False
+
+
+def _store_remedy(config: Config, error: Exception) -> str:
+    if isinstance(error, Denied):
+        return "correct store.access_key and store.secret_key, or grant read, write, list and delete"
+    return f"start it, or correct store.url ({config.store.url}) and store.endpoint"
+
+
+def _ports(config: Config) -> Iterator[Finding]:
+    wanted = [(f"listeners {one.name}", one.host, one.port) for one in config.listeners]
+    for name, host, port in [*wanted, ("http", config.http.host, config.http.port)]:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                remedy = "stop what uses it, or choose another port or host"
+                yield Finding(name, False, f"{host}:{port}: {error.strerror}", remedy)
+            else:
+                yield Finding(name, True, f"{host}:{port} is free")

@@ -1,0 +1,31 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+HTTP_DEFAULT = "http://127.0.0.1:8080"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap", "-b", envvar="FLOE_BOOTSTRAP", help="Kafka address of any agent, host:port[,…]."
+    ),
+]
+Http = Annotated[
+    str, typer.Option("--http", envvar="FLOE_HTTP", help="HTTP address of any agent, http://host:port.")
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="YAML file of settings (also: FLOE_CONFIG)."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="One setting; repeat for more."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]

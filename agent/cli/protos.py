@@ -1,0 +1,50 @@
+"""The .proto files of a binding: those named, and what they import, by import path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.cli.failures import Failure, Status, usage
+
+IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+|option\s+)?"([^"]+)"\s*;', re.MULTILINE)
+BUILT_IN = "google/protobuf/"
+
+
+def sources(files: Sequence[Path], folders: Sequence[Path]) -> dict[str, str]:
+    """Import path → text of the named files and of everything that they import.
+
+    Imports are looked up in `folders`, then beside the named files. A named file's import path is
+    relative to the first folder that holds it. Raises Failure.
+    """
+    roots = [*(folder.resolve() for folder in folders), *(file.resolve().parent for file in files)]
+    found: dict[str, str] = {}
+    waiting = [_import_path(file, roots) for file in files]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = _read(name, roots)
+        waiting += [path for path in IMPORT.findall(found[name]) if not path.startswith(BUILT_IN)]
+    return found
+
+
+def _import_path(file: Path, roots: Sequence[Path]) -> str:
+    if not file.is_file():
+        raise usage(f"--proto {file}: no such file")
+    whole = file.resolve()
+    root = next(root for root in roots if whole.is_relative_to(root))  # its own folder is one of them
+    return whole.relative_to(root).as_posix()
+
+
+def _read(name: str, roots: Sequence[Path]) -> str:
+    for root in roots:
+        file = root / name
+        if file.is_file():
+            try:
+                return file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise Failure(Status.FAILED, f"{file} cannot be read: {error}") from None
+    looked = ", ".join(dict.fromkeys(str(root) for root in roots))
+    raise usage(f'import "{name}" is in none of {looked}; name its root with --proto-path')

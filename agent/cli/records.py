@@ -1,0 +1,135 @@
+"""`floe produce` and `floe consume`: a quick look, protobuf shown and taken as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+from rich.progress import Progress, TaskID
+
+from agent.cli import agent_http, requests
+from agent.cli.failures import Failure, refused, usage
+from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Http, TopicName
+from agent.cli.output import progress, remarks
+from agent.cli.reading import Reading, read
+from agent.cli.session import Session, session
+from agent.cli.topics import run
+from agent.cli.values import Values
+from agent.cli.writing import Line, Written, write
+
+LINES_PER_REQUEST = 1_000
+
+
+def produce(
+    topic: TopicName,
+    value: Annotated[
+        list[str] | None,
+        typer.Option("--value", "-v", help="A record's value; repeatable. Else: lines of input."),
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")] = None,
+    separator: Annotated[str, typer.Option("--key-separator", help="Lines are KEY, this text, VALUE.")] = "",
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable.")
+    ] = None,
+    partition: Annotated[int, typer.Option(min=-1, help="Write to this partition; -1: by key.")] = -1,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+) -> None:
+    """Write records: one for each --value, or for each line of standard input.
+
+    Of a topic that is bound to a protobuf message, values (and keys) are JSON objects:
+    floe produce orders --value '{"id": 7, "amount": 12.5}'
+    """
+    headers = [(name, text.encode()) for name, _, text in (h.partition("=") for h in header or [])]
+    texts = value if value else (line.rstrip("\n") for line in sys.stdin)
+
+    async def work() -> Written:
+        async with session(bootstrap) as kafka:
+            found = await requests.topic(kafka, topic, create=True)
+            lines = _lines(texts, key, separator, _values(topic, http))
+            with progress() as bar:
+                return await _all(kafka, topic, len(found.partitions), lines, (headers, partition), bar)
+
+    written = run(work())
+    places = ", ".join(f"{p} at {first}…{last}" for p, (first, last) in sorted(written.offsets.items()))
+    remarks().print(
+        f"{written.count} record{'s' if written.count != 1 else ''} written to {topic}: partition {places}"
+    )
+
+
+def _values(topic: str, http: str) -> Values:
+    """The topic's bindings; without the agent's HTTP side records are plain bytes."""
+    try:
+        return Values.from_schemas(agent_http.ask(http, f"/admin/topics/{topic}/schema")["schemas"])
+    except Failure as failure:
+        remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
+        return Values({})
+
+
+def _lines(texts: Iterable[str], key: str | None, separator: str, values: Values) -> Iterator[Line]:
+    for number, text in enumerate(texts, 1):
+        own = key
+        if separator:
+            own, found, text = text.partition(separator)
+            if not found:
+                raise usage(f"record {number} has no {separator!r} between key and value")
+        try:
+            parsed_key = None if own is None else values.parse("key", own)
+            yield Line(number, parsed_key, values.parse("value", text))
+        except Failure as failure:
+            raise Failure(failure.status, f"record {number}: {failure}") from None
+
+
+async def _all(
+    kafka: Session,
+    topic: str,
+    partitions: int,
+    lines: Iterator[Line],
+    placing: tuple[list[tuple[str, bytes]], int],
+    bar: Progress,
+) -> Written:
+    """Write everything, some lines per request."""
+    headers, partition = placing
+    task: TaskID = bar.add_task(f"writing {topic}", total=None)
+    written = Written()
+    while batch := list(islice(lines, LINES_PER_REQUEST)):
+        written.add(await write(kafka, topic, partitions, batch, headers=headers, partition=partition))
+        bar.advance(task, len(batch))
+    if not written.count:
+        raise refused("nothing to write: give --value or lines on standard input")
+    return written
+
+
+def consume(
+    topic: TopicName,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new records until Ctrl-C.")
+    ] = False,
+    records_max: Annotated[
+        int, typer.Option("--max", "-n", min=0, help="Stop after this many; 0: no bound.")
+    ] = 0,
+    newest: Annotated[
+        bool, typer.Option("--latest", help="Begin at the end instead of the beginning.")
+    ] = False,
+    offset: Annotated[int, typer.Option(min=-1, help="Begin at this offset of every partition.")] = -1,
+    partition: Annotated[int, typer.Option(min=-1, help="Only this partition.")] = -1,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+) -> None:
+    """Read records as JSON lines, from the beginning to the present end (or on, with --follow)."""
+    if newest and offset >= 0:
+        raise usage("--latest and --offset contradict each other; give one")
+    given = Reading(topic, follow, records_max, newest, offset, partition)
+
+    async def work() -> int:
+        async with session(bootstrap) as kafka:
+            bounds = await requests.bounds(kafka, await requests.topic(kafka, topic))
+        if partition >= len(bounds):
+            raise refused(f"topic {topic!r} has the partitions 0 to {len(bounds) - 1}")
+        return await read(bootstrap, given, bounds, _values(topic, http))
+
+    count = run(work())
+    remarks().print(f"{count} record{'s' if count != 1 else ''}", style="dim")

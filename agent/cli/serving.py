@@ -1,0 +1,125 @@
+"""`floe serve` and `floe dev`: one agent in this process until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import uvloop
+
+from agent import logs
+from agent.cli.failures import Failure, Status, unreachable
+from agent.cli.options import Assignments, ConfigFile
+from agent.config import Config, LoggingConfig, embedded_values, load
+from coordination.log import LogError
+from coordination.replica import ReplicaFailed
+from coordination.state.errors import StateError
+from objectstore.store import Denied, StoreError
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+DATA_DIR = Path("floe-data")
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(config: ConfigFile = None, assign: Assignments = None) -> None:
+    """Run one agent of a cluster, configured by file, environment and --set (docs/configuration.md).
+
+    floe serve --config floe.yaml
+    """
+    loaded = load(config, assign or ())
+    _run(loaded.config, loaded.config.logging, lambda _app: None)
+
+
+def dev(
+    data_dir: Annotated[
+        Path, typer.Option(help="Folder for the log, the records and the tables.")
+    ] = DATA_DIR,
+    kafka_port: Annotated[int, typer.Option(min=0, max=65535, help="Kafka port; 0: a free one.")] = 9092,
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port; 0: a free one.")] = 8080,
+    config: ConfigFile = None,
+    assign: Assignments = None,
+) -> None:
+    """Run Floe on this machine alone: SQLite and a local folder, no services, topics made on demand.
+
+    Everything is kept in --data-dir; delete the folder to begin anew.
+    """
+    base = embedded_values(data_dir, kafka_port=kafka_port, http_port=http_port)
+    loaded = load(config, assign or (), base={**base, "logging": {"level": "warning"}})
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(Status.FAILED, f"--data-dir {data_dir} cannot be made: {error.strerror}") from None
+    _run(loaded.config, loaded.config.logging, lambda app: _welcome(app, data_dir))
+
+
+def _welcome(app: App, data_dir: Path) -> None:
+    """Where to point clients."""
+    kafka, http = f"127.0.0.1:{app.kafka_port}", f"http://127.0.0.1:{app.http_port}"
+    options = "" if app.kafka_port == 9092 else f" --bootstrap {kafka}"
+    lines = (
+        "Floe is running. Everything is in " + str(data_dir.absolute()),
+        f"  Kafka clients   bootstrap.servers={kafka}",
+        f"  Iceberg tables  {http}/iceberg  (REST catalog)",
+        f"  Status          {http}/status.html",
+        f"Try:  floe produce hello --value world{options}   then   floe consume hello{options}",
+        "Ctrl-C stops it.",
+    )
+    print("\n".join(lines), flush=True)
+
+
+def _run(config: Config, logging: LoggingConfig, started: Callable[[App], None]) -> None:
+    """Run an agent to its end; what ends it becomes the exit status."""
+    logs.configure(logging, sys.stderr, agent=config.agent_name)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_live(config, started))
+        except (StateError, ReplicaFailed) as error:
+            raise Failure(Status.REFUSED, f"this agent cannot take part: {error}") from None
+        except Denied as error:
+            raise Failure(Status.REFUSED, f"the store refuses: {error}") from None
+        except (LogError, StoreError) as error:
+            raise unreachable(f"{type(error).__name__}: {error}") from None
+        except OSError as error:
+            raise Failure(Status.FAILED, f"{error.strerror or error}") from None
+
+
+async def _live(config: Config, started: Callable[[App], None]) -> None:
+    """Start, live until a signal or a fatal failure, stop within `shutdown.timeout_ms`."""
+    from agent.app import App
+
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, told.set)
+    app = App(config)
+    signalled = asyncio.create_task(told.wait())
+    try:
+        starting = asyncio.create_task(app.start())
+        await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():  # told to stop while waiting for log or store
+            starting.cancel()
+            await asyncio.wait([starting])
+            return
+        await starting
+        started(app)
+        await asyncio.wait([signalled, app.replica.failed], return_when=asyncio.FIRST_COMPLETED)
+        if app.replica.failed.done() and not app.replica.failed.cancelled():
+            app.replica.failed.result()
+    finally:
+        signalled.cancel()
+        await _stop(app, config.shutdown.timeout_ms)
+
+
+async def _stop(app: App, timeout_ms: int) -> None:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await app.stop()
+    except TimeoutError:
+        logs.logger("floe").warning("not everything was finished in time", timeout_ms=timeout_ms)

@@ -1,0 +1,119 @@
+"""A small Kafka client for one-shot requests, over the agent's own codecs.
+
+Kafka's admin requests carry an explanation with each error; the ready-made clients drop it. Any agent
+serves any request, so one connection is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agent.cli.failures import Failure, Status, refused, unreachable
+from agent.wire.api import BY_NAME
+from agent.wire.errors import WireError
+from agent.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.wire.generated.api_versions import ApiVersionsRequest
+from coordination.kafka_codes import Code
+
+CLIENT_ID = "floe-cli"
+CONNECT_S_MAX = 5.0
+ANSWER_S_MAX = 30.0
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Session:
+    """One connection to one agent; requests one after the other."""
+
+    def __init__(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.address = address
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+        self._ranges: dict[int, tuple[int, int]] = {}
+
+    async def negotiate(self) -> None:
+        """Learn which versions the agent speaks. Raises Failure."""
+        answer = await self.call("ApiVersions", ApiVersionsRequest(), version=0)
+        self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    async def call(
+        self, name: str, request: object, *, version: int | None = None, version_max: int = 99
+    ) -> Any:
+        """Send one request by its Kafka name and return its answer. Raises Failure."""
+        api = BY_NAME[name]
+        if version is None:
+            low, high = self._ranges.get(api.key, (1, 0))
+            version = min(high, api.max, version_max)
+            if version < max(low, api.min):
+                raise refused(f"the agent at {self.address} does not speak {name}; is it of another version?")
+        self._correlation_id += 1
+        header = encode_request_header(api, version, self._correlation_id, CLIENT_ID)
+        codec = api.codec()
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                self._writer.write(frame_request(header, codec.encode_request(request, version)))
+                await self._writer.drain()
+                payload = await self._payload()
+            _, body = parse_response_header(api, version, payload)
+            return codec.decode_response(payload[body:], version)
+        except TimeoutError:
+            raise unreachable(
+                f"no answer to {name} from {self.address} within {ANSWER_S_MAX:.0f} s"
+            ) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            message = f"the agent at {self.address} closed the connection during {name}; see its log"
+            raise unreachable(message) from None
+        except WireError as error:
+            raise Failure(Status.FAILED, f"the answer to {name} is not understood: {error}") from None
+
+    async def _payload(self) -> bytes:
+        size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
+        if not 4 <= size <= ANSWER_BYTES_MAX:
+            raise Failure(Status.FAILED, f"{self.address} does not speak Kafka (frame of {size} bytes)")
+        return await self._reader.readexactly(size)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+
+
+@asynccontextmanager
+async def session(bootstrap: str) -> AsyncIterator[Session]:
+    """A session with the first address of a bootstrap list that answers. Raises Failure."""
+    opened = await _open(bootstrap)
+    try:
+        await opened.negotiate()
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def _open(bootstrap: str) -> Session:
+    problems = []
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise Failure(Status.USAGE, f"--bootstrap {address!r} is not host:port")
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            return Session(address, reader, writer)
+        except TimeoutError:
+            problems.append(f"{address}: no connection within {CONNECT_S_MAX:.0f} s")
+        except OSError as error:
+            problems.append(f"{address}: {os.strerror(error.errno) if error.errno else error}")
+    tried = "; ".join(problems)
+    raise unreachable(
+        f"no agent is reached ({tried}); start one with `floe dev` or give --bootstrap host:port"
+    )
+
+
+def check_code(code: int, message: str | None, what: str) -> None:
+    """Raise Failure for an error code of Kafka's; `message` is the agent's explanation, if any."""
+    if code:
+        name = Code(code).name if code in set(Code) else f"error {code}"
+        raise refused(f"{what}: {name}{': ' + message if message else ''}")

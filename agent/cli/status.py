@@ -1,0 +1,46 @@
+"""`floe status`: one agent's view of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from agent.cli import agent_http
+from agent.cli.failures import Status
+from agent.cli.options import HTTP_DEFAULT, Http, Json
+from agent.cli.output import print_json, print_table, results
+
+FACTS = ("agent", "node_id", "version", "cluster", "revision", "state_hash", "feature_level")
+COUNTS = ("topics", "partitions", "schemas")
+
+
+def status(http: Http = HTTP_DEFAULT, as_json: Json = False) -> None:
+    """Show an agent's readiness, dependencies, state and brokers. Status 1 when it is not ready."""
+    found = agent_http.ask(http, "/status.json")
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    if not found["ready"]:
+        raise typer.Exit(Status.FAILED)
+
+
+def _print(found: dict[str, Any]) -> None:
+    console = results()
+    console.print("ready" if found["ready"] else f"NOT READY: {'; '.join(found['reasons'])}")
+    print_table(("", ""), [(name.replace("_", " "), found[name]) for name in (*FACTS, *COUNTS)])
+    print_table(
+        ("dependency", "ok", "latency ms", "message"),
+        [
+            (d["name"], "yes" if d["ok"] else "no", d["latency_ms"], d["message"])
+            for d in found["dependencies"]
+        ],
+    )
+    print_table(
+        ("node", "broker", "listeners", "http", "version"),
+        [
+            (b["node_id"], b["name"], " ".join(b["listeners"]), b["http"], b["version"])
+            for b in found["brokers"]
+        ],
+    )

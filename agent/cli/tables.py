@@ -1,0 +1,78 @@
+"""`floe table …`: the Iceberg tables, and the proof that one equals its topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.cli import agent_http
+from agent.cli.failures import EPILOG, Status
+from agent.cli.options import (
+    BOOTSTRAP_DEFAULT,
+    HTTP_DEFAULT,
+    Assignments,
+    Bootstrap,
+    ConfigFile,
+    Http,
+    Json,
+    TopicName,
+)
+from agent.cli.output import print_json, print_table
+from agent.config import load
+
+app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog=EPILOG)
+
+
+@app.command("list")
+def list_tables(http: Http = HTTP_DEFAULT, as_json: Json = False) -> None:
+    """List the tables with the topic that each follows and how many records it is behind."""
+    rows = agent_http.ask(http, "/status.json")["tables"]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ("table", "topic", "records behind"),
+            [(r["table"], r["topic"], r["records_behind"]) for r in rows],
+        )
+
+
+@app.command("audit")
+def audit_table(
+    topic: TopicName,
+    jars: Annotated[
+        Path, typer.Option(envvar="FLOE_JARS", help="Folder of Iceberg's jars for Spark.")
+    ] = Path("build/jars/iceberg"),
+    java_home: Annotated[
+        Path | None, typer.Option(envvar="JAVA_HOME", help="Java 17 or newer; else the one on the path.")
+    ] = None,
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds the table may take to catch up.")
+    ] = 60.0,
+    config: ConfigFile = None,
+    assign: Assignments = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Prove that a topic and its table hold the same records; status 1 and the places when they do not.
+
+    The topic is read through a Kafka client over TCP, the table through Spark and the REST catalog;
+    both are joined on (partition, offset) and key, value, headers and timestamp compared by hash.
+    For tables in S3 give the agent's --config: Spark needs the same credentials.
+    """
+    from agent.cli.audit import Auditing, audit, s3_access
+
+    settings = load(config, assign or ()).config if config or assign else None
+    verdict = audit(Auditing(topic, bootstrap, http, jars, java_home, wait_s, s3_access(settings)))
+    if as_json:
+        print(verdict.to_json())
+    else:
+        for finding in verdict.findings:
+            print(finding)
+        rows = sum(count.table for count in verdict.topics)
+        kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())
+        print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,} · {kinds}")
+    if not verdict.equal:
+        raise typer.Exit(Status.FAILED)

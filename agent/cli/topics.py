@@ -1,0 +1,279 @@
+"""`floe topic …`: create, list, describe, configure, bind to protobuf, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from agent.cli import agent_http, requests
+from agent.cli.failures import EPILOG, usage
+from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Http, Json, TopicName
+from agent.cli.output import print_json, print_table, remarks, results
+from agent.cli.protos import sources
+from agent.cli.session import Session, session
+
+app = typer.Typer(
+    help="Topics: create, look at, configure, bind to protobuf messages, delete.", epilog=EPILOG
+)
+
+DEFAULT_SOURCE = 5
+FRAMINGS = ("any", "plain", "confluent")
+
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="NAME=VALUE", help="A config of the topic; repeatable."),
+]
+Proto = Annotated[
+    list[Path] | None,
+    typer.Option("--proto", metavar="FILE", help="A .proto file for the values; repeatable."),
+]
+ProtoPath = Annotated[
+    list[Path] | None, typer.Option("--proto-path", metavar="FOLDER", help="Where imports are looked up.")
+]
+Message = Annotated[str, typer.Option(help="Full name of the values' message, as in shop.v1.Order.")]
+KeyProto = Annotated[
+    list[Path] | None,
+    typer.Option("--key-proto", metavar="FILE", help="A .proto file for the keys; repeatable."),
+]
+KeyMessage = Annotated[str, typer.Option(help="Full name of the keys' message.")]
+Framing = Annotated[
+    str,
+    typer.Option(help="What producers send: plain messages, confluent frames (magic, schema id), or any."),
+]
+Tombstones = Annotated[bool, typer.Option("--tombstones", help="Allow records without a value.")]
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one command's coroutine to its end."""
+    return asyncio.run(work)
+
+
+@app.command()
+def create(
+    name: TopicName,
+    partitions: Annotated[int, typer.Option(min=-1, help="How many; -1: the cluster's default.")] = -1,
+    config: Configs = None,
+    proto: Proto = None,
+    proto_path: ProtoPath = None,
+    message: Message = "",
+    key_proto: KeyProto = None,
+    key_message: KeyMessage = "",
+    framing: Framing = "any",
+    tombstones: Tombstones = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+) -> None:
+    """Create a topic; with --proto and --message, bind it to a protobuf message.
+
+    floe topic create orders --partitions 6 --proto order.proto --message shop.v1.Order
+    """
+    bindings = _bindings(proto, message, key_proto, key_message, proto_path, framing, tombstones)
+    created = run(_create(bootstrap, name, partitions, _pairs(config or [])))
+    results().print(f"created topic {name} with {created} partition{'s' if created != 1 else ''}")
+    _bind(http, name, bindings)
+
+
+async def _create(bootstrap: str, name: str, partitions: int, configs: dict[str, str]) -> int:
+    async with session(bootstrap) as kafka:
+        return await requests.create(kafka, name, partitions, configs)
+
+
+@app.command()
+def bind(
+    name: TopicName,
+    proto: Proto = None,
+    proto_path: ProtoPath = None,
+    message: Message = "",
+    key_proto: KeyProto = None,
+    key_message: KeyMessage = "",
+    framing: Framing = "any",
+    tombstones: Tombstones = False,
+    unbind: Annotated[str, typer.Option(help="Remove the binding of: value, key.")] = "",
+    http: Http = HTTP_DEFAULT,
+) -> None:
+    """Bind an existing topic to a protobuf message, or to another one; records are checked from then on."""
+    bindings = _bindings(proto, message, key_proto, key_message, proto_path, framing, tombstones)
+    if unbind:
+        if unbind not in ("value", "key"):
+            raise usage(f"--unbind {unbind!r}: give value or key")
+        bindings.append({"role": unbind, "unbind": True})
+    if not bindings:
+        raise usage("nothing to bind: give --proto and --message, --key-proto and --key-message, or --unbind")
+    _bind(http, name, bindings)
+
+
+@app.command("list")
+def list_topics(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json: Json = False) -> None:
+    """List the topics."""
+
+    async def work() -> list[tuple[str, int]]:
+        async with session(bootstrap) as kafka:
+            return [(topic.name or "", len(topic.partitions)) for topic in await requests.topics(kafka)]
+
+    rows = run(work())
+    if as_json:
+        print_json([{"topic": name, "partitions": partitions} for name, partitions in rows])
+    else:
+        print_table(("topic", "partitions"), rows)
+
+
+@app.command()
+def describe(
+    name: TopicName,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show a topic's partitions with their offsets, its changed configs and its bindings."""
+
+    async def work(kafka: Session) -> tuple[list[requests.Bounds], dict[str, str]]:
+        bounds = await requests.bounds(kafka, await requests.topic(kafka, name))
+        configs = await requests.configs(kafka, name)
+        return bounds, {c.name: c.value or "" for c in configs if c.config_source != DEFAULT_SOURCE}
+
+    async def connected() -> tuple[list[requests.Bounds], dict[str, str]]:
+        async with session(bootstrap) as kafka:
+            return await work(kafka)
+
+    bounds, configs = run(connected())
+    schemas = [
+        {key: value for key, value in schema.items() if key != "descriptor_set"}
+        for schema in agent_http.ask(http, f"/admin/topics/{name}/schema")["schemas"]
+    ]
+    if as_json:
+        partitions = [
+            {"partition": b.partition, "leader": b.leader, "start": b.start, "end": b.end} for b in bounds
+        ]
+        print_json({"topic": name, "partitions": partitions, "configs": configs, "schemas": schemas})
+        return
+    print_table(
+        ("partition", "leader", "start", "end"), [(b.partition, b.leader, b.start, b.end) for b in bounds]
+    )
+    if configs:
+        print_table(("config", "value"), configs.items())
+    for schema in schemas:
+        results().print(
+            f"{schema['role']}: {schema['message']} (schema id {schema['schema_id']}, "
+            f"version {schema['version']}, framing {schema['framing']}, "
+            f"tombstones {'allowed' if schema['tombstones'] else 'refused'})"
+        )
+    if not schemas:
+        results().print("no protobuf message is bound: records are taken as they are")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of the topics.")],
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Delete topics with all their records. Their tables stay."""
+
+    async def work() -> None:
+        async with session(bootstrap) as kafka:
+            await requests.delete(kafka, names)
+
+    run(work())
+    results().print(f"deleted {', '.join(names)}")
+
+
+@app.command()
+def config(
+    name: TopicName,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a config; repeatable.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Return a config to its default; repeatable."),
+    ] = None,
+    partitions: Annotated[int, typer.Option(min=0, help="Grow to this many partitions.")] = 0,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show a topic's configs, or change them with --set, --unset and --partitions."""
+    changes = _pairs(assign or [])
+
+    async def work() -> list[tuple[str, str, str, str]]:
+        async with session(bootstrap) as kafka:
+            if partitions:
+                await requests.grow(kafka, name, partitions)
+            if changes or unset:
+                await requests.alter(kafka, name, changes, unset or [])
+            rows = await requests.configs(kafka, name)
+            return [
+                (
+                    c.name,
+                    c.value or "",
+                    "default" if c.config_source == DEFAULT_SOURCE else "set",
+                    c.documentation or "",
+                )
+                for c in rows
+            ]
+
+    rows = run(work())
+    if as_json:
+        print_json([dict(zip(("name", "value", "source", "meaning"), row, strict=True)) for row in rows])
+    else:
+        print_table(("config", "value", "from"), [row[:3] for row in rows])
+
+
+def _pairs(assignments: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise usage(f"{assignment!r} is not NAME=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+def _bindings(
+    proto: list[Path] | None,
+    message: str,
+    key_proto: list[Path] | None,
+    key_message: str,
+    proto_path: list[Path] | None,
+    framing: str,
+    tombstones: bool,
+) -> list[dict[str, object]]:
+    """What to ask of /admin/topics/…/schema. Files are read before anything is created."""
+    if framing not in FRAMINGS:
+        raise usage(f"--framing {framing!r}: give one of {', '.join(FRAMINGS)}")
+    bindings: list[dict[str, object]] = []
+    for role, files, full_name, prefix in (
+        ("value", proto, message, ""),
+        ("key", key_proto, key_message, "key-"),
+    ):
+        if bool(files) != bool(full_name):
+            raise usage(f"--{prefix}proto and --{prefix}message go together: the file and the message in it")
+        if files:
+            bindings.append(
+                {
+                    "role": role,
+                    "message": full_name,
+                    "framing": framing,
+                    "tombstones": tombstones and role == "value",
+                    "sources": sources(files, proto_path or []),
+                }
+            )
+    return bindings
+
+
+def _bind(http: str, name: str, bindings: list[dict[str, object]]) -> None:
+    for binding in bindings:
+        answer = agent_http.ask(http, f"/admin/topics/{name}/schema", binding)
+        if "unbind" in binding:
+            results().print(f"unbound the {binding['role']}s of {name}")
+            continue
+        bound = next(schema for schema in answer["schemas"] if schema["role"] == binding["role"])
+        results().print(
+            f"bound the {bound['role']}s of {name} to {bound['message']}, schema id {bound['schema_id']}"
+        )
+    if bindings:
+        remarks().print("records that do not fit are refused with INVALID_RECORD from now on", style="dim")

@@ -1,0 +1,113 @@
+"""Writing records for `floe produce`: one Produce request at a time, refusals told line by line.
+
+Not idempotent and not retried: when the connection breaks during a request, the command says so and its
+records may or may not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from aiokafka.partitioner import murmur2
+
+from agent.cli.failures import Failure, Status, refused
+from agent.cli.session import Session, check_code
+from agent.wire.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from coordination.clock import SystemClock
+from objectstore.batch import NewRecord, build
+
+ACKS_ALL = -1
+TIMEOUT_MS = 25_000
+NAMES_UNTIL = 12
+"""The last Produce version that names topics; later ones use ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record to write and where it stood in the input (from 1)."""
+
+    number: int
+    key: bytes | None
+    value: bytes
+
+
+@dataclass(slots=True)
+class Written:
+    """How many records, and by partition the first and last offset."""
+
+    count: int = 0
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, more: Written) -> None:
+        """Count further records in."""
+        self.count += more.count
+        for partition, (first, last) in more.offsets.items():
+            self.offsets[partition] = (self.offsets.get(partition, (first, last))[0], last)
+
+
+async def write(
+    kafka: Session,
+    topic: str,
+    partitions: int,
+    lines: Sequence[Line],
+    *,
+    headers: Sequence[tuple[str, bytes]] = (),
+    partition: int = -1,
+) -> Written:
+    """Write lines with one request. Raises Failure naming the first line that is refused."""
+    if partition >= partitions:
+        raise refused(f"topic {topic!r} has the partitions 0 to {partitions - 1}")
+    now_ms = SystemClock().now_ms()
+    placed: dict[int, list[Line]] = {}
+    for line in lines:
+        where = partition if partition >= 0 else place(line, partitions)
+        placed.setdefault(where, []).append(line)
+    data = [
+        PartitionProduceData(where, memoryview(_batch(group, now_ms, headers)))
+        for where, group in placed.items()
+    ]
+    request = ProduceRequest(None, ACKS_ALL, TIMEOUT_MS, [TopicProduceData(name=topic, partition_data=data)])
+    try:
+        answer = await kafka.call("Produce", request, version_max=NAMES_UNTIL)
+    except Failure as failure:
+        if failure.status is Status.UNREACHABLE:
+            numbers = f"{lines[0].number} to {lines[-1].number}"
+            raise Failure(failure.status, f"{failure}; records {numbers} may or may not be written") from None
+        raise
+    written = Written()
+    for row in answer.responses[0].partition_responses:
+        group = placed[row.index]
+        if row.error_code:
+            _refuse(row, group)
+        written.count += len(group)
+        written.offsets[row.index] = (row.base_offset, row.base_offset + len(group) - 1)
+    return written
+
+
+def place(line: Line, partitions: int) -> int:
+    """The partition: by key as Kafka's own clients do (murmur2), else in turn."""
+    if line.key is None:
+        return line.number % partitions
+    return int(murmur2(line.key) & 0x7FFFFFFF) % partitions
+
+
+def _batch(lines: Sequence[Line], now_ms: int, headers: Sequence[tuple[str, bytes]]) -> bytes:
+    return build(NewRecord(now_ms, line.key, line.value, tuple(headers)) for line in lines)
+
+
+def _refuse(row: PartitionProduceResponse, group: Sequence[Line]) -> None:
+    """Raise the Failure of a refused partition."""
+    what = f"{len(group)} record{'s' if len(group) != 1 else ''} not written"
+    if row.record_errors:
+        first = row.record_errors[0]
+        number = group[first.batch_index].number
+        check_code(
+            row.error_code, f"record {number}: {first.batch_index_error_message or row.error_message}", what
+        )
+    check_code(row.error_code, row.error_message, what)
