@@ -4,7 +4,7 @@ Versions 1 to 11.
 Behaviour: answered after a read barrier. -1: the high watermark, or the last stable offset with
 read_committed; -2: the log start; -3 (from 7): the record with the highest timestamp; -4 (from 8): the
 log start, there being one tier; -5 (from 9) and -6 (from 11): -1, as Kafka without tiered storage; a
-timestamp: the first record at or after it, found inside its batch. No match: offset and timestamp -1, no error.
+timestamp: the first record at or after it, found inside its batch. No match: -1 twice, no error.
 Deviations: none known.
 """
 
