@@ -24,18 +24,21 @@ def chain(before: bytes, entry: LogEntry, results: Sequence[Result]) -> bytes:
 
 
 def _parts(results: Iterable[object]) -> Iterable[bytes]:
-    """Bytes that say what was decided. Words are of the machine's order: Floe runs on little-endian ones."""
+    """Bytes that say what was decided; words in the machine's order, which is little-endian everywhere."""
     for result in results:
         if isinstance(result, ChunkCommitted):
             yield array("q", result.base_offsets).tobytes()
             if any(result.errors):
                 yield array("q", result.errors).tobytes()
-        elif isinstance(result, Done) and isinstance(result.value, tuple):
-            yield b"(%d" % len(result.value)
-            yield from _parts(result.value)
+        elif isinstance(result, Done):
+            yield b"="
+            yield from _parts((result.value,))
         elif isinstance(result, Refused):  # without its wording, which may differ between versions
             yield b"!%d" % result.code
-        elif isinstance(result, Done):
-            yield b"=" + repr(result.value).encode()
+        elif isinstance(result, tuple):  # of values, or of the results of a change in parts
+            yield b"(%d" % len(result)
+            yield from _parts(result)
+        elif result is None or isinstance(result, int | str | bytes):
+            yield repr(result).encode()
         else:
             raise TypeError(f"no digest for a result of type {type(result).__name__}")

@@ -1,0 +1,363 @@
+"""Apply: members, tables, claims, changes in parts, snapshots, what stops an agent, the rolling hash."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination.commands import (
+    Abort,
+    Begin,
+    BindSchema,
+    Claim,
+    CommitTable,
+    CreateTopic,
+    DeleteTopic,
+    DropNamespace,
+    DropTable,
+    End,
+    Entry,
+    FenceIncarnation,
+    Heartbeat,
+    LeaveMetadata,
+    Part,
+    PutNamespace,
+    RecordSnapshot,
+    RegisterAgent,
+    ReleaseClaim,
+    SetFeatureLevel,
+    Trim,
+    command,
+    config_entries,
+    split_large,
+)
+from coordination.kafka_codes import Code
+from coordination.log import LogEntry
+from coordination.state import (
+    Broker,
+    ChunkCommitted,
+    ClaimHolder,
+    Done,
+    Endpoint,
+    InvariantBroken,
+    Refused,
+    Result,
+    State,
+    UnknownCommand,
+    UnsupportedFeature,
+)
+from tests.unit.coordination.kit import Script, chunk
+
+A, B = 11, 12
+
+
+@pytest.fixture
+def script() -> Script:
+    script = Script()
+    script.register(A)
+    script.register(B)
+    return script
+
+
+def refused(result: Result, code: Code) -> bool:
+    return isinstance(result, Refused) and result.code is code
+
+
+# Members.
+
+
+def test_node_ids_stay_with_names(script: Script) -> None:
+    assert [script.state.brokers[n].name for n in (1, 2)] == ["agent-11", "agent-12"]
+    script.one(B, FenceIncarnation(incarnation=A))
+    assert list(script.state.brokers) == [2]
+    assert script.register(13, "new") == Done(3)
+    assert script.register(14, "agent-11") == Done(1)
+    assert refused(script.register(14), Code.DUPLICATE_BROKER_REGISTRATION), "once per incarnation"
+    wanted = RegisterAgent(name="other", node_id=1, feature_min=1, feature_max=1)
+    assert refused(script.one(15, wanted), Code.DUPLICATE_BROKER_REGISTRATION), "held by a live agent"
+    wanted.node_id = 40
+    assert script.one(16, wanted) == Done(40)
+    assert script.register(17, "after") == Done(41)
+
+
+def test_brokers_show_what_they_registered(script: Script) -> None:
+    listeners = [{"name": "PLAIN", "host": "h", "port": 9092}]
+    agent = RegisterAgent(
+        name="x", node_id=-1, listeners=listeners, zone="z", http_address="h:1", version="v", feature_max=1
+    )
+    script.one(13, agent)
+    assert script.state.brokers[3] == Broker(3, "x", 13, (Endpoint("PLAIN", "h", 9092),), "z", "h:1", "v")
+
+
+def test_nothing_counts_from_fenced_and_unregistered_authors(script: Script) -> None:
+    script.topic(A, "t")
+    script.one(B, FenceIncarnation(incarnation=A))
+    before = script.state.topics["t"].partitions[0].high_watermark
+    assert refused(script.one(A, chunk(1, (0, 5))), Code.STALE_BROKER_EPOCH)
+    assert refused(script.one(99, chunk(1, (0, 5))), Code.BROKER_ID_NOT_REGISTERED)
+    assert script.state.topics["t"].partitions[0].high_watermark == before
+    assert refused(script.register(A), Code.DUPLICATE_BROKER_REGISTRATION), "a number is never live again"
+    assert script.state.incarnations[A].sequence == 4, "and its last entry is remembered"
+
+
+def test_a_new_run_takes_its_name_over(script: Script) -> None:
+    script.one(A, Claim(name="job"))
+    applied = script.apply(13, RegisterAgent(name="agent-11", node_id=-1, feature_min=1, feature_max=1))
+    assert applied.results == (Done(1),)
+    assert applied.fenced == [A]
+    assert script.state.brokers[1].incarnation == 13
+    assert not script.state.claims
+    assert not script.state.is_live(A)
+
+
+def test_registering_and_more_in_one_entry(script: Script) -> None:
+    agent = RegisterAgent(name="x", node_id=-1, feature_min=1, feature_max=1)
+    applied = script.apply(13, Claim(name="early"), agent, Claim(name="late"))
+    assert refused(applied.results[0], Code.BROKER_ID_NOT_REGISTERED)
+    assert list(script.state.claims) == ["late"]
+
+
+def test_an_agent_that_leaves_metadata_still_writes(script: Script) -> None:
+    script.topic(A, "t")
+    script.one(A, Claim(name="job"))
+    script.one(A, LeaveMetadata())
+    assert list(script.state.brokers) == [2]
+    assert not script.state.claims
+    script.through_snapshot()
+    assert list(script.state.brokers) == [2]
+    assert script.commit(A, (0, 1)).errors == [0]
+
+
+# Claims, tables, schemas.
+
+
+def test_claims(script: Script) -> None:
+    result = script.one(A, Claim(name="job"))
+    assert script.state.claims["job"] == ClaimHolder(A, 3)
+    assert result == Done(3)
+    assert script.one(A, Claim(name="job")) == Done(3), "asking again changes nothing"
+    assert refused(script.one(B, Claim(name="job")), Code.NOT_COORDINATOR)
+    assert refused(script.one(B, ReleaseClaim(name="job", claim_revision=3)), Code.NOT_COORDINATOR)
+    assert script.one(A, ReleaseClaim(name="job", claim_revision=3)) == Done()
+    assert isinstance(script.one(B, Claim(name="job")), Done)
+
+
+def test_table_pointers_move_by_compare_and_swap(script: Script) -> None:
+    script.one(A, PutNamespace(name="floe", properties=config_entries({"a": "b"})))
+    claim = script.one(A, Claim(name="committer/t"))
+    assert isinstance(claim, Done)
+
+    def commit(
+        author: int, expected: str, location: str, offsets: list[int] | None = None, revision: int = 0
+    ):
+        message = CommitTable(namespace="floe", name="t", expected=expected, metadata_location=location)
+        if offsets is not None:
+            message.topic, message.claim, message.claim_revision = "t", "committer/t", claim.value
+            message.next_offsets.extend(offsets)
+        return script.one(author, message)
+
+    assert refused(commit(A, "m0", "m1"), Code.RESOURCE_NOT_FOUND)
+    assert isinstance(commit(A, "", "m1", [0, 0]), Done)
+    assert refused(commit(A, "", "m2", [0, 0]), Code.DUPLICATE_RESOURCE)
+    assert refused(commit(B, "m1", "m2", [5, 5]), Code.NOT_COORDINATOR), "the claim is A's"
+    assert isinstance(commit(A, "m1", "m2", [5, 3]), Done)
+    assert refused(commit(A, "m1", "m3", [9, 9]), Code.INVALID_UPDATE_VERSION)
+    assert refused(commit(A, "m2", "m3", [4, 9]), Code.INVALID_REQUEST), "the ledger never goes back"
+    assert refused(commit(A, "m2", "m3", [9]), Code.INVALID_REQUEST)
+    assert isinstance(commit(B, "m2", "m3"), Done), "another engine may commit"
+    table = script.state.tables["floe", "t"]
+    assert (table.metadata_location, table.topic, table.next_offsets) == ("m3", "t", (5, 3))
+
+
+def test_namespaces_and_renames(script: Script) -> None:
+    assert script.one(A, PutNamespace(name="a", must_not_exist=True)) == Done()
+    assert refused(script.one(A, PutNamespace(name="a", must_not_exist=True)), Code.DUPLICATE_RESOURCE)
+    script.one(A, PutNamespace(name="b"))
+    missing = CommitTable(namespace="zzz", name="t", metadata_location="m")
+    assert refused(script.one(A, missing), Code.RESOURCE_NOT_FOUND)
+    script.one(A, CommitTable(namespace="a", name="t", metadata_location="m"))
+    assert refused(script.one(A, DropNamespace(name="a")), Code.NON_EMPTY_GROUP)
+    rename = DropTable(namespace="a", name="t", rename_namespace="b", rename_name="u")
+    assert script.one(A, rename) == Done("m")
+    assert list(script.state.tables) == [("b", "u")]
+    assert script.one(A, DropNamespace(name="a")) == Done()
+    assert script.one(A, DropTable(namespace="b", name="u")) == Done("m")
+    assert refused(script.one(A, DropTable(namespace="b", name="u")), Code.RESOURCE_NOT_FOUND)
+
+
+def test_schemas_are_versioned_per_topic_and_role(script: Script) -> None:
+    script.topic(A, "t")
+
+    def bind(descriptor: bytes, **more: object) -> Result:
+        return script.one(A, BindSchema(topic="t", descriptor_set=descriptor, message="m.M", **more))
+
+    assert bind(b"one") == Done(1)
+    assert bind(b"one") == Done(1), "nothing changed"
+    assert bind(b"two") == Done(2)
+    assert bind(b"two", role=BindSchema.KEY) == Done(3)
+    topic = script.state.topics["t"]
+    assert (topic.value_schema_id, topic.key_schema_id) == (2, 3)
+    assert [s.version for s in script.state.schemas.values()] == [1, 2, 1]
+    assert bind(b"", unbind=True) == Done()
+    assert topic.value_schema_id is None
+    assert refused(bind(b""), Code.INVALID_REQUEST)
+    script.one(A, DeleteTopic(name="t"))
+    assert not script.state.schemas
+
+
+# Snapshots and trimming.
+
+
+def test_trim_waits_for_two_snapshots_and_every_live_agent(script: Script) -> None:
+    for _ in range(20):
+        script.apply(A, Heartbeat())
+    assert refused(script.one(A, Trim(through=1)), Code.POLICY_VIOLATION), "no snapshot"
+    script.one(A, RecordSnapshot(revision=10, key="s10"), applied=20)
+    assert refused(script.one(A, Trim(through=10)), Code.POLICY_VIOLATION), "only one snapshot"
+    script.one(A, RecordSnapshot(revision=20, key="s20"), applied=20)
+    assert refused(script.one(A, Trim(through=10)), Code.POLICY_VIOLATION), "B has applied nothing"
+    script.apply(B, Heartbeat(), applied=9)
+    assert refused(script.one(A, Trim(through=10)), Code.POLICY_VIOLATION)
+    assert script.one(A, Trim(through=9)) == Done(9)
+    script.one(A, FenceIncarnation(incarnation=B))
+    assert refused(script.one(A, Trim(through=11)), Code.POLICY_VIOLATION), "above the second-newest snapshot"
+    assert script.one(A, Trim(through=10)) == Done(10)
+    assert script.state.trimmed_through == 10
+
+
+def test_three_snapshots_count(script: Script) -> None:
+    for _ in range(20):
+        script.apply(A, Heartbeat())
+    for revision in (3, 5, 7):
+        assert script.one(A, RecordSnapshot(revision=revision, key=f"s{revision}")) == Done(())
+    assert script.one(A, RecordSnapshot(revision=9, key="s9")) == Done(("s3",))
+    assert refused(script.one(A, RecordSnapshot(revision=9, key="x")), Code.INVALID_UPDATE_VERSION)
+    assert refused(script.one(A, RecordSnapshot(revision=999, key="x")), Code.INVALID_UPDATE_VERSION)
+
+
+# Changes in parts (rule 12).
+
+
+def large(script: Script, topics: int, part_bytes: int = 64) -> list:
+    commands = [
+        command(CreateTopic(name=f"t{n}", topic_id=b"%016d" % n, partitions=1)) for n in range(topics)
+    ]
+    return [getattr(c, c.WhichOneof("kind")) for c in split_large(commands, 5, part_bytes)]
+
+
+def test_a_change_in_parts_is_invisible_until_its_end(script: Script) -> None:
+    *steps, end = large(script, 50)
+    for step in steps:
+        assert script.one(A, step) == Done()
+    assert not script.state.topics
+    script.through_snapshot()
+    result = script.one(A, end)
+    assert isinstance(result, Done)
+    assert [r.value for r in result.value] == [b"%016d" % n for n in range(50)]
+    assert len(script.state.topics) == 50
+    assert not script.state.pending
+
+
+@pytest.mark.parametrize("killed_after", range(8))
+def test_a_change_whose_author_dies_at_any_step_never_was(script: Script, killed_after: int) -> None:
+    steps = large(script, 10, part_bytes=32)
+    assert len(steps) > 8
+    for step in steps[:killed_after]:
+        script.one(A, step)
+    script.one(B, FenceIncarnation(incarnation=A))
+    assert not script.state.pending
+    for step in steps[killed_after:]:
+        assert refused(script.one(A, step), Code.STALE_BROKER_EPOCH)
+    assert not script.state.topics
+
+
+def test_wrong_parts_end_a_change(script: Script) -> None:
+    script.one(A, Begin(id=1))
+    assert refused(script.one(A, Begin(id=1)), Code.INVALID_REQUEST)
+    assert refused(script.one(A, Part(id=1, index=1, content=b"")), Code.INVALID_REQUEST)
+    assert refused(script.one(A, Part(id=1, index=0, content=b"")), Code.INVALID_REQUEST), "it is dropped"
+    script.one(A, Begin(id=2))
+    assert refused(script.one(A, End(id=2, parts=3)), Code.INVALID_REQUEST)
+    script.one(A, Begin(id=3))
+    assert refused(script.one(B, Abort(id=3)), Code.INVALID_REQUEST), "it is A's"
+    assert script.one(A, Abort(id=3)) == Done()
+    nested = [getattr(c, c.WhichOneof("kind")) for c in split_large([command(Begin(id=9))], 4, 99)]
+    assert refused(script.apply(A, *nested).results[-1], Code.INVALID_REQUEST)
+    for number in range(4):
+        script.one(A, Begin(id=10 + number))
+    assert refused(script.one(A, Begin(id=20)), Code.POLICY_VIOLATION)
+
+
+# What stops an agent.
+
+
+def test_an_entry_that_contradicts_the_log_stops_the_agent(script: Script) -> None:
+    good = script.entry(A, [Heartbeat()])
+    wrong = [
+        LogEntry(good.revision, B, 2, good.payload),
+        LogEntry(good.revision, A, 3, good.payload),
+        LogEntry(1, A, 2, good.payload),
+        LogEntry(good.revision, A, 2, b"\xff\xff"),
+    ]
+    for entry in wrong:
+        with pytest.raises(InvariantBroken):
+            script.state.apply(entry)
+    assert script.state.apply(good).results == (Done(),)
+
+
+def test_a_gap_in_an_authors_chain_stops_the_agent(script: Script) -> None:
+    script.entry(A, [Heartbeat()])
+    with pytest.raises(InvariantBroken, match="follows entry 1"):
+        script.apply(A, Heartbeat())
+
+
+def test_an_unknown_command_stops_the_agent_before_anything_changes(script: Script) -> None:
+    before = script.state.hash
+    known = Entry(
+        format=1, incarnation=A, sequence=2, commands=[command(Claim(name="x"))]
+    ).SerializeToString()
+    unknown = b"\x32\x03\xca\x3e\x00"  # a command of kind 1001
+    with pytest.raises(UnknownCommand, match="at least as new"):
+        script.state.apply(LogEntry(3, A, 2, known + unknown))
+    assert (script.state.claims, script.state.hash) == ({}, before)
+    with pytest.raises(UnknownCommand, match="format 2"):
+        script.state.apply(LogEntry(3, A, 2, Entry(format=2, incarnation=A, sequence=2).SerializeToString()))
+
+
+def test_feature_levels(script: Script) -> None:
+    assert refused(script.one(A, SetFeatureLevel(level=1)), Code.INVALID_UPDATE_VERSION)
+    assert refused(script.one(A, SetFeatureLevel(level=2)), Code.FEATURE_UPDATE_FAILED), "B does not know it"
+    old = RegisterAgent(name="future", node_id=-1, feature_min=2, feature_max=3)
+    assert refused(script.one(13, old), Code.UNSUPPORTED_VERSION)
+
+
+def test_a_level_above_this_code_stops_the_agent() -> None:
+    script = Script()
+    script.register(A, level=2)
+    with pytest.raises(UnsupportedFeature, match="level to 2"):
+        script.one(A, SetFeatureLevel(level=2))
+
+
+# The rolling hash.
+
+
+def test_the_hash_follows_the_log_and_every_outcome(script: Script) -> None:
+    script.topic(A, "t")
+    seen = {script.state.hash}
+    for _ in range(5):
+        script.commit(A, (0, 1))
+        seen.add(script.state.hash)
+    assert len(seen) == 6
+    other = script.replayed()
+    assert other.hash == script.state.hash
+    assert other.hash_at(4) == script.state.hash_at(4) != other.hash
+    assert State().hash_at(0) == State().hash
+
+
+def test_the_hash_sees_a_result_that_differs(script: Script) -> None:
+    script.topic(A, "t")
+    other = script.replayed()
+    other.partitions[0].high_watermark = 1  # what a broken replica might hold
+    entry = script.entry(A, [chunk(1, (0, 1))])
+    assert isinstance(script.state.apply(entry).results[0], ChunkCommitted)
+    other.apply(entry)
+    assert other.hash != script.state.hash

@@ -1,0 +1,77 @@
+"""The table of topic configs: what Kafka has, with its defaults and bounds, and what Floe adds."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination.topic_configs import TOPIC_CONFIGS, effective, effective_bool, effective_int, refusal
+
+
+def test_every_default_passes_its_own_check() -> None:
+    assert [c.name for c in TOPIC_CONFIGS.values() if c.refusal(c.default) is not None] == []
+
+
+def test_what_kafka_has() -> None:
+    kafka = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "max.message.bytes": "1048588",
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": "1",
+        "retention.ms": "604800000",
+        "segment.bytes": "1073741824",
+    }
+    assert {name: TOPIC_CONFIGS[name].default for name in kafka} == kafka
+    assert TOPIC_CONFIGS["max.message.bytes"].broker_name == "message.max.bytes"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "1e3"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "٣"),
+        ("retention.ms", str(1 << 63)),
+        ("segment.bytes", "13"),
+        ("preallocate", "yes"),
+        ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,keep"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "1.1"),
+        ("message.timestamp.type", "createtime"),
+        ("floe.table.name", "a.b.c"),
+        ("leader.replication.throttled.replicas", "x"),
+        ("compression.type", "z" * 5000),
+        ("no.such.config", "1"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
+    reason = refusal(name, value)
+    assert reason is not None
+    assert name in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-1"),
+        ("cleanup.policy", "compact, delete"),
+        ("preallocate", "TRUE"),
+        ("min.cleanable.dirty.ratio", "0.25"),
+        ("floe.table.name", "lake.flights"),
+        ("leader.replication.throttled.replicas", "0:1,1:2"),
+    ],
+)
+def test_a_good_value_is_not(name: str, value: str) -> None:
+    assert refusal(name, value) is None
+
+
+def test_the_topics_own_value_comes_before_the_clusters_and_the_default() -> None:
+    own, cluster = {"retention.ms": "1"}, {"retention.ms": "2", "preallocate": "True"}
+    assert effective_int("retention.ms", own, cluster) == 1
+    assert effective_int("retention.ms", {}, cluster) == 2
+    assert effective("retention.ms", {}, {}) == "604800000"
+    assert effective_bool("preallocate", own, cluster) is True
+    with pytest.raises(KeyError):
+        effective("no.such", {}, {})
