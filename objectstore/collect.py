@@ -1,0 +1,216 @@
+"""Garbage collection of chunks (rule 9): nothing is deleted that could still be referenced.
+
+    author in the log | chunk                         | verdict
+    any               | referenced                    | keep
+    any               | released, within the grace    | keep: a reader may have planned with it
+    any               | released, grace over          | delete, then ForgetChunks
+    live              | not in the state              | keep: its commit may be on the way
+    fenced            | not in the state, new         | keep until the grace is over
+    fenced            | not in the state, old         | delete: its commit can never come
+    unknown           | not in the state              | keep, report: was etcd restored from an older backup?
+
+Only names are believed from a listing, and only a state newer than the listing decides about them. While
+an unknown author has chunks, nothing uncommitted is deleted at all: what this log calls uncommitted,
+the lost log may have acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from objectstore.naming import (
+    CHUNKS,
+    ChunkId,
+    chunk_key,
+    incarnation_prefix,
+    parse_chunk_key,
+    parse_incarnation_folder,
+)
+from objectstore.store import ObjectMeta, ObjectStore
+
+DELETE_KEYS_MAX = 1000  # of one request, and of one ForgetChunks
+CANDIDATES_MAX = 100_000  # uncommitted chunks deleted by one run; the next run finds the rest
+
+
+class Standing(Enum):
+    """What the log says of an author."""
+
+    LIVE = "live"
+    FENCED = "fenced"
+    UNKNOWN = "unknown"
+
+
+class LogView(Protocol):
+    """The replicated state, as the collector needs it."""
+
+    async def catch_up(self) -> None:
+        """Read barrier: afterwards the answers below are at least as new as this call."""
+        ...
+
+    def standing(self, incarnation: int) -> Standing:
+        """What became of an author."""
+        ...
+
+    def is_referenced(self, chunk: ChunkId) -> bool:
+        """Whether any slice of the state points into the chunk."""
+        ...
+
+    def released(self) -> Mapping[ChunkId, int]:
+        """Committed chunks without a reference → Unix ms when the last one went; until ForgetChunks."""
+        ...
+
+
+class Verdict(Enum):
+    """What may be done with one object."""
+
+    REFERENCED = "referenced"
+    RELEASED_LATELY = "released lately"
+    RELEASED = "released"
+    AUTHOR_LIVE = "author live"
+    UNCOMMITTED_LATELY = "uncommitted, lately"
+    UNCOMMITTED = "uncommitted"
+    AUTHOR_UNKNOWN = "author unknown"
+    STRANGER = "not a chunk"
+
+    @property
+    def garbage(self) -> bool:
+        """Whether the object may be deleted."""
+        return self in (Verdict.RELEASED, Verdict.UNCOMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One object and the verdict on it."""
+
+    key: str
+    size: int
+    verdict: Verdict
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run found and did. Sizes in bytes.
+
+    `unknown_authors`: incarnation → how many chunks it has that the state does not refer to.
+    """
+
+    dry_run: bool
+    examined: int = 0
+    deleted: list[Candidate] = field(default_factory=list)  # in a dry run: what would be
+    deleted_bytes: int = 0
+    strangers: list[str] = field(default_factory=list)
+    unknown_authors: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator must look at, in full sentences."""
+        told = [
+            f"incarnation {incarnation:016x} has {count} chunks but is not in the log: if etcd was restored "
+            "from an older backup, stop and restore the newer one; nothing uncommitted is deleted meanwhile"
+            for incarnation, count in self.unknown_authors.items()
+        ]
+        return told + [f"{key} is not Floe's and stays" for key in self.strangers]
+
+
+def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdict:
+    """The verdict on one listed object by the table above. Pure; `view` is newer than the listing."""
+    chunk = parse_chunk_key(meta.key)
+    if chunk is None:
+        return Verdict.STRANGER
+    if view.is_referenced(chunk):
+        return Verdict.REFERENCED
+    released_ms = view.released().get(chunk)
+    if released_ms is not None:
+        return Verdict.RELEASED if now_ms - released_ms >= grace_ms else Verdict.RELEASED_LATELY
+    standing = view.standing(chunk.incarnation)
+    if standing is Standing.UNKNOWN:
+        return Verdict.AUTHOR_UNKNOWN
+    if standing is Standing.LIVE:
+        return Verdict.AUTHOR_LIVE
+    old = now_ms - meta.modified_ms >= grace_ms
+    return Verdict.UNCOMMITTED if old else Verdict.UNCOMMITTED_LATELY
+
+
+class Collector:
+    """Finds garbage and deletes it. One runs at a time, but two at once do no harm.
+
+    `forget` proposes ForgetChunks; `now_ms` is the wall clock, Unix ms.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        view: LogView,
+        forget: Callable[[Sequence[ChunkId]], Awaitable[None]],
+        now_ms: Callable[[], int],
+        grace_ms: int,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._forget = forget
+        self._now_ms = now_ms
+        self._grace_ms = grace_ms
+
+    async def run(self, *, dry_run: bool = False) -> Report:
+        """One pass. In a dry run nothing is deleted and `deleted` tells what would be. Raises StoreError."""
+        report = Report(dry_run)
+        await self._view.catch_up()
+        await self._collect_released(report)
+        found = await self._survey(report)
+        if not report.unknown_authors:
+            for start in range(0, len(found), DELETE_KEYS_MAX):
+                await self._delete(report, found[start : start + DELETE_KEYS_MAX])
+        return report
+
+    async def _collect_released(self, report: Report) -> None:
+        """What the state itself calls garbage needs no listing: the object, then its mention, goes."""
+        now_ms = self._now_ms()
+        due = [chunk for chunk, since in self._view.released().items() if now_ms - since >= self._grace_ms]
+        for start in range(0, len(due), DELETE_KEYS_MAX):
+            chunks = due[start : start + DELETE_KEYS_MAX]
+            page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]
+            await self._delete(report, page)
+            if not report.dry_run:
+                await self._forget(chunks)
+
+    async def _delete(self, report: Report, page: Sequence[Candidate]) -> None:
+        if not report.dry_run:
+            await self._store.delete([each.key for each in page])
+        report.deleted += page
+        report.deleted_bytes += sum(each.size for each in page)
+
+    async def _survey(self, report: Report) -> Sequence[Candidate]:
+        """Uncommitted garbage in the folders of authors that are not live."""
+        uncommitted: list[Candidate] = []
+        async for each in self.survey(everything=False):
+            report.examined += 1
+            if each.verdict is Verdict.UNCOMMITTED and len(uncommitted) < CANDIDATES_MAX:
+                uncommitted.append(each)
+            elif each.verdict is Verdict.STRANGER:
+                report.strangers.append(each.key)
+            elif each.verdict is Verdict.AUTHOR_UNKNOWN:
+                chunk = parse_chunk_key(each.key)
+                assert chunk is not None, f"{each.key} was judged as a chunk"
+                report.unknown_authors[chunk.incarnation] = (
+                    report.unknown_authors.get(chunk.incarnation, 0) + 1
+                )
+        return uncommitted
+
+    async def survey(self, *, everything: bool = True) -> AsyncIterator[Candidate]:
+        """Every object below chunks/ with its verdict; without `everything` live authors are passed over."""
+        folders = await self._store.list_folders(CHUNKS)
+        await self._view.catch_up()
+        for folder in folders:
+            incarnation = parse_incarnation_folder(folder)
+            live = incarnation is not None and self._view.standing(incarnation) is Standing.LIVE
+            if live and not everything:
+                continue
+            prefix = f"{CHUNKS}{folder}/" if incarnation is None else incarnation_prefix(incarnation)
+            async for page in self._store.list(prefix):
+                await self._view.catch_up()
+                now_ms = self._now_ms()
+                for meta in page:
+                    yield Candidate(meta.key, meta.size, judge(meta, self._view, now_ms, self._grace_ms))

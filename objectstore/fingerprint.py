@@ -1,0 +1,117 @@
+"""The cluster's fingerprint: one object that says whose bucket prefix this is (rule 11).
+
+The first agent creates it; every start compares it. A bucket of another cluster, or this bucket with
+another log (an etcd set up anew, a wrong prefix), is refused before anything is read or written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from objectstore.naming import FINGERPRINT_KEY
+from objectstore.pace import LoopPace, Pace
+from objectstore.store import CREATE, Ambiguous, NotFound, ObjectStore, Precondition, Retryable, StoreError
+
+FORMAT = 1
+CLUSTER_ID_BYTES = 16
+WAIT_S_FIRST = 0.5
+WAIT_S_MAX = 10.0
+
+
+class ForeignBucket(Exception):
+    """The bucket's prefix belongs to another cluster, or to another log. Not retryable."""
+
+
+class BrokenFingerprint(Exception):
+    """`cluster.json` is there but cannot be read. Not retryable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """`cluster_id`: 16 random bytes made by the first agent. `log_identity`: what Log.identity() says."""
+
+    cluster: str
+    cluster_id: bytes
+    log_identity: str
+
+    def encode(self) -> bytes:
+        """As it is stored: JSON that a human can read."""
+        content = {
+            "format": FORMAT,
+            "cluster": self.cluster,
+            "cluster_id": base64.urlsafe_b64encode(self.cluster_id).decode().rstrip("="),
+            "log": self.log_identity,
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def decode(data: bytes) -> Fingerprint:
+    """The stored fingerprint. Raises BrokenFingerprint."""
+    try:
+        content = json.loads(data)
+        found_format = content["format"]
+        cluster_id = base64.urlsafe_b64decode(content["cluster_id"] + "==")
+        found = Fingerprint(str(content["cluster"]), cluster_id, str(content["log"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokenFingerprint(
+            f"{FINGERPRINT_KEY} is not a fingerprint ({error!r}): use a bucket prefix of Floe's own"
+        ) from error
+    if found_format != FORMAT or len(cluster_id) != CLUSTER_ID_BYTES:
+        raise BrokenFingerprint(f"{FINGERPRINT_KEY} has format {found_format}, this code reads {FORMAT}")
+    return found
+
+
+async def claim(store: ObjectStore, ours: Fingerprint) -> Fingerprint:
+    """Create the fingerprint or compare with the one that is there; returns what is stored.
+
+    The stored cluster id counts, whoever was first. Raises ForeignBucket, BrokenFingerprint, StoreError.
+    """
+    try:
+        await store.put(FINGERPRINT_KEY, [ours.encode()], CREATE)
+    except Precondition:
+        pass
+    else:
+        return ours
+    try:
+        found = decode(await store.get(FINGERPRINT_KEY))
+    except NotFound as error:
+        raise Retryable(f"{FINGERPRINT_KEY} was there and is gone") from error
+    check(found, ours)
+    return found
+
+
+def check(found: Fingerprint, ours: Fingerprint) -> None:
+    """Raises ForeignBucket, naming both sides and the remedy."""
+    if found.cluster != ours.cluster:
+        raise ForeignBucket(
+            f"this bucket prefix belongs to cluster {found.cluster!r}, this agent is of {ours.cluster!r}: "
+            "give each cluster a prefix of its own (store.url), or correct cluster.name"
+        )
+    if found.log_identity != ours.log_identity:
+        raise ForeignBucket(
+            f"cluster {found.cluster!r} in this bucket prefix was written with log {found.log_identity!r}, "
+            f"this agent uses {ours.log_identity!r}: point log.url at the old log, or use an empty prefix"
+        )
+
+
+async def claim_when_reachable(
+    store: ObjectStore,
+    ours: Fingerprint,
+    pace: Pace | None = None,
+    on_wait: Callable[[StoreError, float], None] | None = None,
+) -> Fingerprint:
+    """`claim`, again and again while the store cannot be reached; `on_wait` is told why and how long."""
+    pace = pace or LoopPace()
+    wait = WAIT_S_FIRST
+    while True:
+        try:
+            return await claim(store, ours)
+        except (Retryable, Ambiguous) as error:
+            pause = wait * (0.5 + 0.5 * pace.random())
+            if on_wait is not None:
+                on_wait(error, pause)
+        await pace.sleep(pause)
+        wait = min(WAIT_S_MAX, wait * 2)
