@@ -2,12 +2,16 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help setup test test-unit lint format lock
+.PHONY: help setup services lint format generate test test-unit torture soak bench fuzz lock
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
 setup: ## the pinned virtual environment under .venv
 	@bash deploy/setup/venv.sh
+
+services: setup ## build etcd, the S3 servers and the chart's tools; bring the jars
+	$(PY) -m deploy.services build etcd minio versitygw helm kubeconform
+	$(PY) -m deploy.setup.jars iceberg kafka
 
 lint: setup ## ruff, mypy strict, import contracts
 	.venv/bin/ruff format --check .
@@ -19,11 +23,30 @@ format: setup ## rewrite the code in the house format
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-test-unit: setup ## the inner loop: seconds, no services
+generate: setup ## rewrite everything that is generated and committed
+	sh deploy/setup/generate_protos.sh
+	$(PY) -m agent.wire.generate
+	$(PY) -m agent.config.docs
+	$(PY) -m agent.handlers.docs
+
+test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
-test: lint ## everything: real etcd, S3 servers, Kafka clients, Spark
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark
 	$(PY) -m pytest tests
 
-lock: setup ## resolve pyproject.toml anew into requirements.lock
+torture: services ## every fault once and the named experiments (SEED=n repeats one)
+	$(PY) -m pytest tests/torture -s
+
+soak: services ## faults for MINUTES=n, repeated by SEED=n
+	$(PY) -m tests.torture.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench)
+	$(PY) -m tests.bench --only "$(ONLY)"
+
+fuzz: setup ## hostile frames for SECONDS=n
+	$(PY) -m tests.fuzz_wire --seconds $(or $(SECONDS),60)
+
+lock: setup ## resolve pyproject.toml anew into requirements.lock and requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url pyproject.toml -o requirements-agent.lock
