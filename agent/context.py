@@ -56,10 +56,15 @@ class Services:
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One Kafka connection as handlers see it. `gate` admits its Produce requests one by one, in order."""
+    """One Kafka connection as handlers see it.
+
+    `gate` admits its Produce requests one by one, in order; `pauses` counts the pauses of this process that
+    were over when the connection was first seen.
+    """
 
     connection: int
     listener: str
+    pauses: int = 0
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

@@ -1,6 +1,6 @@
 """ApiVersions: which APIs and versions this agent speaks.
 
-Versions 0 to 4. An unsupported version is answered by the dispatcher: version 0 body, error 35 (KIP-511).
+Versions 0 to 4. An unsupported version gets a version 0 body with error 35 (KIP-511; agent/server.py).
 Behaviour: the list is the list of handlers. Produce is advertised from 0, though 0 to 2 are refused.
 Deviations: no features are finalized: there are neither transactions version 2 nor the new group protocol
 yet. The epoch of the (empty) finalized features is 0 on every agent.

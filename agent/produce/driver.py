@@ -133,19 +133,14 @@ class ProduceDriver:
         request = Request(
             connection, self._loop.time(), size, future, [Outcome(Code.NONE)] * len(batches), len(batches)
         )
-        if self._closed:
-            self._give_up([Pending(batch, request, slot) for slot, batch in enumerate(batches)], Closed())
-            return future
         self._idle.clear()
         self._buffer.add(request, batches)
         self._planner.arrived(connection, size, len(batches), request.arrived)
-        self._poke()
+        if self._closed:
+            self._fail_line(Closed())
+        else:
+            self._poke()
         return future
-
-    def connection_closed(self, connection: int) -> None:
-        """Nothing more arrives from this connection."""
-        self._planner.left(connection)
-        self._poke()
 
     @property
     def buffered_bytes(self) -> int:

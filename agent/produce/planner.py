@@ -29,6 +29,10 @@ class Reason(Enum):
     DRAIN = "drain"
 
 
+FORGET_S = 1.0
+"""A connection with nothing unanswered is forgotten after this, seconds: it may be closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
     """The planner's limits. Bytes, seconds and counts."""
@@ -74,6 +78,7 @@ class FlushPlanner:
         self._tokens = limits.puts_burst
         self._tokens_at: float | None = None
         self._connections: dict[int, _Connection] = {}
+        """Those with requests unanswered, and those that answers went to lately."""
         # Connections that could send another request, by when they last moved: oldest first.
         self._open: OrderedDict[int, float] = OrderedDict()
 
@@ -94,16 +99,8 @@ class FlushPlanner:
 
     def answered(self, connection: int, now: float) -> None:
         """One of the connection's requests was answered: its window has room again."""
-        known = self._connections.get(connection)
-        if known is None:
-            return
-        known.unanswered -= 1
+        self._connections[connection].unanswered -= 1
         self._moved(connection, now)
-
-    def left(self, connection: int) -> None:
-        """The connection closed: nothing more arrives from it."""
-        self._connections.pop(connection, None)
-        self._open.pop(connection, None)
 
     def flushed(self, size: int, batches: int, now: float, oldest: float | None) -> None:
         """A flush of `size` bytes began; `oldest` is when the first byte still buffered arrived."""
@@ -159,16 +156,24 @@ class FlushPlanner:
         last = next(reversed(self._open.values()))
         if now < last + self.limits.quiet_s:
             return last + self.limits.quiet_s
-        # Waiting for these was in vain: what they have unanswered now is all that they keep.
-        for connection in self._open:
-            known = self._connections[connection]
-            known.window = max(1, known.unanswered)
-        self._open.clear()
+        while self._open:
+            self._close(self._open.popitem()[0])
         return None
 
     def _moved(self, connection: int, now: float) -> None:
+        """Note when an open connection moved; forget those that have not for long."""
         self._open[connection] = now
         self._open.move_to_end(connection)
+        while now - next(iter(self._open.values())) > FORGET_S:
+            self._close(self._open.popitem(last=False)[0])
+
+    def _close(self, connection: int) -> None:
+        """Take what a quiet connection has unanswered for all that it keeps; forget one that has nothing."""
+        known = self._connections[connection]
+        if known.unanswered:
+            known.window = known.unanswered
+        else:
+            del self._connections[connection]
 
     def _refill(self, now: float) -> None:
         if self._tokens_at is not None:

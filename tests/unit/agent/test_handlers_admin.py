@@ -96,13 +96,6 @@ async def test_a_client_without_a_proper_name_is_refused(agent: Agent) -> None:
     assert (await agent.call("ApiVersions", request, 3)).error_code == Code.INVALID_REQUEST
 
 
-async def test_an_unsupported_api_versions_is_answered_in_version_0(agent: Agent) -> None:
-    body = b"".join(agent.dispatcher.unsupported_api_versions())
-    answer = av.decode_response(body, 0)
-    assert answer.error_code == Code.UNSUPPORTED_VERSION
-    assert len(answer.api_keys) == len(HANDLERS)
-
-
 @pytest.mark.parametrize("key", sorted(HANDLERS))
 def test_every_handler_is_known_to_the_wire_and_says_what_it_does(key: int) -> None:
     handler, api = HANDLERS[key], APIS[key]

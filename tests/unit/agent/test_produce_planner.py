@@ -138,15 +138,13 @@ def test_draining_flushes_what_is_there_whatever_the_budget(planner: FlushPlanne
     assert planner.decide(0.0).reason is Reason.DRAIN
 
 
-def test_a_closed_connection_is_not_waited_for(planner: FlushPlanner) -> None:
-    planner.arrived(1, 10, 1, 0.0)
-    planner.arrived(1, 10, 1, 0.0)
-    flush_all(planner, 0.0)
-    planner.answered(1, 0.001)
-    planner.completed()
-    planner.arrived(2, 10, 1, 0.001)
-    assert planner.decide(0.001).reason is None
-    planner.left(1)
-    assert planner.decide(0.001).reason is Reason.IDLE
-    planner.answered(1, 0.002)  # the answer of one that is gone changes nothing
-    assert planner.decide(0.002).reason is Reason.IDLE
+def test_connections_that_went_away_are_forgotten(planner: FlushPlanner) -> None:
+    for connection in range(100):
+        planner.arrived(connection, 10, 1, 0.0)
+        flush_all(planner, 0.0)
+        planner.answered(connection, 0.0)
+        planner.completed()
+    assert len(planner._connections) == 100
+    planner.arrived(1000, 10, 1, 5.0)
+    planner.answered(1000, 5.0)
+    assert len(planner._connections) == 1
