@@ -213,7 +213,8 @@ class EtcdClient:
             try:
                 return await self._once(call, min(self._attempt_timeout_s, max(left, 0.05)))
             except EtcdError as error:
-                if not error.retryable or loop.time() + delay >= deadline:
+                hopeless = not error.retryable or (error.stale_token and self._user is None)
+                if hopeless or loop.time() + delay >= deadline:
                     raise
             await asyncio.sleep(delay)
         raise AssertionError("delays never end")

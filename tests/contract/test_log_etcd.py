@@ -1,0 +1,231 @@
+"""What only the etcd log can suffer: pauses beyond the lease, restarts, restores, members, passwords, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coordination.clock import SystemClock
+from coordination.etcd.client import EtcdClient, Tls
+from coordination.etcd.errors import EtcdError
+from coordination.etcd.follower import FollowOptions
+from coordination.etcd.log import EtcdLog, EtcdOptions
+from coordination.etcd.proto import rpc_pb2 as pb
+from coordination.etcd.proto.rpc_pb2_grpc import AuthStub
+from coordination.log import Fenced, LogRegressed, Unavailable
+from coordination.open import open_log
+from deploy.services import Etcd
+from deploy.services.etcd import EtcdTls
+from tests.contract.log_labs import CLUSTER, EtcdLab, until
+from tests.contract.test_log import Reader, fill, start
+from tests.equipment.proxy import Proxy
+
+pytestmark = pytest.mark.services
+QUICK = EtcdOptions(attempt_timeout_s=0.5, call_timeout_s=1.0, follow=FollowOptions(0.2, 0.6))
+
+
+@pytest.fixture
+async def lab(own_etcd: Etcd, tmp_path: Path) -> AsyncIterator[EtcdLab]:
+    made = EtcdLab(own_etcd, tmp_path)
+    yield made
+    await made.close()
+
+
+async def test_etcd_is_paused_beyond_every_lease(lab: EtcdLab) -> None:
+    """Bufstream #2: all leases expire at once. No append is lost or doubled, none is acknowledged wrongly."""
+    client = await lab.client()
+    chains = [await client.log.register(number, b"", 2.0) for number in (1, 2)]
+    reader = Reader(client.log)
+    before = [await chain.append(b"before") for chain in chains]
+    await reader.reaches(before[-1])
+    lab.etcd.pause()
+    appends = [asyncio.create_task(chain.append(b"during")) for chain in chains]
+    with pytest.raises(Unavailable):
+        await client.log.current()
+    await asyncio.sleep(4)
+    lab.etcd.resume()
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+    entries = await reader.reaches(await client.log.current())
+    during = [entry.revision for entry in entries if entry.payload == b"during"]
+    landed = [outcome for outcome in outcomes if isinstance(outcome, int)]
+    fenced = [outcome for outcome in outcomes if isinstance(outcome, Fenced)]
+    assert len(landed) + len(fenced) == 2
+    assert set(landed) <= set(during)
+    assert len(during) - len(landed) <= sum(outcome.maybe_appended for outcome in fenced)
+    await reader.stop()
+
+
+async def test_etcd_is_killed_and_comes_back(lab: EtcdLab) -> None:
+    client, chain = await start(lab)
+    reader = Reader(client.log)
+    revisions = await fill(chain, 10)
+    await asyncio.to_thread(lab.etcd.kill)
+    append = asyncio.create_task(chain.append(b"while it was gone"))
+    with pytest.raises(Unavailable):
+        await client.log.current()
+    with pytest.raises(Unavailable):
+        await client.log.register(2, b"", 5.0)
+    await asyncio.to_thread(lab.etcd.start)
+    revisions.append(await append)
+    entries = await reader.reaches(revisions[-1])
+    assert [entry.revision for entry in entries] == revisions
+    await reader.stop()
+
+
+async def test_a_restored_etcd_that_was_written_on_is_still_refused(lab: EtcdLab) -> None:
+    """Its revision is past the one seen, but what was delivered is not in it."""
+    client, chain = await start(lab)
+    reader = Reader(client.log)
+    await lab.backup()
+    revisions = await fill(chain, 3)
+    await reader.reaches(revisions[-1])
+    client.link.requests.cut = client.link.answers.cut = True  # type: ignore[attr-defined]
+    await lab.restore()
+    _, other = await start(lab, 2)
+    await fill(other, 20)
+    client.link.heal()  # type: ignore[attr-defined]
+    with pytest.raises(LogRegressed, match="not in etcd any more"):
+        await reader.task
+
+
+async def test_compaction_by_an_operator_loses_no_entry_to_a_new_follower(lab: EtcdLab) -> None:
+    client, chain = await start(lab)
+    revisions = await fill(chain, 300)
+    await lab.compact()
+    entries = await Reader(client.log).reaches(revisions[-1])
+    assert [entry.revision for entry in entries] == revisions
+
+
+async def test_trim_deletes_entries_of_many_incarnations_and_keeps_the_keys_of_the_living(
+    lab: EtcdLab,
+) -> None:
+    client = await lab.client()
+    chains = [await client.log.register(number, b"", 60.0) for number in range(1, 131)]
+    revisions = await asyncio.gather(*(chain.append(b"x") for chain in chains))
+    last = await chains[0].append(b"kept")
+    await client.log.trim(max(revisions))
+    left = await lab.direct.range(pb.RangeRequest(key=lab.keys.log, range_end=lab.keys.log[:-1] + b"0"))
+    assert [kv.value for kv in left.kvs] == [b"kept"]
+    assert len(await client.log.members()) == 130
+    assert await chains[0].append(b"more") > last
+
+
+async def test_a_dead_member_is_left_for_another(own_etcd: Etcd) -> None:
+    async with Proxy("127.0.0.1", own_etcd.port) as first, Proxy("127.0.0.1", own_etcd.port) as second:
+        log = EtcdLog([first.address, second.address], CLUSTER, SystemClock(), QUICK)
+        chain = await log.register(1, b"", 10.0)
+        reader = Reader(log)
+        revisions = await fill(chain, 3)
+        await reader.reaches(revisions[-1])
+        await first.refuse()
+        first.reset()
+        revisions += await fill(chain, 3)
+        await reader.reaches(revisions[-1])
+        await first.start()
+        second.answers.cut = True
+        revisions += await fill(chain, 3)
+        assert [entry.revision for entry in await reader.reaches(revisions[-1])] == revisions
+        await reader.stop()
+        await log.close()
+
+
+async def test_nobody_there_is_unavailable_and_definite() -> None:
+    client = EtcdClient(["127.0.0.1:9"], SystemClock(), call_timeout_s=0.2)
+    with pytest.raises(EtcdError) as refused:
+        await client.txn_once(pb.TxnRequest())
+    assert not refused.value.ambiguous
+    await client.close()
+
+
+async def enable_passwords(etcd: Etcd) -> None:
+    client = EtcdClient([etcd.endpoint], SystemClock())
+    auth: AuthStub = client._endpoint().auth
+    await auth.RoleAdd(pb.AuthRoleAddRequest(name="root"))
+    await auth.UserAdd(pb.AuthUserAddRequest(name="root", password="secret"))
+    await auth.UserGrantRole(pb.AuthUserGrantRoleRequest(user="root", role="root"))
+    await auth.AuthEnable(pb.AuthEnableRequest())
+    await client.close()
+
+
+async def test_user_and_password_and_a_token_that_became_invalid(own_etcd: Etcd) -> None:
+    await enable_passwords(own_etcd)
+    url = f"etcd://{own_etcd.endpoint}/{CLUSTER}"
+    log = open_log(url, SystemClock(), user="root", password="secret", follow=FollowOptions(0.2, 0.6))
+    chain = await log.register(1, b"", 60.0)
+    reader = Reader(log)
+    revisions = await fill(chain, 3)
+    await reader.reaches(revisions[-1])
+    await asyncio.to_thread(own_etcd.restart)  # forgets its tokens
+    revisions += await fill(chain, 3)
+    assert [entry.revision for entry in await reader.reaches(revisions[-1])] == revisions
+    await reader.stop()
+    await log.close()
+    for options in ({"user": "root", "password": "wrong"}, {}):
+        stranger = open_log(url, SystemClock(), **options)
+        with pytest.raises(Unavailable, match=r"signing in as root|user name is empty"):
+            await stranger.current()
+        await stranger.close()
+
+
+def certificates(folder: Path) -> EtcdTls:
+    """An authority, a server pair for 127.0.0.1 and a client pair, made by the openssl command."""
+
+    def run(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    subject = ["-subj", "/CN=floe test authority"]
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *subject)
+    for name in ("server", "client"):
+        run(
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.csr",
+            "-subj",
+            f"/CN={name}",
+        )
+        (folder / f"{name}.ext").write_text(
+            "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
+        )
+        signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext"]
+        run("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signer)
+    paths = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key")
+    return EtcdTls(*(folder / path for path in paths))
+
+
+async def test_tls_with_certificates_on_both_sides(tmp_path: Path) -> None:
+    files = await asyncio.to_thread(certificates, tmp_path)
+    with Etcd(tmp_path / "etcd", tls=files) as etcd:
+        tls = Tls(ca=str(files.ca), cert=str(files.client_cert), key=str(files.client_key))
+        log = open_log(f"etcd://{etcd.endpoint}/{CLUSTER}", SystemClock(), tls=tls)
+        chain = await log.register(1, b"", 60.0)
+        revision = await chain.append(b"one")
+        assert len(await Reader(log).reaches(revision)) == 1
+        await log.close()
+        for wrong in (None, Tls(ca=str(files.ca))):
+            stranger = open_log(
+                f"etcd://{etcd.endpoint}/{CLUSTER}", SystemClock(), tls=wrong, call_timeout_s=0.5
+            )
+            with pytest.raises(Unavailable):
+                await stranger.current()
+            await stranger.close()
+
+
+async def test_idle_followers_and_chains_cost_etcd_little(lab: EtcdLab) -> None:
+    """Progress requests and renewals move no revision."""
+    client, _ = await start(lab)
+    reader = Reader(client.log)
+    before = await client.log.current()
+    await reader.reaches(before)
+    await asyncio.sleep(1.5)
+    assert await client.log.current() == before
+    await until(lambda: reader.through == before)
+    await reader.stop()
