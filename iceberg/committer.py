@@ -1,0 +1,338 @@
+"""Turns the committed records of one topic into snapshots of its table, each record exactly once.
+
+One committer per topic holds the claim `committer/<topic>`. A commit is: read records that the ledger
+lacks → data files → manifests → metadata → one CommitTable command. Only that command makes anything
+visible, and the log refuses it unless the claim is still held and the table still is at the metadata that
+this commit was built on. So a committer may die between any two steps: whoever comes next starts from the
+pointer and the ledger in its snapshot; files that no snapshot names are garbage (iceberg/maintenance.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordination.clock import Clock
+from coordination.commands import Claim, CommitTable, ReleaseClaim, command
+from coordination.kafka_codes import Code
+from coordination.replica.errors import OutcomeUnknown
+from coordination.state.types import ClaimHolder, Done, Refused, Topic
+from iceberg import layout as layouts
+from iceberg import ledger, metadata, writer
+from iceberg.evolution import ColumnIds
+from iceberg.head import Head, load, pointer, table_key
+from iceberg.layout import Layout
+from iceberg.manifests import AddedFile
+from iceberg.metadata import Retention
+from iceberg.plan import CommitPlan, FilePlan, plan
+from iceberg.setup import TableSetup, properties_of
+from iceberg.snapshots import SnapshotBuilder
+from iceberg.steps import Steps
+from iceberg.warehouse import Warehouse
+from objectstore.reader import ChunkReader
+from objectstore.store import ObjectStore
+
+if TYPE_CHECKING:
+    from coordination.replica import Replica
+
+_logger = logging.getLogger("floe.iceberg.committer")
+
+SNAPSHOT_ID_BITS = 62
+
+
+class CommitError(Exception):
+    """The commit had no effect and repeating it as it is will not help; the message says why."""
+
+
+class LostRace(Exception):
+    """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterOptions:
+    """Limits of one commit and what a table keeps. Sizes in bytes, times in seconds."""
+
+    rows_per_commit_max: int = 2_000_000
+    bytes_per_commit_max: int = 256 << 20
+    rows_per_file_max: int = 1_000_000
+    manifests_merged_at: int = 100
+    retention: Retention = Retention()  # noqa: RUF009  # frozen
+    orphan_grace_s: float = 86_400
+    raw_bytes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one commit did. `more`: records are left. `problems`: why a message has no columns."""
+
+    snapshot_id: int | None
+    rows: int
+    bytes: int
+    files: int
+    more: bool
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What committers share."""
+
+    replica: Replica
+    reader: ChunkReader
+    store: ObjectStore
+    warehouse: Warehouse
+    clock: Clock
+    options: CommitterOptions = CommitterOptions()  # frozen
+    executor: Executor | None = None
+
+
+class Committer:
+    """Commits one topic. One task at a time may use it."""
+
+    def __init__(self, parts: Parts, topic: str, steps: Steps | None = None) -> None:
+        self.topic = topic
+        self.claim_revision = 0
+        self._parts = parts
+        self._steps = steps or Steps()
+        self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
+        self._head: Head | None = None
+        self._layout: tuple[tuple[object, ...], Layout] | None = None
+        self._unsure = False
+
+    @property
+    def head(self) -> Head | None:
+        """The table as this committer knows it; None before the first commit and after a lost race."""
+        return self._head
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a commit of this committer may still land: nothing of the table may be deleted then."""
+        return self._unsure
+
+    async def run_once(self) -> Committed | None:
+        """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
+
+        Raises CommitError, LostRace, coordination.log.LogError and objectstore.store.StoreError.
+        """
+        replica = self._parts.replica
+        if self._unsure:  # first of all: what became of the last commit?
+            self._head = None
+            await replica.barrier()
+        incarnation = replica.incarnation
+        if not incarnation or not await self._hold_claim(incarnation):
+            return None
+        topic = replica.state.topics.get(self.topic)
+        if topic is None:
+            return None
+        head = await self._load_head(topic, incarnation)
+        await self._steps.before("plan")
+        topic = replica.state.topics.get(self.topic)
+        if topic is None or topic.topic_id.hex() != head.topic_id:
+            return None
+        work = self._plan(topic, head)
+        if work is None:
+            return None
+        return await self._commit(work, incarnation)
+
+    async def release(self) -> None:
+        """Give the claim back, so that another agent need not wait for this one's end to be noticed."""
+        revision, self.claim_revision = self.claim_revision, 0
+        if revision:
+            await self._parts.replica.propose(
+                ReleaseClaim(name=self._claim_name, claim_revision=revision),
+                incarnation=self._parts.replica.incarnation,
+            )
+
+    @property
+    def _claim_name(self) -> str:
+        return f"committer/{self.topic}"
+
+    async def _hold_claim(self, incarnation: int) -> bool:
+        replica = self._parts.replica
+        holder = replica.state.claims.get(self._claim_name)
+        if holder is not None and holder == ClaimHolder(incarnation, self.claim_revision):
+            return True
+        self.claim_revision = 0
+        if (
+            holder is not None
+            and holder.incarnation != incarnation
+            and replica.state.is_live(holder.incarnation)
+        ):
+            return False
+        await self._steps.before("claim")
+        result = await replica.propose(Claim(name=self._claim_name), incarnation=incarnation)
+        if not isinstance(result, Done):
+            return False
+        assert isinstance(result.value, int)
+        self.claim_revision = result.value
+        self._head = None
+        return True
+
+    async def _load_head(self, topic: Topic, incarnation: int) -> Head:
+        """The head that the state points to, made or put in order first where that is needed."""
+        key = table_key(topic)
+        location = pointer(self._parts.replica.state, key)
+        head = self._head
+        if head is None or head.location != location:
+            await self._steps.before("load-table")
+            head = await load(self._parts.store, self._parts.warehouse, location) if location else None
+        if head is None or head.topic_id != topic.topic_id.hex():
+            if head is not None:
+                await self._setup.set_aside(key, head, incarnation)
+            fresh = self._build_layout(topic, None)
+            head = await self._setup.create(topic, key, fresh, self.claim_revision, incarnation)
+        self._head = head
+        self._unsure = False
+        return head
+
+    def _plan(self, topic: Topic, head: Head) -> _Work | None:
+        options = self._parts.options
+        known = ledger.next_offsets(head.metadata, topic.topic_id)
+        found = plan(
+            topic.partitions,
+            known,
+            rows_max=min(options.rows_per_commit_max, options.rows_per_file_max * len(topic.partitions)),
+            bytes_max=options.bytes_per_commit_max,
+        )
+        layout = self._build_layout(topic, head)
+        changed = layout.fields != metadata.current_fields(head.metadata)
+        if not found.files and not changed:
+            return None
+        after = ledger.advance(known, [each.range for each in found.files], len(topic.partitions))
+        return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after)
+
+    def _build_layout(self, topic: Topic, head: Head | None) -> Layout:
+        """The table's layout under the topic's bindings of this moment."""
+        schemas = self._parts.replica.state.schemas
+        basis = (
+            topic.topic_id,
+            topic.key_schema_id,
+            topic.value_schema_id,
+            head.metadata["current-schema-id"] if head is not None else None,
+        )
+        if self._layout is None or self._layout[0] != basis:
+            text = head.metadata["properties"].get(ledger.COLUMNS_PROPERTY) if head is not None else None
+            built = layouts.build(
+                None if topic.key_schema_id is None else schemas[topic.key_schema_id],
+                None if topic.value_schema_id is None else schemas[topic.value_schema_id],
+                ids=ColumnIds.from_json(text) if text else None,
+                previous=metadata.current_fields(head.metadata) if head is not None else (),
+                raw_bytes=self._parts.options.raw_bytes,
+            )
+            for problem in built.problems:
+                _logger.warning("topic %s: %s", topic.name, problem)
+            self._layout = (basis, built)
+        return self._layout[1]
+
+    async def _commit(self, work: _Work, incarnation: int) -> Committed:
+        snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
+        name = f"data/{self.claim_revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
+        stored = [await self._write_file(work, each, name) for each in work.plan.files]
+        files = [each for each in stored if each is not None]
+        head = await self._store_head(work, files, snapshot_id, incarnation)
+        await self._move_pointer(work, head.location, incarnation)
+        await self._steps.before("remember-head")
+        self._head = head
+        return Committed(
+            snapshot_id if work.plan.files else None,
+            sum(each.rows for each in files),
+            sum(each.size for each in files),
+            len(files),
+            work.plan.more,
+            work.layout.problems,
+        )
+
+    async def _store_head(
+        self, work: _Work, files: list[AddedFile], snapshot_id: int, incarnation: int
+    ) -> Head:
+        """Manifests and metadata of the next head, stored and not yet visible."""
+        parts, options = self._parts, self._parts.options
+        before, now_ms = work.head, parts.clock.now_ms()
+        properties = properties_of(work.topic, work.layout)
+        base = metadata.with_schema(before.metadata, work.layout.fields, work.layout.ids.last, properties)
+        head = Head("", base, before.manifests)
+        if work.plan.files:
+            added = [each.range for each in work.plan.files]
+            author = f"{incarnation:016x}/{self.claim_revision}"
+            summary = ledger.summary(work.topic_id, work.after, added, author)
+            builder = SnapshotBuilder(
+                parts.store, parts.warehouse, self._steps, options.retention, options.manifests_merged_at
+            )
+            head = await builder.append(base, before.manifests, files, snapshot_id, summary, now_ms)
+        final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
+        version = metadata.version_of(before.location) + 1
+        name = metadata.metadata_name(version, parts.clock.random_bytes(16))
+        location = f"{before.metadata['location']}/{name}"
+        content = await asyncio.to_thread(metadata.encode, final)
+        await self._steps.before("store-metadata")
+        await parts.store.put(parts.warehouse.key(location), [content])
+        return Head(location, final, head.manifests)
+
+    async def _write_file(self, work: _Work, each: FilePlan, name: str) -> AddedFile | None:
+        parts = self._parts
+        partition, start, end = each.range
+        await self._steps.before("read-records")
+        slices = await parts.reader.read_many(each.slices)
+        await self._steps.before("write-file")
+        loop = asyncio.get_running_loop()
+        written = await loop.run_in_executor(
+            parts.executor, writer.write_file, work.layout, partition, slices, start, end
+        )
+        if written is None:
+            return None
+        location = f"{work.head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
+        await self._steps.before("store-file")
+        await parts.store.put(parts.warehouse.key(location), [memoryview(written.content)])
+        return AddedFile(location, written.content.size, written.rows, written.bounds, written.split_offsets)
+
+    async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
+        """The one step that makes the commit true."""
+        await self._steps.before("commit-table")
+        namespace, name = work.key
+        message = CommitTable(
+            namespace=namespace,
+            name=name,
+            expected=work.head.location,
+            metadata_location=location,
+            claim=self._claim_name,
+            claim_revision=self.claim_revision,
+            topic=work.topic.name,
+            next_offsets=work.after,
+        )
+        try:
+            (result,) = await self._parts.replica.submit([command(message)], incarnation=incarnation)
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._unsure = True
+            raise
+        if isinstance(result, Refused):
+            self._head = None
+            if result.code is Code.NOT_COORDINATOR:
+                self.claim_revision = 0
+            if result.code in _RACES:
+                raise LostRace(f"table {namespace}.{name}: {result.message}")
+            raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
+
+
+_RACES = (
+    Code.NOT_COORDINATOR,
+    Code.INVALID_UPDATE_VERSION,
+    Code.RESOURCE_NOT_FOUND,
+    Code.STALE_BROKER_EPOCH,
+    Code.BROKER_ID_NOT_REGISTERED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one commit takes, fixed before its first await."""
+
+    topic: Topic
+    topic_id: bytes
+    key: tuple[str, str]
+    head: Head
+    layout: Layout
+    plan: CommitPlan
+    after: list[int]

@@ -1,0 +1,65 @@
+"""The head of a table: its current metadata, loaded through the pointer in the replicated state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import ManifestFile
+
+from coordination.state import State
+from coordination.state.types import Topic
+from iceberg import ledger, manifests, metadata
+from iceberg.metadata import Metadata
+from iceberg.warehouse import Warehouse
+from objectstore.store import ObjectStore
+
+NAMESPACE = "floe"
+"""The namespace of topics' tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table's metadata at `location`, and the manifests of its current snapshot."""
+
+    location: str
+    metadata: Metadata
+    manifests: Sequence[ManifestFile]
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the topic whose table this is, in hexadecimal; empty when it is no topic's."""
+        return str(self.metadata["properties"].get(ledger.TOPIC_ID_PROPERTY, ""))
+
+
+def table_key(topic: Topic) -> tuple[str, str]:
+    """(namespace, name) of a topic's table: configured, or the name with dots and dashes as underscores."""
+    configured = topic.configs.get("floe.table.name", "")
+    if configured:
+        namespace, _, name = configured.rpartition(".")
+        return namespace or NAMESPACE, name
+    return NAMESPACE, topic.name.replace(".", "_").replace("-", "_")
+
+
+def enabled(topic: Topic) -> bool:
+    """Whether the topic is kept as a table."""
+    return topic.configs.get("floe.table.enabled", "true") == "true"
+
+
+def pointer(state: State, key: tuple[str, str]) -> str:
+    """The location of the table's current metadata; empty when there is no such table."""
+    found = state.tables.get(key)
+    return found.metadata_location if found is not None else ""
+
+
+async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:
+    """Read the metadata at `location` and the manifest list it names."""
+    content = await store.get(warehouse.key(location))
+    found = await asyncio.to_thread(metadata.decode, content)
+    current = ledger.current_snapshot(found)
+    if current is None:
+        return Head(location, found, ())
+    name = current["manifest-list"]
+    listed = await store.get(warehouse.key(name))
+    return Head(location, found, await asyncio.to_thread(manifests.read_list, name, listed))

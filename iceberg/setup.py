@@ -1,0 +1,127 @@
+"""Makes a topic's table: its namespace, its first metadata, and room for it where an older topic's is."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from coordination.clock import Clock
+from coordination.commands import CommitTable, DropTable, PutNamespace
+from coordination.kafka_codes import Code
+from coordination.state.types import Refused, Topic
+from iceberg import ledger, metadata
+from iceberg.head import Head
+from iceberg.layout import Layout
+from iceberg.steps import Steps
+from iceberg.warehouse import Warehouse
+from objectstore.store import ObjectStore
+
+if TYPE_CHECKING:
+    from coordination.replica import Replica
+
+_logger = logging.getLogger("floe.iceberg.setup")
+
+_PROPERTIES = {
+    "write.format.default": "parquet",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "0",
+}
+
+
+class TableConflict(Exception):
+    """The name of a topic's table is taken by a table that Floe did not make. It is left alone."""
+
+
+class TableSetup:
+    """Creates tables. Only the holder of the topic's claim uses it."""
+
+    def __init__(
+        self, replica: Replica, store: ObjectStore, warehouse: Warehouse, clock: Clock, steps: Steps
+    ) -> None:
+        self._replica = replica
+        self._store = store
+        self._warehouse = warehouse
+        self._clock = clock
+        self._steps = steps
+
+    async def set_aside(self, key: tuple[str, str], head: Head, incarnation: int) -> None:
+        """Rename the table of a deleted topic: its rows stay readable, its offsets never meet the new ones.
+
+        Raises TableConflict when the table is no topic's, or that of a topic that still exists.
+        """
+        namespace, name = key
+        old_id = head.topic_id
+        owner = self._replica.state.topics_by_id.get(bytes.fromhex(old_id))
+        if not old_id or owner is not None:
+            whose = f"that of topic {owner.name!r}" if owner is not None else "no topic's"
+            raise TableConflict(
+                f"table {namespace}.{name} exists and is {whose}: drop or rename it, "
+                "or give the topic another floe.table.name"
+            )
+        aside = f"{name}__{old_id[:12]}"
+        await self._steps.before("set-old-table-aside")
+        result = await self._replica.propose(
+            DropTable(namespace=namespace, name=name, rename_namespace=namespace, rename_name=aside),
+            incarnation=incarnation,
+        )
+        if isinstance(result, Refused):
+            raise TableConflict(f"table {namespace}.{name} of an older topic: {result.message}")
+        _logger.info("table %s.%s belonged to an older topic: it is %s now", namespace, name, aside)
+
+    async def create(
+        self, topic: Topic, key: tuple[str, str], layout: Layout, claim_revision: int, incarnation: int
+    ) -> Head:
+        """An empty table for the topic. Raises TableConflict."""
+        namespace, name = key
+        topic_id, topic_name = topic.topic_id, topic.name
+        if namespace not in self._replica.state.namespaces:
+            await self._steps.before("create-namespace")
+            await self._replica.propose(
+                PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
+            )
+        folder = f"{self._warehouse.location}/{namespace}/{name}-{topic_id.hex()[:12]}"
+        first = metadata.new_table(
+            _uuid(self._clock.random_bytes(16)),
+            folder,
+            layout.fields,
+            layout.ids.last,
+            {**_PROPERTIES, **properties_of(topic, layout)},
+            self._clock.now_ms(),
+        )
+        location = f"{folder}/{metadata.metadata_name(0, self._clock.random_bytes(16))}"
+        await self._steps.before("store-first-metadata")
+        await self._store.put(self._warehouse.key(location), [metadata.encode(first)])
+        await self._steps.before("create-table")
+        result = await self._replica.propose(
+            CommitTable(
+                namespace=namespace,
+                name=name,
+                metadata_location=location,
+                claim=f"committer/{topic_name}",
+                claim_revision=claim_revision,
+                topic=topic_name,
+            ),
+            incarnation=incarnation,
+        )
+        if isinstance(result, Refused):
+            raise TableConflict(f"table {namespace}.{name}: {Code(result.code).name}: {result.message}")
+        return Head(location, first, ())
+
+
+def properties_of(topic: Topic, layout: Layout) -> dict[str, str]:
+    """The table properties that Floe keeps: whose table it is and which columns it has."""
+    return {
+        ledger.TOPIC_PROPERTY: topic.name,
+        ledger.TOPIC_ID_PROPERTY: topic.topic_id.hex(),
+        ledger.COLUMNS_PROPERTY: layout.ids.to_json(),
+    }
+
+
+def _uuid(random: bytes) -> str:
+    """A version 4 UUID (RFC 9562) from 16 random bytes."""
+    raw = bytearray(random)
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -1,0 +1,32 @@
+"""The steps of a commit, by name, and the place where a test can end a committer between any two of them."""
+
+from __future__ import annotations
+
+STEPS = (
+    "claim",
+    "load-table",
+    "set-old-table-aside",
+    "create-namespace",
+    "store-first-metadata",
+    "create-table",
+    "plan",
+    "read-records",
+    "write-file",
+    "store-file",
+    "merge-manifests",
+    "store-manifests",
+    "store-manifest-list",
+    "store-metadata",
+    "commit-table",
+    "remember-head",
+    "list-orphans",
+    "delete-orphans",
+)
+
+
+class Steps:
+    """Told before each step. Production does nothing here."""
+
+    async def before(self, step: str) -> None:
+        """`step` (one of STEPS) comes next. What is raised here ends the commit as a crash would."""
+        assert step in STEPS, step
