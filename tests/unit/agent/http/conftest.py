@@ -1,0 +1,88 @@
+"""An agent's HTTP side over a real replica, log and store, all in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from agent.config import Config
+from agent.http import Parts, build
+from agent.metrics import Metrics
+from coordination.clock import SystemClock
+from coordination.commands import CreateTopic, Listener, RegisterAgent
+from coordination.memory_log import MemoryLog
+from coordination.memory_server import MemoryServer
+from coordination.replica import Replica, ReplicaOptions
+from objectstore.adapters.memory import MemoryStore
+from objectstore.faulty import FaultyStore
+
+
+@dataclass(slots=True)
+class Edge:
+    """One agent as its HTTP side sees it, and what breaks below it."""
+
+    parts: Parts
+    app: Starlette
+    log: MemoryLog
+    store: FaultyStore
+
+    @property
+    def replica(self) -> Replica:
+        """The real replica."""
+        return self.parts.replica
+
+    async def topic(self, name: str, partitions: int = 1) -> None:
+        """Create a topic through the log."""
+        await self.replica.propose(CreateTopic(name=name, topic_id=bytes(16), partitions=partitions))
+
+    def rebuilt(self, **changes: object) -> Starlette:
+        """The application with other parts."""
+        return build(replace(self.parts, **changes))  # type: ignore[arg-type]  # fields of Parts
+
+
+@pytest.fixture
+async def edge() -> AsyncIterator[Edge]:
+    """A registered agent."""
+    clock = SystemClock()
+    log = MemoryLog(MemoryServer(), clock)
+    store = FaultyStore(MemoryStore(), 1)
+    replica = Replica(log, store, clock, ReplicaOptions(tick_s=0.05, outcome_wait_s=1, queue_wait_s=1))
+    settings = {
+        "log": {"url": "memory:"},
+        "store": {"url": "memory:"},
+        "tables": {"enabled": False},
+        "http": {"host": "127.0.0.1", "port": 0, "body_bytes_max": 65_536, "barrier_timeout_ms": 300},
+        "agent": {"name": "edge"},
+    }
+    parts = Parts(
+        Config.model_validate(settings), Metrics(), replica, store, clock, queues=lambda: {"q_bytes": 7}
+    )
+    app = build(parts)
+    async with asyncio.timeout(10):
+        listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)
+        await replica.start(
+            RegisterAgent(
+                name="edge", node_id=-1, listeners=[listener], zone="z", feature_min=1, feature_max=1
+            )
+        )
+    yield Edge(parts, app, log, store)
+    log.faults.refused = False
+    await replica.stop()
+    await log.close()
+
+
+@pytest.fixture
+async def client(edge: Edge) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of `edge.app` without a socket."""
+    async with connect(edge.app) as opened:
+        yield opened
+
+
+def connect(app: Starlette) -> httpx.AsyncClient:
+    """A client of an application without a socket."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent")

@@ -1,0 +1,122 @@
+"""Binding topics to protobuf messages over HTTP, and every way in which that is refused."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import httpx
+import pytest
+
+from schema.compiler import compile_protos
+from tests.unit.agent.http.conftest import Edge
+
+ORDER = """syntax = "proto3";
+package shop;
+message Order { int64 id = 1; Item item = 2; message Item { string name = 1; } }
+"""
+PATH = "/admin/topics/orders/schema"
+GOOD: dict[str, Any] = {"message": "shop.Order", "sources": {"order.proto": ORDER}}
+
+
+async def post(client: httpx.AsyncClient, body: object, path: str = PATH) -> tuple[int, Any]:
+    """Status and JSON of one POST."""
+    answer = await client.post(path, json=body)
+    return answer.status_code, answer.json()
+
+
+async def test_sources_are_compiled_and_bound(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    status, body = await post(client, {**GOOD, "framing": "confluent", "tombstones": True})
+    assert status == 200
+    (schema,) = body["schemas"]
+    descriptor_set = base64.b64decode(schema.pop("descriptor_set"))
+    assert descriptor_set == compile_protos({"order.proto": ORDER.encode()})
+    assert schema == {
+        "schema_id": 1,
+        "role": "value",
+        "version": 1,
+        "message": "shop.Order",
+        "framing": "confluent",
+        "tombstones": True,
+    }
+    (again,) = (await client.get(PATH)).json()["schemas"]
+    assert base64.b64decode(again.pop("descriptor_set")) == descriptor_set
+    assert again == schema
+    assert edge.replica.state.topics["orders"].value_schema_id == 1
+
+
+async def test_descriptor_sets_keys_rebinding_and_unbinding(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    encoded = base64.b64encode(compile_protos({"order.proto": ORDER.encode()})).decode()
+    assert (await post(client, GOOD))[0] == 200
+    status, body = await post(
+        client, {"role": "key", "message": "shop.Order.Item", "framing": "plain", "descriptor_set": encoded}
+    )
+    assert status == 200
+    assert [(s["role"], s["message"]) for s in body["schemas"]] == [
+        ("value", "shop.Order"),
+        ("key", "shop.Order.Item"),
+    ]
+    status, body = await post(client, {**GOOD, "message": "shop.Order.Item"})
+    assert (status, body["schemas"][0]["version"]) == (200, 2)
+    status, body = await post(client, {"role": "value", "unbind": True})
+    assert (status, [s["role"] for s in body["schemas"]]) == (200, ["key"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "part"),
+    [
+        ({**GOOD, "message": "shop.Ordr"}, 400, "shop.Order"),
+        ({"message": "shop.Order", "sources": {"order.proto": "message {"}}, 400, "order.proto:1:"),
+        ({"message": "shop.Order", "sources": {"a.proto": 'import "b.proto";'}}, 400, "b.proto"),
+        ({"message": "shop.Order", "sources": {"../a.proto": ORDER}}, 400, "../a.proto"),
+        ({"message": "shop.Order", "descriptor_set": "***"}, 400, "not base64"),
+        ({"message": "shop.Order", "descriptor_set": "AAAA"}, 400, "descriptor"),
+        ({"message": "shop.Order"}, 400, "exactly one of descriptor_set"),
+        ({"sources": {"order.proto": ORDER}}, 400, "message:"),
+        ({**GOOD, "framing": "avro"}, 400, "framing"),
+        ({**GOOD, "roll": "value"}, 400, "roll"),
+        ({**GOOD, "unbind": True}, 400, "unbind"),
+        ([], 400, "body"),
+        ({**GOOD, "sources": {"order.proto": "//" + "x" * 70_000}}, 413, "65536"),
+    ],
+)
+async def test_bad_requests_say_what_is_wrong(
+    edge: Edge, client: httpx.AsyncClient, body: object, status: int, part: str
+) -> None:
+    await edge.topic("orders")
+    revision = edge.replica.state.revision
+    code, answer = await post(client, body)
+    assert (code, answer["error"]["status"]) == (status, status)
+    assert part in answer["error"]["message"] + answer["error"]["remedy"], answer
+    assert edge.replica.state.schemas == {}
+    assert edge.replica.state.topics["orders"].value_schema_id is None
+    assert edge.replica.state.revision >= revision
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"message": ', b"[" * 50_000])
+async def test_what_is_not_json_is_a_400(edge: Edge, client: httpx.AsyncClient, body: bytes) -> None:
+    await edge.topic("orders")
+    answer = await client.post(PATH, content=body)
+    assert answer.status_code == 400
+    assert "JSON" in answer.json()["error"]["message"]
+
+
+async def test_an_unknown_topic_is_a_404_with_the_remedy(client: httpx.AsyncClient) -> None:
+    for answer in (await client.get(PATH), await client.post(PATH, json=GOOD)):
+        assert answer.status_code == 404
+        assert "floe topic create" in answer.json()["error"]["remedy"]
+
+
+async def test_without_the_log_nothing_is_changed_and_the_answer_says_so(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    await edge.topic("orders")
+    edge.log.faults.partitioned = True
+    answer = await client.post(PATH, json=GOOD)
+    edge.log.faults.partitioned = False
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "log" in answer.json()["error"]["message"]
+    assert edge.replica.state.topics["orders"].value_schema_id is None

@@ -1,0 +1,83 @@
+"""/status: one agent's view, for programs and for people."""
+
+from __future__ import annotations
+
+import html.parser
+
+import httpx
+
+from coordination.commands import CommitTable, PutNamespace
+from tests.unit.agent.http.conftest import Edge
+
+
+async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders", partitions=3)
+    status = (await client.get("/status")).json()
+    assert (status["agent"], status["cluster"], status["node_id"]) == ("edge", "floe", edge.replica.node_id)
+    assert (status["topics"], status["partitions"], status["schemas"]) == (1, 3, 0)
+    assert (status["revision"], status["state_hash"]) == (
+        edge.replica.state.revision,
+        edge.replica.state.hash,
+    )
+    assert status["brokers"][0]["listeners"] == ["PLAINTEXT://broker.example:9092"]
+    assert status["queues"] == {"q_bytes": 7}
+    assert status["ready"] is True
+    assert [d["name"] for d in status["dependencies"]] == ["log", "store"]
+
+
+async def test_recent_hashes_let_two_agents_be_compared(edge: Edge, client: httpx.AsyncClient) -> None:
+    seen = {}
+    for number in range(5):
+        await edge.topic(f"t{number}")
+        seen[edge.replica.state.revision] = edge.replica.state.hash
+    recent = {row["revision"]: row["state_hash"] for row in (await client.get("/status")).json()["recent"]}
+    assert {revision: recent.get(revision) for revision in seen} == seen
+    assert len(set(seen.values())) == 5
+
+
+async def test_tables_say_how_far_they_are_behind(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    await edge.replica.propose(PutNamespace(name="floe"))
+    table = CommitTable(
+        namespace="floe", name="orders", metadata_location="m1", topic="orders", next_offsets=[0]
+    )
+    await edge.replica.propose(table)
+    (row,) = (await client.get("/status")).json()["tables"]
+    assert row == {"table": "floe.orders", "topic": "orders", "next_offsets": [0], "records_behind": 0}
+
+
+class Links(html.parser.HTMLParser):
+    """Collects what a page would fetch, and checks that every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note links and open tags."""
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost open tag."""
+        assert self.open.pop() == tag
+
+
+async def test_browsers_get_a_page_that_fetches_nothing_and_escapes_names(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    answer = await client.get("/status", headers={"Accept": "text/html,*/*"})
+    assert answer.headers["content-type"].startswith("text/html")
+    parser = Links()
+    parser.feed(answer.text)
+    assert (parser.fetched, parser.open) == ([], [])
+    assert "ready" in answer.text
+    assert edge.replica.state.hash in answer.text
+    assert (await client.get("/status.html")).text.startswith("<!doctype html>")
+    assert (await client.get("/status.json", headers={"Accept": "text/html"})).json()["agent"] == "edge"
+
+
+async def test_the_root_leads_to_the_page(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/")).headers["location"] == "/status.html"
