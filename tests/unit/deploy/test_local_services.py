@@ -1,0 +1,126 @@
+"""The local servers' promises that need no server: ports, the Go that is chosen, death with the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deploy.services import build
+from deploy.services.service import PORTS, Service, ServiceError, free_port
+
+ROOT = Path(__file__).resolve().parents[3]
+PARENT = """
+import os, signal, subprocess, sys
+from deploy.services import guardian
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+guardian.guard(child.pid)
+print(child.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended (an orphan may stay a zombie where nobody reaps)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None])
+def test_what_is_guarded_dies_with_its_parent(how: signal.Signals | None) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert not gone(child)
+        if how is not None:
+            os.kill(parent.pid, how)
+    while not gone(child):
+        time.sleep(0.01)
+
+
+class Sleeper(Service):
+    """A service without a port: ready at once, or never."""
+
+    name = "sleeper"
+
+    def __init__(self, directory: Path, shell: str) -> None:
+        super().__init__(directory)
+        self.shell = shell
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", self.shell]
+
+    def ready(self) -> bool:
+        return "exit" not in self.shell
+
+
+def test_a_service_is_killed_paused_resumed_and_restarted(tmp_path: Path) -> None:
+    with Sleeper(tmp_path, "exec sleep 1000") as service:
+        first = service.pid
+        service.pause()
+        while Path(f"/proc/{first}/stat").read_text().split()[2] != "T":
+            time.sleep(0.01)
+        service.resume()
+        service.restart()
+        assert service.pid != first
+        assert gone(first)
+        service.kill()
+        assert not service.running
+        service.start()
+        service.pause()  # stop() ends a paused one, too
+    assert not service.running
+    assert tmp_path.exists(), "a folder that was given stays"
+    service.stop()
+
+
+def test_a_service_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match=r"status 3(.|\n)*no such drive"):
+        Sleeper(tmp_path, "echo no such drive; exit 3").start()
+
+
+def test_ports_differ_and_are_below_the_kernel_s_own() -> None:
+    ports = [free_port() for _ in range(50)]
+    assert len(set(ports)) == 50
+    assert all(port in PORTS for port in ports)
+
+
+def test_an_unknown_tool_is_refused_with_the_names_of_those_there_are() -> None:
+    with pytest.raises(build.BuildError, match=r"no tool named 'ectd'.*etcd.*minio"):
+        build.tool_path("ectd")
+
+
+def fake_go(folder: Path, version: str) -> None:
+    folder.mkdir(exist_ok=True)
+    go = folder / "go"
+    go.write_text(f"#!/bin/sh\necho go{version}\n")
+    go.chmod(0o755)
+
+
+def test_an_installed_go_is_used_when_recent_enough_else_the_wheel_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_go(tmp_path / "installed", "1.26.1")
+    fake_go(tmp_path / "wheel", "1.27.3")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'installed'}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "wheel" / "python"))
+    assert build.find_go("1.26.0") == str(tmp_path / "installed" / "go")
+    assert build.find_go("1.27.0") == str(tmp_path / "wheel" / "go")
+    with pytest.raises(build.BuildError, match=r"Go 1\.28\.0 or newer.*1\.26\.1"):
+        build.find_go("1.28.0")
+
+
+def test_every_tool_is_pinned_and_says_how_to_build_it() -> None:
+    for module in sorted(build.TOOLS.glob("*/go.mod")):
+        text = module.read_text()
+        assert text.count("\ntool ") == 1, module
+        assert (module.parent / "go.sum").is_file(), module
