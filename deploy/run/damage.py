@@ -1,0 +1,112 @@
+"""Damages one row of a table behind Floe's back: the proof that the audit can fail.
+
+A Parquet data file is rewritten in place with one row dropped, doubled or changed. The file keeps its
+name and its length (the gap before the footer is padded), so nothing but its rows tells of it: neither
+Iceberg's metadata nor Floe takes part.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.rest import RestCatalog
+
+_MAGIC = b"PAR1"
+_LEVELS = (3, 12, 19, 22)
+
+
+class CannotDamage(Exception):
+    """The table has no file in which a row could be damaged unnoticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What was done, and to which record."""
+
+    how: str
+    topic: str
+    partition: int
+    offset: int
+    path: str
+
+    def __str__(self) -> str:
+        words = {"drop": "dropped", "double": "doubled", "change": "changed"}
+        return (
+            f"{words[self.how]} topic {self.topic} partition {self.partition} offset {self.offset} "
+            f"in {self.path.rsplit('/', 1)[-1]}"
+        )
+
+
+def _drop(table: pa.Table, row: int) -> pa.Table:
+    return pa.concat_tables([table.slice(0, row), table.slice(row + 1)])
+
+
+def _double(table: pa.Table, row: int) -> pa.Table:
+    return pa.concat_tables([table.slice(0, row + 1), table.slice(row)])
+
+
+def _change(table: pa.Table, row: int) -> pa.Table:
+    """Flip the last bit of the record's own bytes."""
+    (changed,) = table.slice(row, 1).to_pylist()
+    raw = changed["value"]["__raw__"]
+    changed["value"]["__raw__"] = raw[:-1] + bytes([raw[-1] ^ 1])
+    one = pa.Table.from_pylist([changed], schema=table.schema)
+    return pa.concat_tables([table.slice(0, row), one, table.slice(row + 1)])
+
+
+WAYS: Mapping[str, Callable[[pa.Table, int], pa.Table]] = {
+    "drop": _drop,
+    "double": _double,
+    "change": _change,
+}
+
+
+def damage(how: str, topic: str, table: str, catalog_uri: str, properties: Mapping[str, str]) -> Damage:
+    """Damage the middle row of the table's largest file. `table` is `namespace.name`. Raises CannotDamage.
+
+    `properties` are pyiceberg's, such as `s3.endpoint` and credentials.
+    """
+    catalog = RestCatalog("floe", uri=catalog_uri, **properties)
+    loaded = catalog.load_table(table)
+    files = sorted((task.file for task in loaded.scan().plan_files()), key=lambda file: -file.record_count)
+    if not files or files[0].record_count < 3:
+        raise CannotDamage(f"{table} has no file of three rows or more")
+    path = files[0].file_path
+    original = loaded.io.new_input(path).open().read()
+    rows = pq.read_table(io.BytesIO(original))
+    row = rows.num_rows // 2
+    (place,) = rows.slice(row, 1).column("kafka").to_pylist()
+    with loaded.io.new_output(path).create(overwrite=True) as file:
+        file.write(_same_length(WAYS[how](rows, row), len(original)))
+    return Damage(how, topic, place["partition"], place["offset"], path)
+
+
+def _same_length(table: pa.Table, length: int) -> bytes:
+    """The table as a Parquet file of exactly `length` bytes."""
+    for level in _LEVELS:
+        out = io.BytesIO()
+        pq.write_table(
+            table,
+            out,
+            compression="zstd",
+            compression_level=level,
+            row_group_size=max(1, table.num_rows),
+            write_statistics=level < _LEVELS[-1],
+        )
+        written = out.getvalue()
+        if len(written) <= length:
+            return _padded(written, length)
+    raise CannotDamage(f"the damaged file does not fit into its {length} bytes")
+
+
+def _padded(written: bytes, length: int) -> bytes:
+    """Put zeros between the row groups and the footer: readers find the footer from the end of the file."""
+    assert written.endswith(_MAGIC)
+    (footer_length,) = struct.unpack_from("<I", written, len(written) - 8)
+    footer = len(written) - 8 - footer_length
+    return written[:footer] + bytes(length - len(written)) + written[footer:]

