@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from agent.cluster import LeaderHints
 from agent.config import Config
 from agent.context import Services
@@ -12,11 +15,16 @@ from agent.produce.driver import ProduceDriver, PutChunk
 from agent.produce.planner import FlushLimits
 from coordination.clock import Clock
 from coordination.replica import Replica
+from objectstore.flush import ChunkPutter, HedgePolicy
+from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
-from objectstore.store import ObjectStore
+from objectstore.store import Buffer, ObjectStore
 from schema.validator import ValidatorCache
 
 PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
+PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
+HEDGE_S_MIN = 0.05  # no PUT counts as late before this
+NEVER_S = 1e9
 
 
 def flush_limits(config: Config) -> FlushLimits:
@@ -40,6 +48,22 @@ def open_reader(config: Config, store: ObjectStore) -> ChunkReader:
         cold_bytes_max=config.fetch.cold_cache_bytes_max,
         concurrency_max=config.fetch.cold_reads_in_flight_max,
     )
+
+
+def put_chunk_of(config: Config, store: ObjectStore, metrics: Metrics) -> PutChunk:
+    """How chunks are stored: hedged, and given up early enough to tell the producer that nothing happened."""
+    hedge_s = config.produce.hedge_ms / 1000 or NEVER_S
+    earliest_s = NEVER_S if hedge_s == NEVER_S else min(HEDGE_S_MIN, hedge_s)
+    putter = ChunkPutter(store, policy=HedgePolicy(delay_s_min=earliest_s, delay_s_max=hedge_s))
+    seconds = config.produce.commit_timeout_ms / 1000 * PUT_SHARE
+
+    async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> None:
+        hedges = putter.stats.hedges
+        async with asyncio.timeout(seconds):
+            await putter.put(chunk, parts)
+        metrics.put_hedged.inc(putter.stats.hedges - hedges)
+
+    return put
 
 
 def assemble(

@@ -1,0 +1,238 @@
+"""The composition root: one agent from its configuration to its end. Start reading here.
+
+Order of a start: HTTP (so that probes are answered while the rest waits) → log and store reachable, the
+bucket is this cluster's (rule 11) → Kafka's sockets, whose requests wait → snapshot, catch up, register →
+serve → background jobs. A stop goes the other way: leave Metadata, let clients move on, finish flushes and
+answers, end the incarnation, close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from agent.assembly import assemble, open_reader, put_chunk_of
+from agent.background import Background
+from agent.config import Config, advertised
+from agent.connection import Limits
+from agent.context import Services
+from agent.dependencies import log_of, replica_options, store_of
+from agent.dispatch import Dispatcher
+from agent.http import HttpServer, Parts, build
+from agent.logs import logger
+from agent.metrics import Metrics
+from agent.server import Listener, RequestContext, Server
+from agent.version import VERSION
+from agent.wire.frame import RequestHeader
+from agent.wire.primitives import Buffer
+from coordination.clock import Clock, SystemClock
+from coordination.commands import Listener as ListenerMessage
+from coordination.commands import RegisterAgent
+from coordination.log import Log, Unavailable
+from coordination.replica import Replica
+from coordination.state.cluster import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from objectstore.fingerprint import Fingerprint, claim_when_reachable
+from objectstore.store import ObjectStore, StoreError
+
+_log = logger("app")
+
+RETRY_S = 0.5  # between two tries to ask the log who it is
+STOP_SHARE = 0.7  # of the bound of a stop, for flushes and answers; the rest closes things
+
+
+class App:
+    """One agent. Made inside the event loop that it lives in.
+
+    `log` and `store` replace the configured ones (tests share memory ones between agents).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        log: Log | None = None,
+        store: ObjectStore | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self.log = log or log_of(config, self.clock)
+        self.store = store or store_of(config, self.clock)
+        self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
+        self.reader = open_reader(config, self.store)
+        self.background = Background(
+            config, self.clock, self.replica, self.log, self.store, self.reader, self.metrics
+        )
+        self.kafka_ports: list[int] = []
+        self.http_port = 0
+        self._services: Services | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._serving = asyncio.Event()
+        self._stopping = False
+        self._server = Server(self._dispatch, server_limits(config), self.metrics)
+        self._http = HttpServer(build(self._parts()), config.http)
+        self.replica.on_wake.append(self._server.drop_all)
+        self.metrics.build.info({"version": VERSION})
+
+    @property
+    def kafka_port(self) -> int:
+        """The bound port of the first Kafka listener."""
+        return self.kafka_ports[0]
+
+    async def start(self) -> None:
+        """Serve. Waits while log or store are away; safe to cancel, then `stop`.
+
+        Raises OSError for a port that is taken, ForeignBucket, StateError, ReplicaFailed, LogRegressed.
+        """
+        self.http_port = await self._http.start()
+        fingerprint = await self._claim_bucket()
+        services = assemble(
+            self.config,
+            self.clock,
+            self.replica,
+            self.reader,
+            put_chunk_of(self.config, self.store, self.metrics),
+            fingerprint.cluster_id,
+            self.metrics,
+        )
+        self._services = services
+        self._dispatcher = Dispatcher(services)
+        listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
+        self.kafka_ports = await self._server.start(listeners)
+        await self.replica.start(self._registration())
+        self._serving.set()
+        self.background.start()
+        _log.info(
+            "serving",
+            kafka=self.kafka_ports,
+            http=self.http_port,
+            node_id=self.replica.node_id,
+            version=VERSION,
+        )
+
+    async def stop(self) -> None:
+        """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
+        if self._stopping:
+            return
+        self._stopping = True
+        config = self.config.shutdown
+        if self._serving.is_set() and self.replica.ready:
+            await self.replica.leave()
+            await asyncio.sleep(config.drain_ms / 1000)
+        await self.background.stop()
+        if self._services is not None:
+            await self._finish(self._services, config.timeout_ms / 1000 * STOP_SHARE)
+        await self.replica.stop()
+        await self.reader.close()
+        await self._http.stop()
+        await self.store.close()
+        await self.log.close()
+        _log.info("stopped")
+
+    async def _finish(self, services: Services, seconds: float) -> None:
+        """Answer parked polls, flush what was admitted, let the answers leave."""
+        services.fetch.leave()
+        drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
+        try:
+            async with asyncio.timeout(seconds):
+                await drains
+        except TimeoutError:
+            _log.warning("not everything was flushed in time", seconds=seconds)
+        await services.produce.close()
+        await self._server.drain(0)
+
+    async def _dispatch(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Buffer] | None:
+        """Requests that come before the agent serves wait for it."""
+        if not self._serving.is_set():
+            await self._serving.wait()
+        assert self._dispatcher is not None, "serving without a dispatcher"
+        return await self._dispatcher(context, header, body)
+
+    async def _claim_bucket(self) -> Fingerprint:
+        """Wait for the log and the store, and compare what they say of the cluster (rule 11)."""
+        identity = await self._log_identity()
+        ours = Fingerprint(self.config.cluster.name, self.clock.random_bytes(16), identity)
+        return await claim_when_reachable(
+            self.store, ours, self.clock, lambda error, pause: _waiting("store", error, pause)
+        )
+
+    async def _log_identity(self) -> str:
+        while True:
+            try:
+                return await self.log.identity()
+            except Unavailable as error:
+                _waiting("log", error, RETRY_S)
+            await self.clock.sleep(RETRY_S)
+
+    def _registration(self) -> RegisterAgent:
+        """What the cluster is told of this agent."""
+        config = self.config
+        listeners = [
+            ListenerMessage(
+                name=each.name,
+                host=advertised(each.host, each.advertised_host),
+                port=each.advertised_port or port,
+            )
+            for each, port in zip(config.listeners, self.kafka_ports, strict=True)
+        ]
+        http = config.http
+        http_port = http.advertised_port or self.http_port
+        return RegisterAgent(
+            name=config.agent_name,
+            node_id=config.agent.node_id,
+            listeners=listeners,
+            zone=config.agent.zone,
+            http_address=f"{advertised(http.host, http.advertised_host)}:{http_port}",
+            version=VERSION,
+            feature_min=FEATURE_LEVEL_MIN,
+            feature_max=FEATURE_LEVEL_MAX,
+        )
+
+    def _parts(self) -> Parts:
+        """What HTTP shows."""
+        return Parts(
+            config=self.config,
+            metrics=self.metrics,
+            replica=self.replica,
+            store=self.store,
+            clock=self.clock,
+            catalog=self.background.catalog,
+            queues=self._queues,
+            stopping=lambda: self._stopping,
+        )
+
+    def _queues(self) -> Mapping[str, int]:
+        stats = self.reader.stats
+        sizes = {
+            "connections": self._server.connections,
+            "request_bytes": self._server.request_bytes,
+            "cached_bytes": self.reader.cached_bytes,
+            "tail_hits": stats.tail_hits,
+            "cold_hits": stats.cold_hits,
+            "cold_reads": stats.misses,
+        }
+        if self._services is not None:
+            sizes["produce_buffered_bytes"] = self._services.produce.buffered_bytes
+            sizes["produce_held_bytes"] = self._services.produce.budget.used
+            sizes["fetch_parked"] = self._services.fetch.waiters.count
+        return sizes
+
+
+def server_limits(config: Config) -> Limits:
+    """The connection layer's limits as configured."""
+    limits = config.limits
+    return Limits(
+        frame_bytes_max=limits.request_bytes_max,
+        process_bytes_max=limits.process_bytes_max,
+        requests_in_flight_max=limits.requests_in_flight_max,
+        response_bytes_max=limits.response_bytes_max,
+        connections_max=limits.connections_max,
+        idle_s_max=limits.connection_idle_ms_max / 1000,
+    )
+
+
+def _waiting(what: str, error: StoreError | Unavailable, pause: float) -> None:
+    _log.warning(f"waiting for the {what}", error=str(error), again_in_s=round(pause, 1))
