@@ -50,6 +50,7 @@ COALESCE_BYTES = 256 * 1024  # ranges nearer than this are read by one request â
 SPAN_BYTES_MAX = 16 * 1024 * 1024  # â€¦ of at most this size
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_NO_OBJECT = (None, "NoSuchKey", "BlobNotFound", "NotFound")
 _CLIENT_ERRORS_RETRYABLE = frozenset({408, 409, 416, 425, 429})
 
 
@@ -187,10 +188,12 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
     told = f"{what}: {_first_line(text)}" + (f" ({code})" if code else "")
     if status == "409":
         return Retryable(told)  # S3: a conflicting conditional request is under way
-    if isinstance(error, AlreadyExistsError | PreconditionError) or status == "412":
-        return Precondition(told)
+    conditional = isinstance(error, AlreadyExistsError | PreconditionError)
     if isinstance(error, FileNotFoundError) or status == "404":
-        return _absent(told, code, wrote=wrote)
+        # Replacing what is not there is a failed precondition; a missing bucket is not.
+        return Precondition(told) if conditional and code in _NO_OBJECT else _absent(told, code, wrote=wrote)
+    if conditional or status == "412":
+        return Precondition(told)
     if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
         return Denied(f"{told}: check the store's credentials and permissions")
     if status is not None and status.startswith("4"):
@@ -204,7 +207,7 @@ def _absent(told: str, code: str | None, *, wrote: bool) -> StoreError:
     """404 has several meanings. Only a missing object is NotFound."""
     if code == "NoSuchBucket" or (wrote and code is None):
         return Denied(f"{told}: the bucket does not exist; `floe bucket prepare` makes it")
-    if code not in (None, "NoSuchKey", "BlobNotFound", "NotFound"):
+    if code not in _NO_OBJECT:
         return Denied(f"{told}: check the store's credentials")
     return NotFound(told)
 
