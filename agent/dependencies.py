@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from agent.config import Config
 from coordination.clock import Clock
 from coordination.log import Log
 from coordination.open import open_log
 from coordination.replica import ReplicaOptions
-from objectstore.open import open_store
+from objectstore.open import StoreOptions, open_store
 from objectstore.retry import RetryPolicy
 from objectstore.store import ObjectStore
 
@@ -37,14 +39,21 @@ def log_of(config: Config, clock: Clock) -> Log:
 
 def store_of(config: Config, clock: Clock, *, tries_max: int | None = None) -> ObjectStore:
     """The store with its retries (`tries_max` overrides the configured number). Raises ValueError."""
+    options = store_options(config, clock, tries_max=tries_max)
+    return open_store(
+        config.store.url, **{field.name: getattr(options, field.name) for field in fields(options)}
+    )
+
+
+def store_options(config: Config, clock: Clock, *, tries_max: int | None = None) -> StoreOptions:
+    """What the store's URL does not say."""
     given = config.store
     retry = RetryPolicy(
         tries_max=tries_max or given.tries_max,
         total_s_max=given.retry_ms_max / 1000,
         wait_s_max=given.backoff_ms_max / 1000,
     )
-    return open_store(
-        given.url,
+    return StoreOptions(
         endpoint=given.endpoint,
         region=given.region,
         access_key=given.access_key.get_secret_value(),

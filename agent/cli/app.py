@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import Abort, TyperException
 
-from agent.cli import records, serving, tables, topics
+from agent.cli import bucket, records, serving, tables, topics
 from agent.cli.check import check
 from agent.cli.failures import EPILOG, Failure, Status
 from agent.cli.settings import config
@@ -38,6 +38,7 @@ app.command()(records.consume)
 app.add_typer(tables.app, name="table")
 app.command()(status)
 app.command()(check)
+app.add_typer(bucket.app, name="bucket")
 app.command()(config)
 
 

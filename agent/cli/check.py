@@ -14,10 +14,13 @@ from agent.cli.failures import Status
 from agent.cli.options import Assignments, ConfigFile, Json
 from agent.cli.output import print_json, print_table
 from agent.config import Config, load
-from agent.dependencies import log_of, store_of
+from agent.dependencies import log_of, store_of, store_options
 from coordination.clock import Clock, SystemClock
 from coordination.log import LogError
-from objectstore.store import CREATE, Denied, ObjectStore, Precondition, StoreError
+from objectstore import bucket, fingerprint
+from objectstore.bucket import Level
+from objectstore.naming import FINGERPRINT_KEY
+from objectstore.store import CREATE, Denied, NotFound, ObjectStore, Precondition, StoreError
 
 STEP_S_MAX = 15.0
 SKEW_MS_MAX = 2_000
@@ -50,10 +53,15 @@ def check(config: ConfigFile = None, assign: Assignments = None, as_json: Json =
 
 
 async def _all(config: Config, clock: Clock) -> list[Finding]:
-    findings = [await _log(config, clock)]
+    log, identity = await _log(config, clock)
+    findings = [log]
+    if config.store.url.startswith("s3:"):
+        findings += await asyncio.to_thread(_bucket, config, clock)
     store = store_of(config, clock, tries_max=1)
     try:
         findings += await _store(config, store, clock)
+        if identity and findings[-1].name != "store":
+            findings.append(await _fingerprint(config, store, identity))
     finally:
         await store.close()
     return [*findings, *_ports(config)]
@@ -66,21 +74,27 @@ async def _timed(clock: Clock, work: Callable[[], Awaitable[object]]) -> tuple[o
     return value, (clock.monotonic() - started) * 1000
 
 
-async def _log(config: Config, clock: Clock) -> Finding:
+async def _log(config: Config, clock: Clock) -> tuple[Finding, str]:
+    """What was found, and the log's identity; empty when it was not learned."""
     try:
         log = log_of(config, clock)
     except (ValueError, OSError) as error:
-        return Finding("log", False, str(error), "correct the log section of the configuration")
+        return Finding("log", False, str(error), "correct the log section of the configuration"), ""
     try:
         identity, took_ms = await _timed(clock, log.identity)
-        return Finding("log", True, f"{identity} answers in {took_ms:.1f} ms")
+        return Finding("log", True, f"{identity} answers in {took_ms:.1f} ms"), str(identity)
     except (LogError, TimeoutError, OSError) as error:
         remedy = f"start it, or correct log.url ({config.log.url}), user and TLS settings"
-        return Finding("log", False, f"{type(error).__name__}: {error}", remedy)
+        return Finding("log", False, f"{type(error).__name__}: {error}", remedy), ""
     finally:
         with suppress(LogError, TimeoutError):
             async with asyncio.timeout(STEP_S_MAX):
                 await log.close()
+
+
+def _bucket(config: Config, clock: Clock) -> list[Finding]:
+    found = bucket.check(config.store.url, store_options(config, clock), clock.monotonic)
+    return [Finding(f"bucket {f.subject}", f.level is not Level.FAILURE, f.message, f.remedy) for f in found]
 
 
 async def _store(config: Config, store: ObjectStore, clock: Clock) -> list[Finding]:
@@ -117,6 +131,20 @@ async def _store(config: Config, store: ObjectStore, clock: Clock) -> list[Findi
             "" if skew_ms <= SKEW_MS_MAX else "synchronise this machine's clock (NTP)",
         ),
     ]
+
+
+async def _fingerprint(config: Config, store: ObjectStore, identity: str) -> Finding:
+    """Whether the bucket's prefix is free or belongs to this cluster and log (rule 11)."""
+    try:
+        found = fingerprint.decode(await store.get(FINGERPRINT_KEY))
+        fingerprint.check(found, fingerprint.Fingerprint(config.cluster.name, found.cluster_id, identity))
+    except NotFound:
+        return Finding("cluster", True, "the store's prefix is free: the first agent takes it")
+    except (fingerprint.ForeignBucket, fingerprint.BrokenFingerprint) as error:
+        return Finding("cluster", False, str(error), "use a prefix of its own for each cluster (store.url)")
+    except StoreError as error:
+        return Finding("cluster", False, f"{type(error).__name__}: {error}", _store_remedy(config, error))
+    return Finding("cluster", True, f"the store's prefix belongs to {found.cluster!r} and this log")
 
 
 async def _refuses_a_second_create(store: ObjectStore, key: str) -> bool:

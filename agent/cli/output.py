@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -16,15 +17,19 @@ from rich.progress import (
 )
 from rich.table import Table
 
+PIPED_COLUMNS = 240
+"""Width of a table that goes to a file or a program, characters."""
+
 
 def results() -> Console:
     """Standard output, made when asked for so that redirections count."""
-    return Console(highlight=False, soft_wrap=True)
+    width = None if sys.stdout.isatty() else PIPED_COLUMNS
+    return Console(highlight=False, width=width, markup=False)
 
 
 def remarks() -> Console:
     """Standard error: hints, progress."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 
 def print_json(value: object) -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import uvloop
@@ -19,6 +19,7 @@ from agent.config import Config, LoggingConfig, embedded_values, load
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
 from coordination.state.errors import StateError
+from objectstore.fingerprint import BrokenFingerprint, ForeignBucket
 from objectstore.store import Denied, StoreError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _run(config: Config, logging: LoggingConfig, started: Callable[[App], None])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_live(config, started))
-        except (StateError, ReplicaFailed) as error:
+        except (StateError, ReplicaFailed, ForeignBucket, BrokenFingerprint) as error:
             raise Failure(Status.REFUSED, f"this agent cannot take part: {error}") from None
         except Denied as error:
             raise Failure(Status.REFUSED, f"the store refuses: {error}") from None
@@ -102,14 +103,16 @@ async def _live(config: Config, started: Callable[[App], None]) -> None:
     signalled = asyncio.create_task(told.wait())
     try:
         starting = asyncio.create_task(app.start())
-        await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
+        first: list[asyncio.Future[Any]] = [starting, signalled]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():  # told to stop while waiting for log or store
             starting.cancel()
             await asyncio.wait([starting])
             return
         await starting
         started(app)
-        await asyncio.wait([signalled, app.replica.failed], return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [signalled, app.replica.failed]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if app.replica.failed.done() and not app.replica.failed.cancelled():
             app.replica.failed.result()
     finally:
