@@ -14,6 +14,11 @@ from deploy.services.s3 import S3Service
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the whole suite; they must be known before any folder is collected."""
+    parser.addoption("--rewrite-golden", action="store_true", help="write the golden stories anew")
+
+
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[Etcd]:
     """An etcd shared by the session: use a cluster name of your own. Do not stop or break it."""

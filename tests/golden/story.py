@@ -1,0 +1,139 @@
+"""Stories as text: commands in, results and state out. See README.md for the form of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from google.protobuf import text_format
+
+from coordination.commands import Command, Entry
+from coordination.log import LogEntry
+from coordination.snapshot import decode, encode
+from coordination.state import Applied, ChunkCommitted, Done, Refused, Result, State, StateError
+
+START_MS = 1_700_000_000_000
+
+
+class Storyteller:
+    """Runs a story's lines against the real apply and writes what came of each."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.now_ms = START_MS
+        self.authors: dict[str, int] = {}
+        self.sequences: dict[int, int] = {}
+        self.entries: list[LogEntry] = []
+        self._actions = {
+            "show": self._show,
+            "snapshot": self._snapshot,
+            "time": self._time,
+            "replay": self._replay,
+        }
+
+    def tell(self, story: str) -> str:
+        """The story with every outcome as it is now."""
+        out: list[str] = []
+        for line in story.splitlines():
+            if line.startswith(">"):
+                out += [line, *self._entry(line[1:].strip())]
+            elif line.startswith("!"):
+                action, _, argument = line[1:].strip().partition(" ")
+                out += [line, *(f"    {said}" for said in self._actions[action](argument))]
+            elif not line.startswith("    "):
+                out.append(line)
+        return "\n".join(out) + "\n"
+
+    def _entry(self, line: str) -> Iterator[str]:
+        head, _, content = line.partition(": ")
+        author, *options = head.split()
+        number = self.authors.setdefault(author, 0xA0 + len(self.authors))
+        self.sequences[number] = self.sequences.get(number, 0) + 1
+        applied = next((int(o.removeprefix("applied=")) for o in options if o.startswith("applied=")), 0)
+        commands = [text_format.Parse(part, Command()) for part in content.split(" + ")]
+        entry = Entry(
+            format=1,
+            incarnation=number,
+            sequence=self.sequences[number],
+            proposed_ms=self.now_ms,
+            applied_revision=applied,
+            commands=commands,
+        )
+        revision = (self.entries[-1].revision if self.entries else 0) + 1
+        self.entries.append(LogEntry(revision, number, entry.sequence, entry.SerializeToString()))
+        try:
+            answer = self.state.apply(self.entries[-1])
+        except StateError as error:
+            yield f"    stops: {type(error).__name__}: {error}"
+            return
+        yield from self._outcome(answer)
+
+    def _outcome(self, applied: Applied) -> Iterator[str]:
+        for result in applied.results:
+            yield f"    {applied.revision}: {_said(result)}"
+        for number in applied.fenced:
+            yield f"    {applied.revision}: fenced {self._name(number)}"
+
+    def _name(self, number: int) -> str:
+        return next((name for name, known in self.authors.items() if known == number), f"{number:x}")
+
+    def _time(self, argument: str) -> Iterator[str]:
+        self.now_ms += int(argument)
+        yield f"{self.now_ms}"
+
+    def _snapshot(self, argument: str) -> Iterator[str]:
+        before = self.state.hash
+        self.state = decode(encode(self.state))
+        yield f"revision {self.state.revision}, hash {'kept' if self.state.hash == before else 'CHANGED'}"
+
+    def _replay(self, argument: str) -> Iterator[str]:
+        other = State()
+        for entry in self.entries:
+            other.apply(entry)
+        same = (other.hash, encode(other)) == (self.state.hash, encode(self.state))
+        yield f"another agent at revision {other.revision}: {'the same' if same else 'DIFFERENT'}"
+
+    def _show(self, argument: str) -> Iterator[str]:
+        for name, topic in self.state.topics.items():
+            for partition in topic.partitions:
+                yield f"{name}-{partition.index} [{partition.log_start}, {partition.high_watermark})"
+                for s in partition.slices.plan(0, 1 << 60):
+                    where = f"{self._name(s.chunk.incarnation)}/{s.chunk.number} at {s.position}+{s.length}"
+                    yield f"  {s.base_offset}..{s.end_offset - 1} in {where}"
+                for key, entry in partition.producers.items():
+                    yield f"  producer {key} epoch {entry.epoch} last {entry.last_sequence}"
+        for (space, name), table in self.state.tables.items():
+            yield f"table {space}.{name} at {table.metadata_location} ledger {list(table.next_offsets)}"
+        for name, holder in self.state.claims.items():
+            yield f"claim {name}: {self._name(holder.incarnation)} since {holder.revision}"
+        brokers = [f"{b.node_id} {b.name} ({self._name(b.incarnation)})" for b in self.state.brokers.values()]
+        yield f"brokers: {', '.join(brokers) or 'none'}"
+        yield from self._show_rest()
+
+    def _show_rest(self) -> Iterator[str]:
+        for number, one in self.state.incarnations.items():
+            if not one.live:
+                name = self._name(number)
+                yield f"fenced {name} at {one.fenced_revision}, its last entry was {one.sequence}"
+        for chunk, since in self.state.chunks.garbage.items():
+            yield f"garbage {self._name(chunk.incarnation)}/{chunk.number} since {since - START_MS} ms"
+        for author, change in self.state.pending:
+            yield f"open change {change} of {self._name(author)}"
+        if self.state.snapshots or self.state.trimmed_through:
+            kept = [snapshot.revision for snapshot in self.state.snapshots]
+            yield f"snapshots at {kept}, trimmed through {self.state.trimmed_through}"
+        yield f"feature level {self.state.feature_level}, hash {self.state.hash}"
+
+
+def _said(result: Result) -> str:
+    if isinstance(result, ChunkCommitted):
+        pairs = zip(result.errors, result.base_offsets, strict=True)
+        return "; ".join(f"offset {offset}" if not error else f"error {error}" for error, offset in pairs)
+    if isinstance(result, Refused):
+        return f"refused {result.code.name}: {result.message}"
+    assert isinstance(result, Done)
+    if isinstance(result.value, tuple):
+        inner = [
+            _said(r) if isinstance(r, Done | Refused | ChunkCommitted) else repr(r) for r in result.value
+        ]
+        return f"done ({'; '.join(inner)})"
+    return "done" if result.value is None else f"done {result.value!r}"
