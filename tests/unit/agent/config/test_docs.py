@@ -7,7 +7,7 @@ import re
 from pydantic import SecretStr
 
 from agent.config import Config
-from agent.config.document import render
+from agent.config.docs import render
 from agent.config.schema import settings
 
 BOUND = re.compile(r"_(max|min|kept)$")
