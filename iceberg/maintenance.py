@@ -1,0 +1,71 @@
+"""Removes files that no table names: what dead committers left behind and what expired.
+
+Safe by order and by claim: a file is garbage only when the current head, read after this committer took the
+claim, does not reach it; nobody without the claim can make it reachable any more. The grace period is for
+readers that planned with a snapshot which has expired since, and for metadata that a catalog is about to
+commit. A file leaves the table before its object is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from iceberg import manifests
+from iceberg.head import Head
+from iceberg.steps import Steps
+from iceberg.warehouse import Warehouse
+from objectstore.store import ObjectStore
+
+DELETE_KEYS_MAX = 1_000
+"""Keys of one delete request."""
+
+
+async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> frozenset[str]:
+    """Keys of everything that the head's metadata leads to, itself and its kept history included."""
+    metadata = head.metadata
+    keys = {warehouse.key(head.location)}
+    keys.update(warehouse.key(each["metadata-file"]) for each in metadata["metadata-log"])
+    seen: set[str] = set()
+    for snapshot in metadata["snapshots"]:
+        location = snapshot["manifest-list"]
+        keys.add(warehouse.key(location))
+        listed = await store.get(warehouse.key(location))
+        for manifest in await asyncio.to_thread(manifests.read_list, location, listed):
+            key = warehouse.key(manifest.manifest_path)
+            if key in seen:
+                continue
+            seen.add(key)
+            content = await store.get(key)
+            files = await asyncio.to_thread(manifests.data_files, manifest, content)
+            keys.update(warehouse.key(each) for each in files)
+    return frozenset(keys | seen)
+
+
+async def orphans(
+    store: ObjectStore, warehouse: Warehouse, head: Head, now_ms: int, grace_s: float
+) -> list[str]:
+    """Keys below the table's location that the head does not reach, older than the grace period, in order."""
+    kept = await reachable(store, warehouse, head)
+    limit = now_ms - int(grace_s * 1000)
+    found: list[str] = []
+    async for page in store.list(f"{warehouse.key(head.metadata['location'])}/"):
+        found += [each.key for each in page if each.key not in kept and each.modified_ms <= limit]
+    return found
+
+
+async def collect(
+    store: ObjectStore, warehouse: Warehouse, head: Head, now_ms: int, grace_s: float, steps: Steps
+) -> int:
+    """Delete the orphans of a table whose claim the caller holds; returns how many there were."""
+    await steps.before("list-orphans")
+    keys = await orphans(store, warehouse, head, now_ms, grace_s)
+    for start in range(0, len(keys), DELETE_KEYS_MAX):
+        await steps.before("delete-orphans")
+        await store.delete(keys[start : start + DELETE_KEYS_MAX])
+    return len(keys)
+
+
+async def purge(store: ObjectStore, warehouse: Warehouse, location: str) -> None:
+    """Delete everything below the location of a table that was dropped."""
+    async for page in store.list(f"{warehouse.key(location)}/"):
+        await store.delete([each.key for each in page])

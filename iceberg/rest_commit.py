@@ -1,0 +1,150 @@
+"""Applies another engine's requirements and updates to a table's metadata. Pure, on pyiceberg's models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableRequest
+from pyiceberg.table.metadata import (
+    TableMetadata,
+    TableMetadataUtil,
+    TableMetadataV1,
+    new_table_metadata,
+)
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AssertCreate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    update_table_metadata,
+)
+
+from iceberg import ledger
+from iceberg.rest_errors import bad_request, commit_failed, forbidden
+
+FORMAT_VERSION_MAX = 2
+OWN_PREFIX = "floe."
+
+
+def parse_commit(body: Mapping[str, Any]) -> CommitTableRequest:
+    """The request of a commit. Raises CatalogError 400."""
+    try:
+        return CommitTableRequest.model_validate({"identifier": _NO_IDENTIFIER, **body})
+    except ValidationError as error:
+        raise bad_request(f"commit request: {_first(error)}") from error
+
+
+_NO_IDENTIFIER = {"namespace": [], "name": "-"}
+
+
+def is_creation(request: CommitTableRequest) -> bool:
+    """Whether the commit makes a new table (a staged creation)."""
+    return any(isinstance(each, AssertCreate) for each in request.requirements)
+
+
+def apply(
+    request: CommitTableRequest, base: Mapping[str, Any] | None, location: str | None
+) -> dict[str, Any]:
+    """The metadata after the commit. `base` is the table at `location`, None when there is none.
+
+    Raises CatalogError: 409 when a requirement does not hold, 400 for updates that make no sense, 403 for
+    changes of Floe's own properties.
+    """
+    _check_properties(request)
+    current = _model(base) if base is not None else None
+    try:
+        for requirement in request.requirements:
+            requirement.validate(current)
+    except CommitFailedException as error:
+        raise commit_failed(str(error)) from error
+    empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+    try:
+        updated = update_table_metadata(
+            current or empty, request.updates, enforce_validation=current is None, metadata_location=location
+        )
+    except (ValidationError, ValueError, NotImplementedError, KeyError) as error:
+        raise bad_request(f"the updates cannot be applied: {error}") from error
+    return _dump(updated)
+
+
+def create(request: CreateTableRequest, location: str) -> dict[str, Any]:
+    """The first metadata of a table. Raises CatalogError 400 and 403."""
+    properties = dict(request.properties)
+    _refuse_own(properties)
+    try:
+        found = new_table_metadata(
+            request.table_schema,
+            request.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            request.write_order or UNSORTED_SORT_ORDER,
+            location,
+            properties,
+        )
+    except (ValueError, ValidationError) as error:
+        raise bad_request(f"table {request.name}: {error}") from error
+    return _dump(found)
+
+
+def parse_create(body: Mapping[str, Any]) -> CreateTableRequest:
+    """The request of a creation. Raises CatalogError 400."""
+    try:
+        return CreateTableRequest.model_validate({**_UNSAID, **body})
+    except ValidationError as error:
+        raise bad_request(f"create request: {_first(error)}") from error
+
+
+_UNSAID = {"location": None, "partition-spec": None, "write-order": None, "stage-create": False}
+
+
+def guard_topic_table(request: CommitTableRequest, topic: str) -> None:
+    """A topic's table takes only properties from outside. Raises CatalogError 403."""
+    for update in request.updates:
+        if not isinstance(update, SetPropertiesUpdate | RemovePropertiesUpdate):
+            raise forbidden(
+                f"{update.action} refused: this table is written by Floe alone, from topic {topic!r}; "
+                "only properties may be set. Write to a table of your own"
+            )
+
+
+def _check_properties(request: CommitTableRequest) -> None:
+    for update in request.updates:
+        if isinstance(update, SetPropertiesUpdate):
+            _refuse_own(update.updates)
+        if isinstance(update, RemovePropertiesUpdate):
+            _refuse_own(dict.fromkeys(update.removals))
+
+
+def _refuse_own(properties: Mapping[str, object]) -> None:
+    own = sorted(name for name in properties if name.startswith(OWN_PREFIX))
+    if own:
+        raise forbidden(f"properties {', '.join(own)}: names that begin with {OWN_PREFIX} are Floe's own")
+
+
+def topic_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """(topic id in hexadecimal, topic) whose table this is; empty for any other table."""
+    properties = metadata.get("properties") or {}
+    return str(properties.get(ledger.TOPIC_ID_PROPERTY, "")), str(properties.get(ledger.TOPIC_PROPERTY, ""))
+
+
+def _model(metadata: Mapping[str, Any]) -> TableMetadata:
+    return TableMetadataUtil.parse_raw(json.dumps(metadata))
+
+
+def _dump(found: TableMetadata) -> dict[str, Any]:
+    if found.format_version > FORMAT_VERSION_MAX:
+        raise bad_request(
+            f"format-version {found.format_version}: this catalog commits tables up to {FORMAT_VERSION_MAX}"
+        )
+    content: dict[str, Any] = json.loads(found.model_dump_json(exclude_none=True))
+    return content
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(str(each) for each in first['loc'])}: {first['msg']}"

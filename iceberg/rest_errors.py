@@ -1,0 +1,56 @@
+"""The errors of the REST catalog, in the shape and with the names of Iceberg's REST specification."""
+
+from __future__ import annotations
+
+
+class CatalogError(Exception):
+    """Answered as an error; `kind` is the exception that Java clients raise."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+
+    def body(self) -> dict[str, object]:
+        """The JSON answer."""
+        return {"error": {"message": str(self), "type": self.kind, "code": self.status}}
+
+
+def bad_request(message: str) -> CatalogError:
+    """The request cannot be right."""
+    return CatalogError(400, "BadRequestException", message)
+
+
+def forbidden(message: str) -> CatalogError:
+    """The request is understood and refused."""
+    return CatalogError(403, "ForbiddenException", message)
+
+
+def no_such_namespace(name: str) -> CatalogError:
+    """404 of a namespace."""
+    return CatalogError(404, "NoSuchNamespaceException", f"namespace {name} does not exist")
+
+
+def no_such_table(namespace: str, name: str) -> CatalogError:
+    """404 of a table."""
+    return CatalogError(404, "NoSuchTableException", f"table {namespace}.{name} does not exist")
+
+
+def already_exists(what: str) -> CatalogError:
+    """409 of a creation."""
+    return CatalogError(409, "AlreadyExistsException", f"{what} already exists")
+
+
+def commit_failed(message: str) -> CatalogError:
+    """409 of a commit: it had no effect; the client may build it anew on the table as it is now."""
+    return CatalogError(409, "CommitFailedException", message)
+
+
+def commit_unknown(message: str) -> CatalogError:
+    """The commit may or may not have taken effect: clients must look, never retry blindly."""
+    return CatalogError(504, "CommitStateUnknownException", message)
+
+
+def unavailable(message: str) -> CatalogError:
+    """Definitely no effect; try again later."""
+    return CatalogError(503, "ServiceUnavailableException", message)

@@ -1,0 +1,261 @@
+"""Tables of the REST catalog: load, create, commit, register, drop, rename.
+
+The pointer in the replicated state is the truth; it moves by CommitTable's compare-and-swap only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from coordination.clock import Clock
+from coordination.commands import CommitTable, DropTable
+from coordination.kafka_codes import Code
+from coordination.log import LogError
+from coordination.replica.errors import OutcomeUnknown
+from coordination.state.types import Refused, Result
+from iceberg import metadata as table_metadata
+from iceberg import rest_commit
+from iceberg.maintenance import purge
+from iceberg.rest_errors import (
+    CatalogError,
+    already_exists,
+    bad_request,
+    commit_failed,
+    commit_unknown,
+    forbidden,
+    no_such_namespace,
+    no_such_table,
+    unavailable,
+)
+from iceberg.warehouse import OutsideWarehouse, Warehouse
+from objectstore.store import NotFound, ObjectStore
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from pyiceberg.table import CommitTableRequest
+
+    from coordination.replica import Replica
+
+COMMIT_ATTEMPTS_MAX = 4
+"""Tries of one commit whose requirements still hold after another commit came first."""
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogParts:
+    """What the catalog works with. `table_config` goes to clients with every table (storage access)."""
+
+    replica: Replica
+    store: ObjectStore
+    warehouse: Warehouse
+    clock: Clock
+    table_config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tables:
+    """One method per operation; each raises CatalogError."""
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._parts = parts
+
+    def location_of(self, key: Key) -> str:
+        """The table's current metadata location. Raises 404."""
+        found = self._parts.replica.state.tables.get(key)
+        if found is None:
+            raise no_such_table(*key)
+        return found.metadata_location
+
+    def list(self, namespace: str) -> list[str]:
+        """Names of the namespace's tables."""
+        return sorted(name for found, name in self._parts.replica.state.tables if found == namespace)
+
+    async def load(self, key: Key) -> dict[str, Any]:
+        """LoadTableResult: the metadata as it is in the store, and storage access."""
+        location = self.location_of(key)
+        return self._loaded(location, await self._read(location))
+
+    async def create(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a table, or only say what it would be (stage-create)."""
+        request = rest_commit.parse_create(body)
+        key = (namespace, _name(request.name))
+        self._need_namespace(namespace)
+        if key in self._parts.replica.state.tables:
+            raise already_exists(f"table {namespace}.{request.name}")
+        location = (request.location or self._new_location(key)).rstrip("/")
+        self._check_location(location)
+        metadata = await asyncio.to_thread(rest_commit.create, request, location)
+        if request.stage_create:
+            return {"metadata": metadata, "config": dict(self._parts.table_config)}
+        stored = await self._store(metadata, 0)
+        await self._move(key, "", stored)
+        return self._loaded(stored, metadata)
+
+    async def commit(self, key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply another engine's commit, or refuse it with 409 where a requirement does not hold."""
+        request = rest_commit.parse_commit(body)
+        for attempt in range(COMMIT_ATTEMPTS_MAX):
+            found = self._parts.replica.state.tables.get(key)
+            if found is None and not rest_commit.is_creation(request):
+                raise no_such_table(*key)
+            base = await self._read(found.metadata_location) if found is not None else None
+            location = found.metadata_location if found is not None else ""
+            if base is not None:
+                self._guard(base, request)
+            updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
+            self._check_location(updated["location"])
+            stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
+            try:
+                await self._move(key, location, stored)
+            except CatalogError as error:
+                if error.kind != "CommitFailedException" or attempt == COMMIT_ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                return {"metadata-location": stored, "metadata": updated}
+        raise AssertionError("unreachable")
+
+    async def register(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Take over a table whose metadata is in the warehouse already."""
+        name, location = _name(body.get("name")), body.get("metadata-location")
+        if not isinstance(location, str):
+            raise bad_request("register: metadata-location is missing")
+        self._need_namespace(namespace)
+        metadata = await self._read(location)
+        topic_id, topic = rest_commit.topic_of(metadata)
+        if topic_id and self._topic_lives(topic_id):
+            raise forbidden(f"{location} is the table of topic {topic!r}, which has it already")
+        await self._move((namespace, name), "", location)
+        return self._loaded(location, metadata)
+
+    async def drop(self, key: Key, *, purge_files: bool) -> None:
+        """Forget a table; with purge its files go too."""
+        location = self.location_of(key)
+        metadata = None
+        try:
+            metadata = await self._read(location)
+            self._guard(metadata, None)
+        except CatalogError as error:
+            if error.status != 404:
+                raise  # a table whose metadata is gone can still be dropped
+        await self._propose(DropTable(namespace=key[0], name=key[1]), f"table {key[0]}.{key[1]}")
+        if purge_files and metadata is not None:
+            await purge(self._parts.store, self._parts.warehouse, metadata["location"])
+
+    async def rename(self, source: Key, target: Key) -> None:
+        """Give a table another name."""
+        self._guard(await self._read(self.location_of(source)), None)
+        self._need_namespace(target[0])
+        await self._propose(
+            DropTable(
+                namespace=source[0],
+                name=source[1],
+                rename_namespace=target[0],
+                rename_name=_name(target[1]),
+            ),
+            f"table {target[0]}.{target[1]}",
+        )
+
+    def _guard(self, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> None:
+        """A living topic's table is Floe's: it takes properties, nothing else."""
+        topic_id, topic = rest_commit.topic_of(metadata)
+        if not topic_id or not self._topic_lives(topic_id):
+            return
+        if request is None:
+            raise forbidden(
+                f"this is the table of topic {topic!r}: delete the topic first, or set its floe.table.name"
+            )
+        rest_commit.guard_topic_table(request, topic)
+
+    def _topic_lives(self, topic_id: str) -> bool:
+        return bytes.fromhex(topic_id) in self._parts.replica.state.topics_by_id
+
+    def _need_namespace(self, namespace: str) -> None:
+        if namespace not in self._parts.replica.state.namespaces:
+            raise no_such_namespace(namespace)
+
+    def _new_location(self, key: Key) -> str:
+        unique = self._parts.clock.random_bytes(6).hex()
+        return f"{self._parts.warehouse.location}/{key[0]}/{key[1]}-{unique}"
+
+    def _check_location(self, location: str) -> None:
+        warehouse = self._parts.warehouse
+        try:
+            key = warehouse.key(location)
+        except OutsideWarehouse:
+            key = ""
+        if not key.startswith(f"{warehouse.folder}/"):
+            raise bad_request(f"location {location} is not below the warehouse {warehouse.location}")
+
+    def _loaded(self, location: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "metadata-location": location,
+            "metadata": metadata,
+            "config": dict(self._parts.table_config),
+        }
+
+    async def _read(self, location: str) -> dict[str, Any]:
+        try:
+            self._check_location(location)
+            content = await self._parts.store.get(self._parts.warehouse.key(location))
+            return await asyncio.to_thread(table_metadata.decode, content)
+        except NotFound:
+            raise CatalogError(404, "NotFoundException", f"metadata {location} does not exist") from None
+        except ValueError as error:
+            raise bad_request(f"metadata {location}: {error}") from error
+
+    async def _store(self, metadata: Mapping[str, Any], version: int) -> str:
+        name = table_metadata.metadata_name(version, self._parts.clock.random_bytes(16))
+        location = f"{metadata['location'].rstrip('/')}/{name}"
+        content = await asyncio.to_thread(table_metadata.encode, dict(metadata))
+        await self._parts.store.put(self._parts.warehouse.key(location), [content])
+        return location
+
+    async def _move(self, key: Key, expected: str, location: str) -> None:
+        namespace, name = key
+        message = CommitTable(namespace=namespace, name=name, expected=expected, metadata_location=location)
+        try:
+            await self._propose(message, f"table {namespace}.{name}")
+        except CatalogError as error:
+            if error.status == 504 and await self._landed(key, location):
+                return
+            raise
+
+    async def _landed(self, key: Key, location: str) -> bool:
+        try:
+            await self._parts.replica.barrier()
+        except LogError:
+            return False
+        found = self._parts.replica.state.tables.get(key)
+        return found is not None and found.metadata_location == location
+
+    async def _propose(self, message: Message, what: str) -> Result:
+        try:
+            result = await self._parts.replica.propose(message)
+        except OutcomeUnknown as error:
+            raise commit_unknown(f"{what}: {error}") from error
+        except LogError as error:
+            raise unavailable(f"{what}: {error}") from error
+        if isinstance(result, Refused):
+            raise refused(result, what)
+        return result
+
+
+def refused(result: Refused, what: str) -> CatalogError:
+    """What the log refused, as the catalog says it."""
+    if result.code is Code.DUPLICATE_RESOURCE:
+        return already_exists(what)
+    if result.code is Code.INVALID_UPDATE_VERSION:
+        return commit_failed(result.message)
+    if result.code is Code.RESOURCE_NOT_FOUND:
+        return CatalogError(404, "NoSuchTableException", result.message)
+    return bad_request(f"{what}: {result.message}")
+
+
+def _name(name: object) -> str:
+    """A table's name as it may be. Raises 400."""
+    if not isinstance(name, str) or not name or "/" in name or "\x1f" in name:
+        raise bad_request(f"table name {name!r}: it has at least one character and no slash")
+    return name

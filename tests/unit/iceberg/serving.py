@@ -1,0 +1,68 @@
+"""The REST catalog behind a real HTTP server, for clients that insist on one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from pyiceberg.catalog.rest import RestCatalog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from coordination.clock import SystemClock
+from iceberg.catalog import Catalog
+from iceberg.rest_tables import CatalogParts
+from tests.unit.iceberg.rig import Rig
+
+METHODS = ["GET", "HEAD", "POST", "DELETE"]
+
+
+def catalog_of(rig: Rig, table_config: Mapping[str, str] | None = None) -> Catalog:
+    """The catalog of one agent."""
+    parts = CatalogParts(rig.replica, rig.store, rig.warehouse, SystemClock(), table_config or {})
+    return Catalog(parts)
+
+
+async def ask(catalog: Catalog, method: str, path: str, body: object = None, **query: str) -> tuple[int, Any]:
+    """One request without HTTP."""
+    return await catalog.handle(method, path, query, b"" if body is None else json.dumps(body).encode())
+
+
+@asynccontextmanager
+async def served(catalog: Catalog) -> AsyncIterator[str]:
+    """Serve the catalog on a free port; gives its URL."""
+
+    async def answer(request: Request) -> Response:
+        status, value = await catalog.handle(
+            request.method,
+            "/" + request.path_params["path"],
+            dict(request.query_params),
+            await request.body(),
+        )
+        if value is None or request.method == "HEAD":
+            return Response(status_code=status)
+        return JSONResponse(value, status)
+
+    app = Starlette(routes=[Route("/iceberg/{path:path}", answer, methods=METHODS)])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()  # from here on clients wait rather than fail
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        task = asyncio.create_task(server.serve([listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
+        finally:
+            server.should_exit = True
+            await task
+
+
+def client(url: str) -> RestCatalog:
+    """pyiceberg's client of the catalog. Use it in a thread: it blocks."""
+    return RestCatalog("floe", uri=url, warehouse="floe")
