@@ -108,7 +108,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
         self._silenced: list[asyncio.StreamWriter] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @property
     def address(self) -> str:
@@ -155,10 +155,11 @@ class Proxy:
         """Stop listening and break every connection."""
         await self.refuse()
         self.reset()
-        tasks = list(self._tasks)
-        for task in tasks:
+        tasks = dict(self._tasks)
+        for task, accepted in tasks.items():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            _abort(accepted)  # also when its task never came to run
+        await asyncio.gather(*tasks, *(end.wait_closed() for end in tasks.values()), return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -170,8 +171,8 @@ class Proxy:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._connect(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = writer
+        task.add_done_callback(self._tasks.pop)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -191,6 +192,7 @@ class Proxy:
                 if end in self._silenced:
                     self._silenced.remove(end)
                 end.close()
+            await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)
 
     async def _pump(
         self,
