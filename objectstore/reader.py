@@ -52,7 +52,11 @@ class ReaderStats:
 
 
 class ChunkReader:
-    """One agent's reader. `cache_bytes_max` bounds the tail; `cold_bytes_max` what is read from the store."""
+    """One agent's reader. `cache_bytes_max` bounds the tail; `cold_bytes_max` what is read from the store.
+
+    `concurrency_max` bounds the requests under way. A simulation keeps threads away by a `thread_bytes_min`
+    above every span.
+    """
 
     def __init__(
         self,
@@ -61,10 +65,12 @@ class ChunkReader:
         *,
         cold_bytes_max: int | None = None,
         concurrency_max: int = 8,
+        thread_bytes_min: int = THREAD_BYTES_MIN,
     ) -> None:
         self._store = store
         self._tail = SliceCache(cache_bytes_max)
         self._cold = SliceCache(cache_bytes_max // 4 if cold_bytes_max is None else cold_bytes_max)
+        self._thread_bytes_min = thread_bytes_min
         self._pool = asyncio.Semaphore(concurrency_max)
         self._flying: dict[Key, Flight] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -193,7 +199,7 @@ class ChunkReader:
             data = await self._store.get_range(chunk_key(chunk), span.start, span.length)
         except NotFound:
             raise ChunkMissing(chunk) from None
-        if span.length < THREAD_BYTES_MIN:
+        if span.length < self._thread_bytes_min:
             return _cut(data, span.start, members)
         return await asyncio.to_thread(_cut, data, span.start, members)
 

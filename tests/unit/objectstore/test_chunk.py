@@ -117,3 +117,13 @@ def test_bytes_before_the_footer_that_nobody_claims_are_found() -> None:
     tail = footer_length(good[-TRAILER_SIZE:]) + TRAILER_SIZE
     with pytest.raises(CorruptChunk, match="not where the footer begins"):
         verify(good[:-tail] + b"smuggled" + good[-tail:], CHUNK)
+
+
+def test_the_format_has_not_changed() -> None:
+    """Chunks live for years. If this fails, the version must rise and the old one stay readable."""
+    encoded = encode(CLUSTER, CHUNK, [PartitionBatches(3, [b"abc", b"de"]), PartitionBatches(700, [b"f"])])
+    assert b"".join(encoded.parts).hex(" ", -4) == (
+        "464c4f45 43484e4b 00010040 00010203 04050607 08090a0b 0c0d0e0f 00000000 00abcdef 00000000 "
+        "0000002a 00000000 00000000 00000000 00000000 2b9f2efd 61626364 65660a03 03bc0512 0240451a "
+        "02050122 0202012a 0897d650 c4db271a 15000000 1be48c52 23464c4f 45464f4f 54"
+    )
