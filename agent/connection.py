@@ -28,7 +28,7 @@ SCRATCH_BYTES_POOR = 4096
 GROWTH_BYTES = 1024 * 1024
 """A frame's own buffer grows by this much at a time, bytes."""
 
-_ZEROS = bytes(GROWTH_BYTES)
+_ZEROS = memoryview(bytes(GROWTH_BYTES))
 _SIZE = Struct(">i")
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
 _TLS_HANDSHAKE = b"\x16\x03"
@@ -324,7 +324,7 @@ class Connection:
         """Make room that was granted. Not done on grant: the driver may still hold the last view then."""
         assert self._frame is not None
         try:
-            self._frame += _ZEROS[:size] if size < GROWTH_BYTES else _ZEROS
+            self._frame += _ZEROS[:size]
         except BufferError:
             self._frame = self._frame[: self._filled] + _ZEROS[:size]
 

@@ -1545,7 +1545,7 @@ def _decode_response_v4(buf: memoryview) -> FetchResponse:
         e1 = pos + n2
         if not pos <= e1 <= size:
             raise bad_length("responses.topic", e1, pos, size)
-        v3 = str(buf[pos:e1], "utf-8")
+        v3 = buf[pos:e1].tobytes().decode()
         pos = e1
         n3, = _get_i(buf, pos)
         pos += 4
@@ -1596,7 +1596,7 @@ def _decode_response_v5(buf: memoryview) -> FetchResponse:
         e1 = pos + n2
         if not pos <= e1 <= size:
             raise bad_length("responses.topic", e1, pos, size)
-        v3 = str(buf[pos:e1], "utf-8")
+        v3 = buf[pos:e1].tobytes().decode()
         pos = e1
         n3, = _get_i(buf, pos)
         pos += 4
@@ -1647,7 +1647,7 @@ def _decode_response_v7(buf: memoryview) -> FetchResponse:
         e1 = pos + n2
         if not pos <= e1 <= size:
             raise bad_length("responses.topic", e1, pos, size)
-        v5 = str(buf[pos:e1], "utf-8")
+        v5 = buf[pos:e1].tobytes().decode()
         pos = e1
         n3, = _get_i(buf, pos)
         pos += 4
@@ -1698,7 +1698,7 @@ def _decode_response_v11(buf: memoryview) -> FetchResponse:
         e1 = pos + n2
         if not pos <= e1 <= size:
             raise bad_length("responses.topic", e1, pos, size)
-        v5 = str(buf[pos:e1], "utf-8")
+        v5 = buf[pos:e1].tobytes().decode()
         pos = e1
         n3, = _get_i(buf, pos)
         pos += 4
@@ -1754,7 +1754,7 @@ def _decode_response_v12(buf: memoryview) -> FetchResponse:
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("responses.topic", e1, pos, size)
-        v5 = str(buf[pos:e1], "utf-8")
+        v5 = buf[pos:e1].tobytes().decode()
         pos = e1
         n3 = buf[pos]
         pos += 1
@@ -2061,7 +2061,7 @@ def _decode_response_v16(buf: memoryview) -> FetchResponse:
                     e4 = pos + n13 - 1
                     if not pos <= e4 <= size:
                         raise bad_length("node_endpoints.host", e4, pos, size)
-                    v32 = str(buf[pos:e4], "utf-8")
+                    v32 = buf[pos:e4].tobytes().decode()
                     pos = e4
                     v33, n14 = _get_iB(buf, pos)
                     pos += 5
@@ -2072,7 +2072,7 @@ def _decode_response_v16(buf: memoryview) -> FetchResponse:
                         e5 = pos + n14 - 1
                         if not pos <= e5 <= size:
                             raise bad_length("node_endpoints.rack", e5, pos, size)
-                        v34 = str(buf[pos:e5], "utf-8")
+                        v34 = buf[pos:e5].tobytes().decode()
                         pos = e5
                     n15 = buf[pos]
                     pos += 1

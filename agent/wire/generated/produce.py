@@ -162,7 +162,7 @@ def _decode_request_v0(buf: memoryview) -> ProduceRequest:
         e1 = pos + n2
         if not pos <= e1 <= size:
             raise bad_length("topic_data.name", e1, pos, size)
-        v4 = str(buf[pos:e1], "utf-8")
+        v4 = buf[pos:e1].tobytes().decode()
         pos = e1
         n3, = _get_i(buf, pos)
         pos += 4
@@ -196,7 +196,7 @@ def _decode_request_v3(buf: memoryview) -> ProduceRequest:
         e1 = pos + n1
         if not pos <= e1 <= size:
             raise bad_length("transactional_id", e1, pos, size)
-        v1 = str(buf[pos:e1], "utf-8")
+        v1 = buf[pos:e1].tobytes().decode()
         pos = e1
     v2, v3, n2 = _get_hii(buf, pos)
     pos += 10
@@ -210,7 +210,7 @@ def _decode_request_v3(buf: memoryview) -> ProduceRequest:
         e2 = pos + n3
         if not pos <= e2 <= size:
             raise bad_length("topic_data.name", e2, pos, size)
-        v5 = str(buf[pos:e2], "utf-8")
+        v5 = buf[pos:e2].tobytes().decode()
         pos = e2
         n4, = _get_i(buf, pos)
         pos += 4
@@ -246,7 +246,7 @@ def _decode_request_v9(buf: memoryview) -> ProduceRequest:
         e1 = pos + n1 - 1
         if not pos <= e1 <= size:
             raise bad_length("transactional_id", e1, pos, size)
-        v1 = str(buf[pos:e1], "utf-8")
+        v1 = buf[pos:e1].tobytes().decode()
         pos = e1
     v2, v3, n2 = _get_hiB(buf, pos)
     pos += 7
@@ -265,7 +265,7 @@ def _decode_request_v9(buf: memoryview) -> ProduceRequest:
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("topic_data.name", e2, pos, size)
-        v5 = str(buf[pos:e2], "utf-8")
+        v5 = buf[pos:e2].tobytes().decode()
         pos = e2
         n4 = buf[pos]
         pos += 1
@@ -318,7 +318,7 @@ def _decode_request_v13(buf: memoryview) -> ProduceRequest:
         e1 = pos + n1 - 1
         if not pos <= e1 <= size:
             raise bad_length("transactional_id", e1, pos, size)
-        v1 = str(buf[pos:e1], "utf-8")
+        v1 = buf[pos:e1].tobytes().decode()
         pos = e1
     v2, v3, n2 = _get_hiB(buf, pos)
     pos += 7

@@ -23,7 +23,7 @@ class Decoder:
         self._version = version
         self._flexible = flexible
         # A message with records is a memoryview; others were copied to bytes, which decode() is quicker on.
-        self._text = 'str(buf[pos:{0}], "utf-8")' if has_records else "buf[pos:{0}].decode()"
+        self._text = "buf[pos:{0}].tobytes().decode()" if has_records else "buf[pos:{0}].decode()"
         self._run: list[tuple[str, str]] = []
 
     def message(self, name: str, fields: Sequence[Field]) -> list[str]:
