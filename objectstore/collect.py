@@ -211,6 +211,9 @@ class Collector:
             prefix = f"{CHUNKS}{folder}/" if incarnation is None else incarnation_prefix(incarnation)
             async for page in self._store.list(prefix):
                 await self._view.catch_up()
-                now_ms = self._now_ms()
-                for meta in page:
-                    yield Candidate(meta.key, meta.size, judge(meta, self._view, now_ms, self._grace_ms))
+                for candidate in self._judged(page):  # all before the first: the state may move meanwhile
+                    yield candidate
+
+    def _judged(self, page: Sequence[ObjectMeta]) -> Sequence[Candidate]:
+        now_ms, grace_ms = self._now_ms(), self._grace_ms
+        return [Candidate(meta.key, meta.size, judge(meta, self._view, now_ms, grace_ms)) for meta in page]

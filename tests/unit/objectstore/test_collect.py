@@ -261,3 +261,28 @@ async def test_the_survey_lists_everything_with_its_reason() -> None:
     stage.view.referenced = {ChunkId(LIVE, 1)}
     found = [(each.key[-9:-6], each.verdict) async for each in stage.collector.survey()]
     assert [verdict for _, verdict in found] == [Verdict.REFERENCED, Verdict.AUTHOR_LIVE, Verdict.UNCOMMITTED]
+
+
+class SlowView(View):
+    """Knows references as of the last catch-up, and standings as of now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.committed: set[ChunkId] = set()
+
+    async def catch_up(self) -> None:
+        self.referenced = set(self.committed)
+
+
+async def test_a_state_that_moves_while_somebody_reads_the_survey_changes_no_verdict() -> None:
+    stage = Stage()
+    view = SlowView()
+    view.standings[LIVE] = Standing.LIVE
+    await stage.put(LIVE, 1, 2)
+    collector = Collector(stage.store, view, stage.forget, lambda: NOW, GRACE)
+    verdicts = []
+    async for each in collector.survey():
+        verdicts.append(each.verdict)
+        view.committed.add(ChunkId(LIVE, 2))  # the author commits and is fenced
+        view.standings[LIVE] = Standing.FENCED
+    assert verdicts == [Verdict.AUTHOR_LIVE, Verdict.AUTHOR_LIVE]
