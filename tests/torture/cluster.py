@@ -75,7 +75,8 @@ class Cluster:
             access_key=self.store.access_key,
             secret_key=self.store.secret_key,
         )
-        settings["log"] |= {"lease_ttl_s": 3, "request_timeout_ms": 1_000, "silence_ms_max": 1_000}
+        settings["log"] |= {"lease_ttl_s": 3, "attempt_timeout_ms": 1_000, "silence_ms_max": 1_000}
+        settings["replica"] = {"heartbeat_ms": 1_000}
         settings["store"] |= {"request_timeout_ms": 3_000, "connect_timeout_ms": 1_000}
         settings["listeners"] = [
             {
