@@ -1,0 +1,92 @@
+"""One embedded agent in a process of its own, for tests that bring real Kafka clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SETTINGS = (
+    "topics.auto_create=true",
+    "tables.enabled=false",
+    "logging.level=warning",
+    "shutdown.drain_ms=10",
+)
+START_S_MAX = 30.0
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A running agent: addresses, its process and its folder."""
+
+    bootstrap: str
+    http: str
+    process: subprocess.Popen[bytes]
+    data: Path
+
+    def status(self) -> dict[str, object]:
+        """What /status.json says."""
+        with urllib.request.urlopen(f"{self.http}/status.json", timeout=5) as answer:
+            found: dict[str, object] = json.load(answer)
+            return found
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start(data: Path, *settings: str) -> Embedded:
+    """`floe dev` on free ports, ready to serve."""
+    kafka, http = free_port(), free_port()
+    command = [sys.executable, "-m", "agent", "dev", "--data-dir", str(data)]
+    command += ["--kafka-port", str(kafka), "--http-port", str(http)]
+    for setting in (*SETTINGS, *settings):
+        command += ["--set", setting]
+    with open(data.parent / "agent.log", "ab") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env={**os.environ, "PYTHONWARNINGS": "error"}
+        )
+    agent = Embedded(f"127.0.0.1:{kafka}", f"http://127.0.0.1:{http}", process, data)
+    end = time.monotonic() + START_S_MAX
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{agent.http}/readyz", timeout=1):
+                return agent
+        except OSError:
+            time.sleep(0.05)
+    stop(agent)
+    raise AssertionError(f"the agent did not start:\n{(data.parent / 'agent.log').read_text()}")
+
+
+def stop(agent: Embedded) -> int:
+    """SIGTERM, then its exit status."""
+    if agent.process.poll() is None:
+        agent.process.send_signal(signal.SIGTERM)
+    try:
+        return agent.process.wait(30)
+    except subprocess.TimeoutExpired:
+        agent.process.kill()
+        agent.process.wait(10)
+        raise
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """An agent shared by the session: use topics of your own."""
+    agent = start(tmp_path_factory.mktemp("embedded") / "data")
+    yield agent
+    assert stop(agent) == 0
