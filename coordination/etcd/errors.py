@@ -30,6 +30,7 @@ _REFUSED_TEXTS = (
     "name resolution",
     "dns resolution",
 )
+_TOO_LARGE_TEXT = "larger than max"
 _STALE_TOKEN_TEXTS = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
 
@@ -47,14 +48,19 @@ class EtcdError(Exception):
         return any(text in str(self) for text in _STALE_TOKEN_TEXTS)
 
     @property
+    def too_large(self) -> bool:
+        """Whether the answer was larger than this client takes: ask for less."""
+        return _TOO_LARGE_TEXT in str(self)
+
+    @property
     def other_endpoint(self) -> bool:
         """Whether another member may do better."""
-        return self.code not in _REFUSALS
+        return self.code not in _REFUSALS and not self.too_large
 
     @property
     def retryable(self) -> bool:
         """Whether the same call may succeed later without anybody changing the configuration."""
-        return self.code not in _REFUSALS or self.stale_token
+        return self.stale_token or (self.code not in _REFUSALS and not self.too_large)
 
 
 class WatchCompacted(Exception):

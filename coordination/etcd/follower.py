@@ -175,7 +175,7 @@ class Follower:
             try:
                 response = await self._client.txn(requests.read_after(self._keys, self._position, limit))
             except EtcdError as error:
-                if error.code is not grpc.StatusCode.RESOURCE_EXHAUSTED or limit == 1:
+                if not error.too_large or limit == 1:
                     raise
                 limit = max(1, limit // 8)
                 continue

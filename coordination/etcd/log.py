@@ -85,9 +85,7 @@ class EtcdLog:
             request = requests.register(self._keys, incarnation, info, lease)
             response = await self._client.txn(request)
         except EtcdError as error:
-            with suppress(EtcdError):
-                await self._client.lease_revoke(lease)
-            raise Unavailable(str(error)) from error
+            raise Unavailable(str(error)) from error  # what was made hangs on a lease nobody renews
         revision = response.header.revision
         if not response.succeeded:
             found = response.responses[0].response_range.kvs

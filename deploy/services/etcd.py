@@ -1,4 +1,4 @@
-"""A one-member etcd of its own."""
+"""An etcd of its own, of one member or of several."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import shutil
 import ssl
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from deploy.services.build import tool_path
-from deploy.services.service import Service, answers, free_port
+from deploy.services.service import Service, ServiceError, answers, free_port
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,26 @@ class Etcd(Service):
         self.peer_port = free_port()
         self.endpoint = f"127.0.0.1:{self.port}"
         self.data = self.directory / "data"
+        self.peers = [self]
+
+    @property
+    def member(self) -> str:
+        """The member's name in its cluster."""
+        return f"floe-{self.peers.index(self)}"
+
+    @property
+    def peer_url(self) -> str:
+        """Where the other members find it."""
+        return f"http://127.0.0.1:{self.peer_port}"
 
     def command(self) -> list[str]:
         """etcd's command line; TLS on the client port when files were given."""
         client = f"{self._scheme}://{self.endpoint}"
-        peer = f"http://127.0.0.1:{self.peer_port}"
-        command = [str(tool_path("etcd")), "--name=floe", f"--data-dir={self.data}"]
+        peer, everyone = self.peer_url, ",".join(f"{peer.member}={peer.peer_url}" for peer in self.peers)
+        command = [str(tool_path("etcd")), f"--name={self.member}", f"--data-dir={self.data}"]
         command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
         command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
-        command += [f"--initial-cluster=floe={peer}", "--log-level=warn"]
+        command += [f"--initial-cluster={everyone}", "--log-level=warn"]
         if not self._fsync:
             command.append("--unsafe-no-fsync")
         if self._tls is not None:
@@ -90,3 +103,55 @@ class Etcd(Service):
         """Replace the data of a stopped member by a copy made with backup(): etcd goes back in time."""
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.copytree(source, self.data)
+
+
+class EtcdCluster:
+    """Several members: `with EtcdCluster() as cluster: cluster.leader().kill()`."""
+
+    def __init__(self, size: int = 3) -> None:
+        self.members = [Etcd() for _ in range(size)]
+        for member in self.members:
+            member.peers = self.members
+
+    @property
+    def endpoints(self) -> list[str]:
+        """host:port of every member's client API."""
+        return [member.endpoint for member in self.members]
+
+    def start(self) -> Self:
+        """Start all members side by side: none is ready before most are. Raises ServiceError."""
+        tool_path("etcd")
+        try:
+            with ThreadPoolExecutor(len(self.members)) as together:
+                list(together.map(Etcd.start, self.members))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all members."""
+        for member in self.members:
+            member.stop()
+
+    def leader(self) -> Etcd:
+        """The member that leads now. Raises ServiceError when none does."""
+        for member in self.members:
+            if member.running and _is_leader(member):
+                return member
+        raise ServiceError("no member of the etcd cluster leads")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _is_leader(member: Etcd) -> bool:
+    """Asked of etcd's metrics, which need no client."""
+    try:
+        with urllib.request.urlopen(f"http://{member.endpoint}/metrics", timeout=2) as response:
+            return b"\netcd_server_is_leader 1\n" in response.read()
+    except OSError:
+        return False
