@@ -51,6 +51,11 @@ class LostRace(Exception):
     """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
 
 
+def claim_name(topic: str) -> str:
+    """The claim that the committer of a topic holds."""
+    return f"committer/{topic}"
+
+
 @dataclass(frozen=True, slots=True)
 class CommitterOptions:
     """Limits of one commit and what a table keeps. Sizes in bytes, times in seconds."""
@@ -148,7 +153,7 @@ class Committer:
 
     @property
     def _claim_name(self) -> str:
-        return f"committer/{self.topic}"
+        return claim_name(self.topic)
 
     async def _hold_claim(self, incarnation: int) -> bool:
         replica = self._parts.replica

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,20 +40,27 @@ from objectstore.store import ObjectStore
 from tests.unit.schema import samples
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for another task to make the condition true; the test's own timeout bounds it."""
+    while not condition():  # noqa: ASYNC110  # nothing tells of this condition
+        await asyncio.sleep(0.01)
+
+
 class Killed(BaseException):
     """The process died here."""
 
 
 class KillAt(Steps):
-    """Ends the committer before its n-th step (from 0); n beyond the last step ends nothing."""
+    """Ends the committer before its n-th step (from 0), or before the step of that name; else never."""
 
-    def __init__(self, kill_before: int = 1 << 30) -> None:
+    def __init__(self, kill_before: int = 1 << 30, name: str = "") -> None:
         self.kill_before = kill_before
+        self.name = name
         self.seen: list[str] = []
 
     async def before(self, step: str) -> None:
         await super().before(step)
-        if len(self.seen) == self.kill_before:
+        if len(self.seen) == self.kill_before or step == self.name:
             raise Killed(step)
         self.seen.append(step)
 
@@ -184,6 +191,11 @@ class Rig:
             for each in ledger.ranges(snapshot["summary"]):
                 assert position.setdefault(each.partition, each.start) == each.start
                 position[each.partition] = each.end
+
+    async def assert_table_is_topic_rows(self, count: int, topic: str = "t") -> None:
+        """Partition 0 has exactly the offsets 0 … count-1."""
+        rows = await self.rows(topic)
+        assert sorted(row["kafka"]["offset"] for row in rows) == list(range(count))
 
 
 def value_of(row: dict[str, Any]) -> bytes | None:

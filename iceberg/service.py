@@ -1,0 +1,297 @@
+"""Runs the committers of this agent: one per topic, a bounded number at a time.
+
+A topic is due when records came in (the replica tells) and its interval has passed. Whoever holds the topic's
+claim commits it; for a topic that nobody holds, the agent that the rendezvous hash names goes first and the
+others wait two intervals, so that the work spreads and still outlives any agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from coordination.log import LogError
+from coordination.state import Applied, State
+from coordination.state.types import Topic
+from iceberg import maintenance
+from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts, claim_name
+from iceberg.head import enabled
+from iceberg.ledger import LedgerError
+from iceberg.setup import TableConflict
+from iceberg.steps import Steps
+from objectstore.batch import CorruptBatch
+from objectstore.store import StoreError
+
+_logger = logging.getLogger("floe.iceberg.service")
+
+STATUSES_MAX = 10_000
+"""Topics whose last outcome is remembered; the oldest are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Times in seconds. A failing topic is tried again after `retry_s`, doubling up to `retry_s_max`."""
+
+    interval_s: float = 5.0
+    committers_in_flight_max: int = 2
+    retry_s: float = 1.0
+    retry_s_max: float = 60.0
+    collect_s: float = 3600.0
+    stop_s: float = 10.0
+
+
+@dataclass(slots=True)
+class TopicStatus:
+    """What became of a topic's commits here. `freshness_ms`: age of the newest row at its commit."""
+
+    commits: int = 0
+    rows: int = 0
+    bytes: int = 0
+    failures: int = 0
+    freshness_ms: int = -1
+    last_error: str = ""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Job:
+    """One topic's place in the schedule. Times are the event loop's."""
+
+    committer: Committer
+    due: float
+    failures: int = 0
+    collected: float = 0.0
+    bound: tuple[int | None, int | None, int] = (None, None, 0)
+    status: TopicStatus = field(default_factory=TopicStatus)
+
+
+_EXPECTED = (CommitError, LedgerError, TableConflict, LogError, StoreError, CorruptBatch)
+
+OnCommit = Callable[[str, Committed, int], None]
+
+
+class CommitterService:
+    """Starts with `start()`; `on_commit(topic, what, freshness_ms)` is told of every commit."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        options: ServiceOptions | None = None,
+        *,
+        on_commit: OnCommit | None = None,
+        steps: Callable[[str], Steps] | None = None,
+    ) -> None:
+        self._options = options or ServiceOptions()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="floe-tables")
+        self._parts = replace(parts, executor=parts.executor or self._executor)
+        self._on_commit = on_commit
+        self._steps = steps or (lambda topic: Steps())
+        self._jobs: dict[str, _Job] = {}
+        self._dirty: dict[str, int] = {}  # topic → wall clock of its newest record's entry, ms
+        self._statuses: OrderedDict[str, TopicStatus] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._loop_task: asyncio.Task[None] | None = None
+        self._unlisten: Callable[[], None] = lambda: None
+
+    def status(self) -> dict[str, TopicStatus]:
+        """What became of the commits, by topic."""
+        return dict(self._statuses)
+
+    def committer(self, topic: str) -> Committer | None:
+        """The committer of a topic, when this agent has one."""
+        job = self._jobs.get(topic)
+        return job.committer if job is not None else None
+
+    async def start(self) -> None:
+        """Begin to commit."""
+        replica = self._parts.replica
+        self._unlisten = replica.add_listener(self._applied)
+        replica.add_reload_listener(self._reloaded)
+        self._loop_task = asyncio.create_task(self._run(), name="floe-tables")
+
+    async def stop(self) -> None:
+        """Let commits under way end within a bound, give the claims back. Idempotent."""
+        self._unlisten()
+        self._unlisten = lambda: None
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+            self._loop_task = None
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=self._options.stop_s)
+            for task in list(self._running.values()):
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+        with suppress(LogError, TimeoutError):
+            async with asyncio.timeout(self._options.stop_s):
+                for job in self._jobs.values():
+                    await job.committer.release()
+        self._jobs.clear()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _applied(self, applied: Applied) -> None:
+        if not applied.touched and not applied.fenced:
+            return
+        state, now_ms = self._parts.replica.state, self._parts.clock.now_ms()
+        if applied.fenced:  # its claims are free: somebody has to go on
+            self._dirty.update({name: now_ms for name in state.topics if name not in self._dirty})
+        partitions = state.partitions
+        for handle in applied.touched:
+            partition = partitions[handle]
+            if partition is not None:
+                self._dirty[partition.topic.name] = now_ms
+        self._wake.set()
+
+    def _reloaded(self, state: State) -> None:
+        now_ms = self._parts.clock.now_ms()
+        self._dirty.update(dict.fromkeys(state.topics, now_ms))
+        self._wake.set()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        tick = min(1.0, max(0.01, self._options.interval_s / 5))
+        while True:
+            self._refresh(loop.time())
+            self._start_due(loop.time())
+            self._wake.clear()
+            await asyncio.sleep(tick)
+            if not self._dirty:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._options.interval_s):
+                        await self._wake.wait()
+
+    def _refresh(self, now: float) -> None:
+        """Jobs for the topics there are; new topics and new bindings make a topic due without records."""
+        topics = self._parts.replica.state.topics
+        for name, topic in topics.items():
+            if not enabled(topic):
+                continue
+            bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions))
+            job = self._jobs.get(name)
+            if job is None:
+                job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
+                self._jobs[name] = job
+            elif job.bound == bound:
+                continue
+            job.bound = bound
+            self._dirty.setdefault(name, self._parts.clock.now_ms())
+        gone = [name for name in self._jobs if name not in topics or not enabled(topics[name])]
+        for name in gone:
+            if name not in self._running:
+                self._running[name] = asyncio.create_task(self._give_up(name))
+
+    def _head_start(self, topic: Topic) -> float:
+        """Seconds that this agent leaves to the one that the rendezvous hash names."""
+        replica = self._parts.replica
+        nodes = replica.state.brokers
+        if not nodes or _chosen(topic.topic_id, list(nodes)) == replica.node_id:
+            return 0.0
+        return 2 * self._options.interval_s
+
+    async def _give_up(self, name: str) -> None:
+        job = self._jobs.pop(name)
+        try:
+            with suppress(LogError):
+                await job.committer.release()
+        finally:
+            self._running.pop(name, None)
+
+    def _start_due(self, now: float) -> None:
+        for name in list(self._dirty):
+            if len(self._running) >= self._options.committers_in_flight_max:
+                return
+            job = self._jobs.get(name)
+            if job is None or self._held_by_another(name):
+                self._dirty.pop(name)
+            elif name not in self._running and job.due <= now:
+                self._running[name] = asyncio.create_task(self._commit(name, job), name=f"floe-table-{name}")
+
+    def _held_by_another(self, name: str) -> bool:
+        replica = self._parts.replica
+        holder = replica.state.claims.get(claim_name(name))
+        return holder is not None and holder.incarnation != replica.incarnation
+
+    async def _commit(self, name: str, job: _Job) -> None:
+        """Commit until the topic is up to date; what comes in meanwhile makes it due again."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        newest_ms = self._dirty.pop(name, self._parts.clock.now_ms())
+        self._statuses[name] = job.status
+        self._statuses.move_to_end(name)
+        if len(self._statuses) > STATUSES_MAX:
+            self._statuses.popitem(last=False)
+        try:
+            while (done := await job.committer.run_once()) is not None:
+                self._note(name, job, done, newest_ms)
+                if not done.more:
+                    break
+            await self._collect(job, loop.time())
+            job.failures, job.status.last_error = 0, ""
+            waits = self._options.interval_s
+        except LostRace as race:
+            _logger.info("topic %s: %s", name, race)
+            waits = self._failed(name, job, race, newest_ms)
+        except _EXPECTED as error:
+            _logger.warning("topic %s is not committed: %s: %s", name, type(error).__name__, error)
+            waits = self._failed(name, job, error, newest_ms)
+        except Exception as error:  # evidence in the log; the other topics carry on
+            _logger.exception("topic %s is not committed", name)
+            waits = self._failed(name, job, error, newest_ms)
+        finally:
+            self._running.pop(name, None)
+            self._wake.set()
+        job.due = started + waits
+
+    def _note(self, name: str, job: _Job, done: Committed, newest_ms: int) -> None:
+        status = job.status
+        status.commits += 1
+        status.rows += done.rows
+        status.bytes += done.bytes
+        status.problems = done.problems
+        if not done.more and done.rows:
+            status.freshness_ms = max(0, self._parts.clock.now_ms() - newest_ms)
+        if self._on_commit is not None:
+            self._on_commit(name, done, status.freshness_ms)
+
+    def _failed(self, name: str, job: _Job, error: Exception, newest_ms: int) -> float:
+        job.failures += 1
+        job.status.failures += 1
+        job.status.last_error = f"{type(error).__name__}: {error}"
+        self._dirty.setdefault(name, newest_ms)
+        factor = float(2 ** min(job.failures - 1, 16))
+        return min(self._options.retry_s_max, self._options.retry_s * factor)
+
+    async def _collect(self, job: _Job, now: float) -> None:
+        head = job.committer.head
+        if head is None or job.committer.unsure or not job.committer.claim_revision:
+            return
+        if not job.collected:
+            job.collected = now  # not at once: a start is busy enough
+        if now - job.collected < self._options.collect_s:
+            return
+        job.collected = now
+        parts = self._parts
+        count = await maintenance.collect(
+            parts.store,
+            parts.warehouse,
+            head,
+            parts.clock.now_ms(),
+            parts.options.orphan_grace_s,
+            Steps(),
+        )
+        if count:
+            _logger.info("topic %s: removed %d files that no snapshot names", job.committer.topic, count)
+
+
+def _chosen(topic_id: bytes, nodes: list[int]) -> int:
+    """The node that goes first for a topic: highest random weight."""
+    return max(
+        nodes, key=lambda node: hashlib.blake2b(topic_id + node.to_bytes(8, "big", signed=True)).digest()
+    )

@@ -1,0 +1,155 @@
+"""The service that commits all topics, and the removal of files that nobody names."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from iceberg import maintenance
+from iceberg.committer import CommitterOptions
+from iceberg.metadata import Retention
+from iceberg.service import CommitterService, ServiceOptions
+from iceberg.steps import Steps
+from objectstore.store import Retryable
+from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg.rig import KillAt, Killed, Rig, until
+
+FAST = ServiceOptions(interval_s=0.05, retry_s=0.05)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A cluster of one agent."""
+    async with rigs.running(tmp_path) as found:
+        yield found
+
+
+@asynccontextmanager
+async def serving(rig: Rig, options: ServiceOptions = FAST) -> AsyncIterator[CommitterService]:
+    """A running service."""
+    service = CommitterService(rig.parts, options)
+    await service.start()
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+async def committed(service: CommitterService, topic: str, rows: int) -> None:
+    """Wait until the service has committed this many rows of a topic."""
+    await until(lambda: topic in service.status() and service.status()[topic].rows >= rows)
+
+
+async def test_all_topics_are_committed_as_records_come(rig: Rig) -> None:
+    async with serving(rig) as service:
+        for number in range(3):
+            await rig.create_topic(f"t{number}")
+        for number in range(3):
+            await rig.produce([b"a", b"b"], topic=f"t{number}")
+            await committed(service, f"t{number}", 2)
+        await rig.produce([b"c"], topic="t1")
+        await committed(service, "t1", 3)
+        status = service.status()["t1"]
+        assert status.freshness_ms >= 0
+        assert status.last_error == ""
+    await rig.assert_table_is_topic({0: [b"a", b"b", b"c"]}, topic="t1")
+    assert rig.replica.state.claims == {}
+
+
+async def test_what_was_there_before_the_service_is_committed(rig: Rig) -> None:
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    async with serving(rig) as service:
+        await committed(service, "t", 1)
+
+
+async def test_a_topic_may_opt_out_and_a_deleted_one_gives_its_claim_back(rig: Rig) -> None:
+    await rig.create_topic("quiet", floe__table__enabled="false")
+    await rig.create_topic("loud")
+    async with serving(rig) as service:
+        await rig.produce([b"a"], topic="quiet")
+        await rig.produce([b"a"], topic="loud")
+        await committed(service, "loud", 1)
+        await rig.delete_topic("loud")
+        await until(lambda: not rig.replica.state.claims)
+        assert service.committer("loud") is None
+    assert list(rig.replica.state.tables) == [("floe", "loud")]
+
+
+async def test_a_failing_store_delays_and_loses_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.create_topic()
+    await rig.produce([b"a"])
+
+    async def refuse(*_: object) -> str:
+        raise Retryable("503")
+
+    async with serving(rig) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(rig.store, "put", refuse)
+            await until(lambda: "t" in service.status() and service.status()["t"].failures > 0)
+            assert "503" in service.status()["t"].last_error
+        await committed(service, "t", 1)
+    await rig.assert_table_is_topic({0: [b"a"]})
+
+
+async def files(rig: Rig) -> set[str]:
+    """Keys of all objects of all tables."""
+    return {each.key async for page in rig.store.list("tables/") for each in page}
+
+
+async def test_what_a_dead_committer_left_is_removed_and_nothing_else(rig: Rig) -> None:
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    await rig.drain(rig.committer())
+    await rig.produce([b"b"])
+    before = await files(rig)
+    for steps in range(1, 9):
+        with pytest.raises(Killed):
+            await rig.committer(steps=KillAt(steps)).run_once()
+    left_behind = await files(rig) - before
+    assert left_behind
+    head = await rig.head()
+    later_ms = rig.parts.clock.now_ms() + 1000
+    assert await maintenance.orphans(rig.store, rig.warehouse, head, later_ms, 3600) == []
+    assert await maintenance.collect(rig.store, rig.warehouse, head, later_ms, 0, Steps()) == len(left_behind)
+    assert await files(rig) == before
+    assert await rig.drain(rig.committer()) == 1
+    await rig.assert_table_is_topic({0: [b"a", b"b"]})
+
+
+async def test_expired_history_goes_and_every_row_stays(rig: Rig) -> None:
+    kept = Retention(snapshots=2, previous_versions=2)
+    rig.options = CommitterOptions(retention=kept, manifests_merged_at=3)
+    await rig.create_topic()
+    committer = rig.committer()
+    for number in range(9):
+        await rig.produce([b"%d" % number])
+        await rig.drain(committer)
+    head = committer.head
+    assert head is not None
+    later_ms = rig.parts.clock.now_ms() + 1000
+    assert await maintenance.collect(rig.store, rig.warehouse, head, later_ms, 0, Steps()) > 0
+    names = [name.rsplit("/", 1)[-1] for name in await files(rig)]
+    assert sum(name.endswith(".metadata.json") for name in names) == 3
+    assert sum(name.endswith("-snap.avro") for name in names) == 2
+    assert sum(name.endswith(".parquet") for name in names) == 9
+    await rig.assert_table_is_topic_rows(9)
+
+
+async def test_the_service_collects_in_its_own_time(rig: Rig) -> None:
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    with pytest.raises(Killed):
+        await rig.committer(steps=KillAt(name="store-manifests")).run_once()
+    stray = {key for key in await files(rig) if key.endswith(".parquet")}
+    assert stray
+    rig.options = CommitterOptions(orphan_grace_s=0)
+    async with serving(rig, ServiceOptions(interval_s=0.05, collect_s=0.01)) as service:
+        await committed(service, "t", 1)
+        number = 1
+        while stray & await files(rig):
+            await rig.produce([b"more"])
+            number += 1
+            await committed(service, "t", number)
+    await rig.assert_table_is_topic_rows(number)
