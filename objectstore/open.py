@@ -26,7 +26,7 @@ from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
 
 if TYPE_CHECKING:
-    from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
+    from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config, S3Credential
 
 _NO_RETRIES: RetryConfig = {"max_retries": 0}
 
@@ -100,15 +100,26 @@ def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> S3Store:
     }
     if options.endpoint:
         config["endpoint"] = options.endpoint
-    if options.access_key:
-        config["access_key_id"] = options.access_key
-        config["secret_access_key"] = options.secret_key
-    if options.session_token:
-        config["session_token"] = options.session_token
     config.update(options.extra)  # type: ignore[typeddict-item]  # obstore checks the names
     return S3Store(
-        bucket, prefix=prefix, config=config, client_options=_client(options), retry_config=_NO_RETRIES
+        bucket,
+        prefix=prefix,
+        config=config,
+        client_options=_client(options),
+        retry_config=_NO_RETRIES,
+        credential_provider=_credentials(options) if options.access_key else None,
     )
+
+
+def _credentials(options: StoreOptions) -> Callable[[], S3Credential]:
+    """Given keys stand alone: as configuration they would be mixed with the environment's session token."""
+    credential: S3Credential = {
+        "access_key_id": options.access_key,
+        "secret_access_key": options.secret_key,
+        "token": options.session_token or None,
+        "expires_at": None,
+    }
+    return lambda: credential
 
 
 def _gcs(bucket: str, prefix: str | None, options: StoreOptions) -> GCSStore:

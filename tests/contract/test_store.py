@@ -303,3 +303,25 @@ async def test_a_server_that_is_not_there_is_retryable() -> None:
 def server(request: pytest.FixtureRequest) -> S3Service:
     found: S3Service = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
+async def test_credentials_come_from_the_environment_unless_given(
+    server: S3Service, bucket: Callable[[S3Service], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, given = f"s3://{bucket(server)}", s3_options(server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret_key)
+    from_environment = open_store(url, **(given | {"access_key": "", "secret_key": ""}))
+    await from_environment.put("a", [b"x"], CREATE)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody else")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something else")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of that other session")
+    assert await open_store(url, **given).get("a") == b"x"
+
+
+@pytest.mark.services
+async def test_a_token_that_is_wrong_is_denied(minio: S3Service, bucket: Callable[[S3Service], str]) -> None:
+    store = open_store(f"s3://{bucket(minio)}", **(s3_options(minio) | {"session_token": "wrong"}))
+    with pytest.raises(Denied):
+        await store.put("a", [b"x"])

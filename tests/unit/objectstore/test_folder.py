@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -83,6 +84,20 @@ async def test_a_full_disk_is_retryable_and_leaves_nothing(
         await store.get("a")
     assert list((tmp_path / "root" / ".floe").glob("*.tmp")) == []
     await store.put("a", [b"x"], CREATE)
+
+
+async def test_a_write_that_the_system_cuts_short_leaves_nothing(store: FolderStore, tmp_path: Path) -> None:
+    """The kernel's own limit on file sizes: the first part fits, then the write fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(Retryable, match="File too large"):
+            await store.put("a", [bytes(60_000)] * 3, CREATE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "root" / ".floe").glob("*.tmp")) == []
+    await store.put("a", [bytes(60_000)] * 3, CREATE)
+    assert (await store.head("a")).size == 180_000
 
 
 async def test_a_failure_after_the_name_is_ambiguous(
