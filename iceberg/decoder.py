@@ -54,6 +54,8 @@ class Decoder:
         self.shape = shape
         self.fields = list(fields)
         self._fast = _fast_handler(kind, shape)
+        # Only the order of maps is left open by the serializer; asking for it costs even where there is none.
+        self._options = {"deterministic": True} if _has_map(shape) else {}
 
     @property
     def fast(self) -> bool:
@@ -62,7 +64,7 @@ class Decoder:
 
     def decode(self, payloads: Sequence[bytes | None]) -> Decoded:
         """Decode; None stands for a row without message."""
-        parse = self._kind.message_class.FromString
+        parse, options = self._kind.message_class.FromString, self._options
         good: list[bytes] = []
         rows: list[int] = []
         errors: dict[int, str] = {}
@@ -70,7 +72,7 @@ class Decoder:
             if payload is None:
                 continue
             try:
-                good.append(parse(payload).SerializePartialToString(deterministic=True))
+                good.append(parse(payload).SerializePartialToString(**options))
                 rows.append(row)
             except DecodeError:
                 errors[row] = diagnosis.why_unparsable(payload, self._kind.descriptor)[:ERROR_CHARS_MAX]
@@ -97,6 +99,15 @@ class Decoder:
             if reason is not None:
                 errors[row] = reason[:ERROR_CHARS_MAX]
         return plain_decoder.arrays(values, self.fields)
+
+
+def _has_map(node: Node) -> bool:
+    """Whether the columns hold a map, or serialized messages, which may."""
+    if isinstance(node, Leaf):
+        return node.kind is Kind.OPAQUE
+    if isinstance(node, Struct):
+        return any(_has_map(each.node) for each in node.fields)
+    return not isinstance(node, ListOf) or _has_map(node.element)
 
 
 def _spread(arrays: list[pa.Array], rows: list[int], length: int) -> list[pa.Array]:

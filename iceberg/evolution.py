@@ -25,7 +25,7 @@ OWN_NAMES = (
     ERROR,
 )  # of key and value; a field of a message that has such a name gets its number appended
 
-_PROMOTIONS = {("int", "long"), ("float", "double")}
+_PROMOTIONS = {"int": "long", "float": "double"}
 
 # The columns every table has. Their ids never change meaning.
 KAFKA_ID, PARTITION_ID, OFFSET_ID, TIMESTAMP_ID, TIMESTAMP_TYPE_ID = 1, 2, 3, 4, 5
@@ -158,7 +158,9 @@ class _Merge:
         """The column's type; raises _Incompatible when files with `previous` cannot be read as it."""
         if isinstance(node, Leaf):
             kind = node.kind.iceberg_type
-            if previous is None or previous == kind or (previous, kind) in _PROMOTIONS:
+            if previous is None or previous == kind:
+                return kind
+            if isinstance(previous, str) and _PROMOTIONS.get(previous) == kind:
                 return kind
             raise _Incompatible
         if isinstance(node, Struct):

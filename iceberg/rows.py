@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iceberg.layout import Layout, Part
 from objectstore import batch as record_batch
@@ -89,14 +90,15 @@ def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBat
 
 
 def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.StructArray:
-    offsets = piece.offsets[rows]
-    limit = _TIMESTAMP_MS_MAX
-    micros = [1000 * max(-limit, min(limit, each)) for each in piece.timestamps[rows]]
+    offsets, timestamps = piece.offsets[rows], piece.timestamps[rows]
+    if max(timestamps) > _TIMESTAMP_MS_MAX or min(timestamps) < -_TIMESTAMP_MS_MAX:
+        timestamps = [max(-_TIMESTAMP_MS_MAX, min(_TIMESTAMP_MS_MAX, each)) for each in timestamps]
+    micros = pc.multiply(pa.array(timestamps, pa.int64()), 1000)
     return pa.StructArray.from_arrays(
         [
             pa.repeat(pa.scalar(partition, pa.int32()), len(offsets)),
             pa.array(offsets, pa.int64()),
-            pa.array(micros, pa.int64()).view(pa.timestamp("us", tz="UTC")),
+            micros.view(pa.timestamp("us", tz="UTC")),
             pa.array(piece.timestamp_types[rows], pa.int32()),
         ],
         fields=list(layout.arrow.field("kafka").type),
@@ -110,7 +112,8 @@ def _message(
     errors: dict[int, str] = {}
     arrays: list[pa.Array] = []
     if part.decoder is not None:
-        payloads = _payloads(part, records, errors)
+        framed = pc.any(pc.starts_with(raw, b"\x00")).as_py()
+        payloads = _payloads(part, records, errors) if framed else records
         decoded = part.decoder.decode(payloads)
         arrays = decoded.arrays
         errors |= decoded.errors
@@ -139,6 +142,8 @@ def _payloads(part: Part, records: Sequence[bytes | None], errors: dict[int, str
 
 
 def _headers(kind: pa.ListType, headers: Sequence[Headers]) -> pa.ListArray:
+    if not any(headers):
+        return pa.array([[]] * len(headers), kind)
     ends = [0]
     pairs: list[tuple[str, bytes | None]] = []
     for each in headers:

@@ -43,3 +43,19 @@ class Warehouse:
         if not plain.startswith(f"{self.root}/") or "/../" in plain:
             raise OutsideWarehouse(f"{location} is not below {self.root}")
         return plain.removeprefix(f"{self.root}/")
+
+
+def s3_client_config(
+    *, endpoint: str, access_key: str, secret_key: str, region: str, session_token: str = ""
+) -> dict[str, str]:
+    """Storage access for clients of the catalog (Iceberg's S3 property names); what is empty is left out."""
+    config = {
+        "s3.endpoint": endpoint,
+        "s3.access-key-id": access_key,
+        "s3.secret-access-key": secret_key,
+        "s3.session-token": session_token,
+        "s3.region": region,
+        "client.region": region,
+        "s3.path-style-access": "true" if endpoint else "",
+    }
+    return {name: value for name, value in config.items() if value}

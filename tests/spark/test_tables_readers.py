@@ -1,0 +1,87 @@
+"""Other engines read a topic's table through the REST catalog: DuckDB and pyiceberg."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.iceberg import duck, serving
+from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg.rig import Rig
+from tests.unit.schema import samples
+
+OLD = b'syntax = "proto3"; package p; message M { int32 a = 1; string b = 2; float gone = 3; }'
+NEW = b'syntax = "proto3"; package p; message M { int64 renamed = 1; bytes b = 2; repeated string more = 4; }'
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A cluster of one agent."""
+    async with rigs.running(tmp_path) as found:
+        yield found
+
+
+def in_duckdb(url: str, query: str) -> list[tuple[Any, ...]]:
+    """Rows of a query over the attached catalog `lake`."""
+    with duck.connect("avro", "httpfs", "iceberg") as connection:
+        connection.execute(
+            f"ATTACH 'floe' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')"
+        )
+        return connection.execute(query).fetchall()
+
+
+async def test_duckdb_reads_a_topic(rig: Rig) -> None:
+    await rig.create_topic()
+    await rig.bind(samples.FLIGHTS, "nyc.Flight", tombstones=True)
+    flight = samples.message_type(samples.FLIGHTS, "nyc.Flight").message_class
+    committer = rig.committer()
+    for start in (0, 100):
+        for partition in (0, 1):
+            values = [
+                flight(year=2013, flight=number, dep_delay=0.5).SerializeToString()
+                for number in range(start, start + 100)
+            ]
+            await rig.produce([*values, None], partition=partition)
+        await rig.drain(committer)
+    async with serving.served(serving.catalog_of(rig)) as url:
+        totals = await asyncio.to_thread(
+            in_duckdb,
+            url,
+            'SELECT kafka."partition", count(*), count(value), sum(value.flight), sum(value.dep_delay), '
+            'max(kafka."offset") FROM lake.floe.t GROUP BY 1 ORDER BY 1',
+        )
+        one = await asyncio.to_thread(
+            in_duckdb,
+            url,
+            'SELECT kafka."timestamp"::VARCHAR, key.__raw__, headers FROM lake.floe.t '
+            'WHERE kafka."partition" = 1 AND kafka."offset" = 5',
+        )
+    assert totals == [(number, 202, 200, 19900, 100.0, 201) for number in (0, 1)]
+    assert one[0][1:] == (b"k5", [{"key": "h", "value": b"5"}])
+
+
+async def test_old_rows_stay_readable_after_the_message_changed(rig: Rig) -> None:
+    await rig.create_topic()
+    committer = rig.committer()
+    await rig.bind(OLD, "p.M")
+    old = samples.message_type(OLD, "p.M").message_class
+    await rig.produce([old(a=1, b="text", gone=1.5).SerializeToString()])
+    await rig.drain(committer)
+    await rig.bind(NEW, "p.M")
+    new = samples.message_type(NEW, "p.M").message_class
+    await rig.produce([new(renamed=1 << 40, b=b"\xff", more=["x", "y"]).SerializeToString()])
+    await rig.drain(committer)
+    async with serving.served(serving.catalog_of(rig)) as url:
+
+        def read() -> list[dict[str, Any]]:
+            table = serving.client(url).load_table("floe.t").scan().to_arrow()
+            return sorted(table.to_pylist(), key=lambda row: row["kafka"]["offset"])
+
+        rows = [row["value"] for row in await asyncio.to_thread(read)]
+    names = ("renamed", "b", "more", "b__16", "gone")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        (1, None, None, "text", 1.5),
+        (1 << 40, b"\xff", ["x", "y"], None, None),
+    ]
