@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from deploy.run.children import tell, told
+from deploy.run.children import run, tell, told
 from iceberg.spark.audit import Account, AuditInput, audit
 from iceberg.spark.pipelines import flights
 from iceberg.spark.session import S3Access, session
@@ -66,4 +66,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -20,13 +21,12 @@ from typing import Any, Self
 from deploy.services import guardian
 
 STOP_SECONDS_MAX = 5
-LOG_LINES_SHOWN = 12
 
 Event = Mapping[str, Any]
 
 
 class ChildFailed(Exception):
-    """A helper process ended badly; the message holds the end of its log."""
+    """A helper process ended badly; the message holds the last line of its log."""
 
 
 def tell(event: str, **fields: object) -> None:
@@ -38,6 +38,17 @@ def told() -> Any:
     """In a child: the next line that the parent said; the first one is the plan. None once it is gone."""
     line = sys.stdin.readline()
     return json.loads(line) if line else None
+
+
+def run(main: Callable[[], None]) -> None:
+    """In a child: run it; a failure leaves its whole story in the log, and one line at the log's end."""
+    try:
+        main()
+    except Exception as error:
+        traceback.print_exc()
+        words = str(error).strip().splitlines() or [""]
+        print(f"{type(error).__name__}: {words[0]}", file=sys.stderr)
+        sys.exit(1)
 
 
 class Child:
@@ -84,16 +95,18 @@ class Child:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self._module} took over {timeout_s:.0f} s") from None
         self._reader.join()
+        self._judge(status)
+
+    def check(self) -> None:
+        """Raises ChildFailed when it has already ended badly."""
+        self._judge(self._process.poll() or 0)
+
+    def _judge(self, status: int) -> None:
         if self._broken is not None:
             raise self._broken
         if status != 0:
-            lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
-            raise ChildFailed(f"{self._module} ended with status {status}:\n" + "\n".join(lines))
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists."""
-        return self._process.poll() is None
+            lines = self._log.read_text(errors="replace").splitlines() or ["it said nothing"]
+            raise ChildFailed(f"{self._module} ended with status {status}: {lines[-1]}")
 
     def stop(self) -> None:
         """End the whole group: SIGTERM, then SIGKILL. Idempotent."""

@@ -16,6 +16,7 @@ from deploy.run.checks import pipeline_agrees, refusals_told_why, with_findings
 from deploy.run.children import Child, Event
 from deploy.run.damage import Damage, damage
 from deploy.run.display import Display, last_line, pipeline_table
+from deploy.run.refusals import CLIENTS
 from deploy.run.report import Report
 from deploy.run.source import TOPICS, check_files
 from deploy.run.stages import Stage, file_io
@@ -69,9 +70,10 @@ class Job:
         with self._timeline.step("the whole job"):
             with self._timeline.step("create and bind the topics"):
                 ids, key_ids = create_topics(self._stage.bootstrap, self._stage.http[0])
-            broken = Counter(record.topic for record in broken_records(ids, key_ids))
+            kinds = broken_records(ids, key_ids)
+            broken = Counter(record.topic for record in kinds for _ in CLIENTS)
             with self._spark(java) as spark:
-                self._load(ids, key_ids)
+                self._load(ids, key_ids, spark)
                 if self._options.damage:
                     self._damage()
                 accounts = {
@@ -100,7 +102,7 @@ class Job:
         }
         return Child("deploy.run.analyse", plan, out / "logs" / "spark.log", self._on_spark)
 
-    def _load(self, ids: Mapping[str, int], key_ids: Mapping[str, int]) -> None:
+    def _load(self, ids: Mapping[str, int], key_ids: Mapping[str, int], spark: Child) -> None:
         """Write, read back and wait for the tables, all three at the same time."""
         out, bootstrap = self._options.out, self._stage.bootstrap
         for name in (SENT, READ, TABLES):
@@ -129,7 +131,7 @@ class Job:
                 reader.say("finish")
                 reader.wait(READ_SECONDS_MAX)
             with self._timeline.step("tables catch up"):
-                watch.wait(self._rows, TABLES_SECONDS_MAX)
+                watch.wait(self._rows, TABLES_SECONDS_MAX, spark.check)
         self._timeline.table = watch.samples
 
     def _damage(self) -> None:

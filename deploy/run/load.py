@@ -2,8 +2,8 @@
 
 Its history (iceberg/spark/history.py) holds what each delivery report said. Plan: `bootstrap`,
 `schema_ids`, `key_schema_ids` by topic, `history` folder, `limit` of rows per topic (0: all).
-Events: `progress` (topic, acknowledged, bytes, at), `rejection` (topic, what, reason, as_expected),
-`done` (produced by topic; carriers: what the source says of each airline).
+Events: `progress` (topic, acknowledged, bytes, at), `rejection` (client, topic, what, reason,
+as_expected), `done` (carriers: what the source says of each airline).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from deploy.run.broken import Broken, broken_records, confluent
-from deploy.run.children import tell, told
+from deploy.run.broken import broken_records, confluent
+from deploy.run.children import run, tell, told
+from deploy.run.refusals import Refusals
 from deploy.run.source import TOPICS, Row, Topic, encoder, rows
 from deploy.run.source import Message as SourceMessage
 from iceberg.spark.history import (
@@ -106,9 +107,8 @@ class Load:
         self._limit: int = plan["limit"] or max(topic.rows for topic in TOPICS)
         settings = {**PRODUCER, "bootstrap.servers": plan["bootstrap"]}
         self._producer = Producer({**settings, "on_delivery": reports.delivered})
-        # A refused batch is refused whole, so each broken record gets a batch of its own.
-        self._alone = Producer({**settings, "batch.num.messages": 1, "linger.ms": 0})
-        self.produced: dict[str, int] = {}
+        self._refusals = Refusals(plan["bootstrap"], settings, reports.history)
+        self._written = 0
         self.carriers: dict[str, Carrier] = {}
 
     def run(self) -> None:
@@ -122,9 +122,10 @@ class Load:
         for number, (row, message) in enumerate(self._messages(flights), start=1):
             self._write(flights, row, message)
             if number % every == 0 and broken:
-                self._write_broken(broken.pop(0))
+                self._refusals.send(broken.pop(0))
         for record in broken:
-            self._write_broken(record)
+            self._refusals.send(record)
+        self._refusals.close()
         _flush(self._producer)
         self._reports.tell(flights.name)
 
@@ -144,31 +145,11 @@ class Load:
                 break
             except BufferError:
                 self._producer.poll(0.1)
-        count = self.produced.get(topic.name, 0) + 1
-        self.produced[topic.name] = count
         if topic.name == "flights":
             self.carriers.setdefault(row["carrier"], Carrier()).add(row)
-        if count % POLL_EVERY_ROWS == 0:
+        self._written += 1
+        if self._written % POLL_EVERY_ROWS == 0:
             self._producer.poll(0)
-
-    def _write_broken(self, record: Broken) -> None:
-        """Send one record that must be refused and wait for the answer."""
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            self._reports.delivered(error, message)
-            reason = "accepted" if error is None else error.str()
-            refused = error is not None and error.code() == KafkaError.INVALID_RECORD
-            tell(
-                "rejection",
-                topic=record.topic,
-                what=record.what,
-                reason=reason,
-                as_expected=refused and record.named in reason,
-            )
-
-        self._alone.produce(record.topic, record.value, record.key, on_delivery=delivered)
-        self.produced[record.topic] = self.produced.get(record.topic, 0) + 1
-        _flush(self._alone)
 
 
 def _flush(producer: Producer) -> None:
@@ -183,12 +164,8 @@ def main() -> None:
     with HistoryWriter(Path(plan["history"]) / "sent.parquet") as history:
         load = Load(plan, Reports(history))
         load.run()
-    tell(
-        "done",
-        produced=load.produced,
-        carriers={name: asdict(carrier) for name, carrier in sorted(load.carriers.items())},
-    )
+    tell("done", carriers={name: asdict(carrier) for name, carrier in sorted(load.carriers.items())})
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

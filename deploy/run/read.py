@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from deploy.run.children import tell, told
+from deploy.run.children import run, tell, told
 from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers_hash
 
 POLL_MS = 500
@@ -100,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -46,7 +46,7 @@ class Report:
             notes="".join(f"<p>{html.escape(note)}</p>" for note in self.notes),
             findings="".join(f"<li>{html.escape(str(finding))}</li>" for finding in self.verdict.findings),
             topics=_rows(_topic_rows(self.verdict)),
-            rejections=_rows((r["topic"], r["what"], r["reason"]) for r in self.rejections),
+            rejections=_rows((r["topic"], r["what"], r["client"], r["reason"]) for r in self.rejections),
             steps=_rows((name, f"{ended - began:.1f} s") for name, began, ended in self.timeline.steps),
             throughput=_plot(self._throughput),
             freshness=_plot(self._freshness),

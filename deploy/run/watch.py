@@ -40,13 +40,14 @@ class TableWatch:
         self._ended.set()
         self._thread.join()
 
-    def wait(self, wanted: Mapping[str, int], timeout_s: float) -> None:
-        """Until each table has the wanted rows. Raises TablesBehind."""
+    def wait(self, wanted: Mapping[str, int], timeout_s: float, meanwhile: Callable[[], None]) -> None:
+        """Until each table has the wanted rows. Raises TablesBehind, and what `meanwhile` raises."""
         deadline = time.monotonic() + timeout_s
         while any(self.rows[topic] < rows for topic, rows in wanted.items()):
             if time.monotonic() > deadline:
                 behind = {t: f"{self.rows[t]:,} of {n:,}" for t, n in wanted.items() if self.rows[t] < n}
                 raise TablesBehind(f"after {timeout_s:.0f} s the tables hold {behind}")
+            meanwhile()
             time.sleep(INTERVAL_S / 3)
 
     def _watch(self) -> None:
