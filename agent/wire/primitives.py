@@ -7,6 +7,7 @@ zero means null.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct, pack, unpack_from
 from struct import error as StructError
 from typing import TypeAlias
 
@@ -30,6 +31,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 Records: TypeAlias = Buffer | Sequence[Buffer]
 """Record batches on their way out: one buffer, or several that follow each other; none is copied."""
+
+# Lists of node ids and partition numbers are mostly short: formats ready made for those.
+_INT32S = [Struct(f">{count}i") for count in range(17)]
 
 DECODE_ERRORS = (IndexError, ValueError, StructError)
 """What straight-line decoding raises on a broken message."""
@@ -86,6 +90,17 @@ def skip_tags(buf: Buffer, pos: int, count: int, size: int) -> int:
     for _ in range(count):
         _, pos, _ = read_tag(buf, pos, size)
     return pos
+
+
+def int32s(values: Sequence[int]) -> bytes:
+    """The elements of an array of int32."""
+    count = len(values)
+    return _INT32S[count].pack(*values) if count < 17 else pack(f">{count}i", *values)
+
+
+def read_int32s(buf: Buffer, pos: int, count: int) -> list[int]:
+    """`count` elements of an array of int32 at `pos`."""
+    return list(_INT32S[count].unpack_from(buf, pos) if count < 17 else unpack_from(f">{count}i", buf, pos))
 
 
 def put_tag(out: bytearray, tag: int, value: Buffer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
@@ -15,7 +15,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -139,7 +141,7 @@ def _decode_request_v0(buf: bytes) -> AddPartitionsToTxnRequest:
         if n4 < 0 or n4 * 4 > size - pos or n4 > left:
             raise bad_count("v3_and_below_topics.partitions", n4, 4, pos, size)
         left -= n4
-        v6: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+        v6: list[int] = read_int32s(buf, pos, n4)
         pos += 4 * n4
         v4.append(AddPartitionsToTxnTopic(v5, v6))
     return AddPartitionsToTxnRequest([], v1, v2, v3, v4)
@@ -185,7 +187,7 @@ def _decode_request_v3(buf: bytes) -> AddPartitionsToTxnRequest:
         if n4 < 0 or n4 * 4 > size - pos or n4 > left:
             raise bad_count("v3_and_below_topics.partitions", n4, 4, pos, size)
         left -= n4
-        v6: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+        v6: list[int] = read_int32s(buf, pos, n4)
         pos += 4 * n4
         n5 = buf[pos]
         pos += 1
@@ -249,7 +251,7 @@ def _decode_request_v4(buf: bytes) -> AddPartitionsToTxnRequest:
             if n5 < 0 or n5 * 4 > size - pos or n5 > left:
                 raise bad_count("transactions.topics.partitions", n5, 4, pos, size)
             left -= n5
-            v8: list[int] = list(unpack_from(f">{n5}i", buf, pos))
+            v8: list[int] = read_int32s(buf, pos, n5)
             pos += 4 * n5
             n6 = buf[pos]
             pos += 1
@@ -306,7 +308,7 @@ def _encode_request_v0(message: AddPartitionsToTxnRequest) -> list[Buffer]:
         v2 = i1.partitions
         n4 = len(v2)
         out += _put_i(n4)
-        out += pack(f">{len(v2)}i", *v2)
+        out += int32s(v2)
     return [out]
 
 
@@ -336,7 +338,7 @@ def _encode_request_v3(message: AddPartitionsToTxnRequest) -> list[Buffer]:
             out.append(n4)
         else:
             out += varint(n4)
-        out += pack(f">{len(v2)}i", *v2)
+        out += int32s(v2)
         out.append(0)
     out.append(0)
     return [out]
@@ -375,7 +377,7 @@ def _encode_request_v4(message: AddPartitionsToTxnRequest) -> list[Buffer]:
                 out.append(n5)
             else:
                 out += varint(n5)
-            out += pack(f">{len(v3)}i", *v3)
+            out += int32s(v3)
             out.append(0)
         out.append(0)
     out.append(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -16,7 +16,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -360,7 +362,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
                 if n17 < 0 or n17 * 4 > size - pos or n17 > left:
                     raise bad_count("groups.members.assignment.topic_partitions.partitions", n17, 4, pos, size)
                 left -= n17
-                v24: list[int] = list(unpack_from(f">{n17}i", buf, pos))
+                v24: list[int] = read_int32s(buf, pos, n17)
                 pos += 4 * n17
                 n18 = buf[pos]
                 pos += 1
@@ -399,7 +401,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
                 if n22 < 0 or n22 * 4 > size - pos or n22 > left:
                     raise bad_count("groups.members.target_assignment.topic_partitions.partitions", n22, 4, pos, size)
                 left -= n22
-                v29: list[int] = list(unpack_from(f">{n22}i", buf, pos))
+                v29: list[int] = read_int32s(buf, pos, n22)
                 pos += 4 * n22
                 n23 = buf[pos]
                 pos += 1
@@ -597,7 +599,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
                 if n17 < 0 or n17 * 4 > size - pos or n17 > left:
                     raise bad_count("groups.members.assignment.topic_partitions.partitions", n17, 4, pos, size)
                 left -= n17
-                v24: list[int] = list(unpack_from(f">{n17}i", buf, pos))
+                v24: list[int] = read_int32s(buf, pos, n17)
                 pos += 4 * n17
                 n18 = buf[pos]
                 pos += 1
@@ -636,7 +638,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
                 if n22 < 0 or n22 * 4 > size - pos or n22 > left:
                     raise bad_count("groups.members.target_assignment.topic_partitions.partitions", n22, 4, pos, size)
                 left -= n22
-                v29: list[int] = list(unpack_from(f">{n22}i", buf, pos))
+                v29: list[int] = read_int32s(buf, pos, n22)
                 pos += 4 * n22
                 n23 = buf[pos]
                 pos += 1
@@ -803,7 +805,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse) -> list[Buffer]:
                     out.append(n17)
                 else:
                     out += varint(n17)
-                out += pack(f">{len(v9)}i", *v9)
+                out += int32s(v9)
                 out.append(0)
             v10 = i2.target_assignment.topic_partitions
             n18 = len(v10) + 1
@@ -819,7 +821,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse) -> list[Buffer]:
                     out.append(n20)
                 else:
                     out += varint(n20)
-                out += pack(f">{len(v11)}i", *v11)
+                out += int32s(v11)
                 out.append(0)
             out += _put_xx()
         out += _put_ix(i1.authorized_operations)
@@ -948,7 +950,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse) -> list[Buffer]:
                     out.append(n17)
                 else:
                     out += varint(n17)
-                out += pack(f">{len(v9)}i", *v9)
+                out += int32s(v9)
                 out.append(0)
             v10 = i2.target_assignment.topic_partitions
             n18 = len(v10) + 1
@@ -964,7 +966,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse) -> list[Buffer]:
                     out.append(n20)
                 else:
                     out += varint(n20)
-                out += pack(f">{len(v11)}i", *v11)
+                out += int32s(v11)
                 out.append(0)
             out += _put_xbx(i2.member_type)
         out += _put_ix(i1.authorized_operations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -16,7 +16,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -179,7 +181,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topic_partitions.partitions", n9, 4, pos, size)
             left -= n9
-            v12: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v12: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10 = buf[pos]
             pos += 1
@@ -301,7 +303,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topic_partitions.partitions", n10, 4, pos, size)
             left -= n10
-            v13: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v13: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             n11 = buf[pos]
             pos += 1
@@ -401,7 +403,7 @@ def _encode_request_v0(message: ConsumerGroupHeartbeatRequest) -> list[Buffer]:
             v6 = i2.partitions
             n9 = len(v6) + 1
             out += _put_uB(i2.topic_id, n9) if n9 < 128 else _put_u(i2.topic_id) + varint(n9)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             out.append(0)
     out.append(0)
     return [out]
@@ -487,7 +489,7 @@ def _encode_request_v1(message: ConsumerGroupHeartbeatRequest) -> list[Buffer]:
             v7 = i2.partitions
             n10 = len(v7) + 1
             out += _put_uB(i2.topic_id, n10) if n10 < 128 else _put_u(i2.topic_id) + varint(n10)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             out.append(0)
     out.append(0)
     return [out]
@@ -555,7 +557,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupHeartbeatResponse:
             if n5 < 0 or n5 * 4 > size - pos or n5 > left:
                 raise bad_count("assignment.topic_partitions.partitions", n5, 4, pos, size)
             left -= n5
-            v10: list[int] = list(unpack_from(f">{n5}i", buf, pos))
+            v10: list[int] = read_int32s(buf, pos, n5)
             pos += 4 * n5
             n6 = buf[pos]
             pos += 1
@@ -624,7 +626,7 @@ def _encode_response_v0(message: ConsumerGroupHeartbeatResponse) -> list[Buffer]
             v5 = i1.partitions
             n4 = len(v5) + 1
             out += _put_uB(i1.topic_id, n4) if n4 < 128 else _put_u(i1.topic_id) + varint(n4)
-            out += pack(f">{len(v5)}i", *v5)
+            out += int32s(v5)
             out.append(0)
         out.append(0)
     out.append(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
@@ -15,7 +15,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -114,7 +116,7 @@ def _decode_request_v0(buf: bytes) -> CreatePartitionsRequest:
                 if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                     raise bad_count("topics.assignments.broker_ids", n4, 4, pos, size)
                 left -= n4
-                v5: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+                v5: list[int] = read_int32s(buf, pos, n4)
                 pos += 4 * n4
                 v4.append(CreatePartitionsAssignment(v5))
         v1.append(CreatePartitionsTopic(v2, v3, v4))
@@ -166,7 +168,7 @@ def _decode_request_v2(buf: bytes) -> CreatePartitionsRequest:
                 if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                     raise bad_count("topics.assignments.broker_ids", n4, 4, pos, size)
                 left -= n4
-                v5: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+                v5: list[int] = read_int32s(buf, pos, n4)
                 pos += 4 * n4
                 n5 = buf[pos]
                 pos += 1
@@ -222,7 +224,7 @@ def _encode_request_v0(message: CreatePartitionsRequest) -> list[Buffer]:
                 v3 = i2.broker_ids
                 n4 = len(v3)
                 out += _put_i(n4)
-                out += pack(f">{len(v3)}i", *v3)
+                out += int32s(v3)
     out += _put_it(message.timeout_ms, message.validate_only)
     return [out]
 
@@ -254,7 +256,7 @@ def _encode_request_v2(message: CreatePartitionsRequest) -> list[Buffer]:
                     out.append(n4)
                 else:
                     out += varint(n4)
-                out += pack(f">{len(v3)}i", *v3)
+                out += int32s(v3)
                 out.append(0)
         out.append(0)
     out += _put_itx(message.timeout_ms, message.validate_only)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -17,8 +17,10 @@ from agent.wire.primitives import (
     bad_length,
     bad_tag,
     broken,
+    int32s,
     plain,
     put_tag,
+    read_int32s,
     read_tag,
     skip_tags,
     unsupported,
@@ -153,7 +155,7 @@ def _decode_request_v2(buf: bytes) -> CreateTopicsRequest:
             if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                 raise bad_count("topics.assignments.broker_ids", n4, 4, pos, size)
             left -= n4
-            v7: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+            v7: list[int] = read_int32s(buf, pos, n4)
             pos += 4 * n4
             v5.append(CreatableReplicaAssignment(v6, v7))
         n5, = _get_i(buf, pos)
@@ -227,7 +229,7 @@ def _decode_request_v5(buf: bytes) -> CreateTopicsRequest:
             if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                 raise bad_count("topics.assignments.broker_ids", n4, 4, pos, size)
             left -= n4
-            v7: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+            v7: list[int] = read_int32s(buf, pos, n4)
             pos += 4 * n4
             n5 = buf[pos]
             pos += 1
@@ -319,7 +321,7 @@ def _encode_request_v2(message: CreateTopicsRequest) -> list[Buffer]:
             v3 = i2.broker_ids
             n4 = len(v3)
             out += _put_ii(i2.partition_index, n4)
-            out += pack(f">{len(v3)}i", *v3)
+            out += int32s(v3)
         v4 = i1.configs
         n5 = len(v4)
         out += _put_i(n5)
@@ -363,7 +365,7 @@ def _encode_request_v5(message: CreateTopicsRequest) -> list[Buffer]:
             v3 = i2.broker_ids
             n4 = len(v3) + 1
             out += _put_iB(i2.partition_index, n4) if n4 < 128 else _put_i(i2.partition_index) + varint(n4)
-            out += pack(f">{len(v3)}i", *v3)
+            out += int32s(v3)
             out.append(0)
         v4 = i1.configs
         n5 = len(v4) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
@@ -15,7 +15,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -126,7 +128,7 @@ def _decode_request_v1(buf: bytes) -> DescribeLogDirsRequest:
             if n3 < 0 or n3 * 4 > size - pos or n3 > left:
                 raise bad_count("topics.partitions", n3, 4, pos, size)
             left -= n3
-            v3: list[int] = list(unpack_from(f">{n3}i", buf, pos))
+            v3: list[int] = read_int32s(buf, pos, n3)
             pos += 4 * n3
             v1.append(DescribableLogDirTopic(v2, v3))
     return DescribeLogDirsRequest(v1)
@@ -165,7 +167,7 @@ def _decode_request_v2(buf: bytes) -> DescribeLogDirsRequest:
             if n3 < 0 or n3 * 4 > size - pos or n3 > left:
                 raise bad_count("topics.partitions", n3, 4, pos, size)
             left -= n3
-            v3: list[int] = list(unpack_from(f">{n3}i", buf, pos))
+            v3: list[int] = read_int32s(buf, pos, n3)
             pos += 4 * n3
             n4 = buf[pos]
             pos += 1
@@ -213,7 +215,7 @@ def _encode_request_v1(message: DescribeLogDirsRequest) -> list[Buffer]:
             v2 = i1.partitions
             n3 = len(v2)
             out += _put_i(n3)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
     return [out]
 
 
@@ -240,7 +242,7 @@ def _encode_request_v2(message: DescribeLogDirsRequest) -> list[Buffer]:
                 out.append(n3)
             else:
                 out += varint(n3)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
             out.append(0)
     out.append(0)
     return [out]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
@@ -15,7 +15,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -116,7 +118,7 @@ def _decode_request_v0(buf: bytes) -> DescribeProducersRequest:
         if n3 < 0 or n3 * 4 > size - pos or n3 > left:
             raise bad_count("topics.partition_indexes", n3, 4, pos, size)
         left -= n3
-        v3: list[int] = list(unpack_from(f">{n3}i", buf, pos))
+        v3: list[int] = read_int32s(buf, pos, n3)
         pos += 4 * n3
         n4 = buf[pos]
         pos += 1
@@ -168,7 +170,7 @@ def _encode_request_v0(message: DescribeProducersRequest) -> list[Buffer]:
             out.append(n3)
         else:
             out += varint(n3)
-        out += pack(f">{len(v2)}i", *v2)
+        out += int32s(v2)
         out.append(0)
     out.append(0)
     return [out]

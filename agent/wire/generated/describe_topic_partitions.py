@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -16,7 +16,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -258,7 +260,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
             if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                 raise bad_count("topics.partitions.replica_nodes", n4, 4, pos, size)
             left -= n4
-            v12: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+            v12: list[int] = read_int32s(buf, pos, n4)
             pos += 4 * n4
             n5 = buf[pos]
             pos += 1
@@ -268,7 +270,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
             if n5 < 0 or n5 * 4 > size - pos or n5 > left:
                 raise bad_count("topics.partitions.isr_nodes", n5, 4, pos, size)
             left -= n5
-            v13: list[int] = list(unpack_from(f">{n5}i", buf, pos))
+            v13: list[int] = read_int32s(buf, pos, n5)
             pos += 4 * n5
             n6 = buf[pos]
             pos += 1
@@ -280,7 +282,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
                 if n6 < 0 or n6 * 4 > size - pos or n6 > left:
                     raise bad_count("topics.partitions.eligible_leader_replicas", n6, 4, pos, size)
                 left -= n6
-                v14 = list(unpack_from(f">{n6}i", buf, pos))
+                v14 = read_int32s(buf, pos, n6)
                 pos += 4 * n6
             n7 = buf[pos]
             pos += 1
@@ -292,7 +294,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
                 if n7 < 0 or n7 * 4 > size - pos or n7 > left:
                     raise bad_count("topics.partitions.last_known_elr", n7, 4, pos, size)
                 left -= n7
-                v15 = list(unpack_from(f">{n7}i", buf, pos))
+                v15 = read_int32s(buf, pos, n7)
                 pos += 4 * n7
             n8 = buf[pos]
             pos += 1
@@ -302,7 +304,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.offline_replicas", n8, 4, pos, size)
             left -= n8
-            v16: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v16: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             n9 = buf[pos]
             pos += 1
@@ -376,14 +378,14 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer
             v4 = i2.replica_nodes
             n4 = len(v4) + 1
             out += _put_hiiiB(i2.error_code, i2.partition_index, i2.leader_id, i2.leader_epoch, n4) if n4 < 128 else _put_hiii(i2.error_code, i2.partition_index, i2.leader_id, i2.leader_epoch) + varint(n4)
-            out += pack(f">{len(v4)}i", *v4)
+            out += int32s(v4)
             v5 = i2.isr_nodes
             n5 = len(v5) + 1
             if n5 < 128:
                 out.append(n5)
             else:
                 out += varint(n5)
-            out += pack(f">{len(v5)}i", *v5)
+            out += int32s(v5)
             v6 = i2.eligible_leader_replicas
             n6 = 0 if v6 is None else len(v6) + 1
             if n6 < 128:
@@ -391,7 +393,7 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer
             else:
                 out += varint(n6)
             if v6:
-                out += pack(f">{len(v6)}i", *v6)
+                out += int32s(v6)
             v7 = i2.last_known_elr
             n7 = 0 if v7 is None else len(v7) + 1
             if n7 < 128:
@@ -399,14 +401,14 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse) -> list[Buffer
             else:
                 out += varint(n7)
             if v7:
-                out += pack(f">{len(v7)}i", *v7)
+                out += int32s(v7)
             v8 = i2.offline_replicas
             n8 = len(v8) + 1
             if n8 < 128:
                 out.append(n8)
             else:
                 out += varint(n8)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
             out.append(0)
         out += _put_ix(i1.topic_authorized_operations)
     v9 = message.next_cursor

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
@@ -15,7 +15,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -209,7 +211,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTransactionsResponse:
             if n6 < 0 or n6 * 4 > size - pos or n6 > left:
                 raise bad_count("transaction_states.topics.partitions", n6, 4, pos, size)
             left -= n6
-            v12: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+            v12: list[int] = read_int32s(buf, pos, n6)
             pos += 4 * n6
             n7 = buf[pos]
             pos += 1
@@ -278,7 +280,7 @@ def _encode_response_v0(message: DescribeTransactionsResponse) -> list[Buffer]:
                 out.append(n6)
             else:
                 out += varint(n6)
-            out += pack(f">{len(v3)}i", *v3)
+            out += int32s(v3)
             out.append(0)
         out.append(0)
     out.append(0)

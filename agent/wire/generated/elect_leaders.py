@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
@@ -15,7 +15,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -112,7 +114,7 @@ def _decode_request_v0(buf: bytes) -> ElectLeadersRequest:
             if n3 < 0 or n3 * 4 > size - pos or n3 > left:
                 raise bad_count("topic_partitions.partitions", n3, 4, pos, size)
             left -= n3
-            v3: list[int] = list(unpack_from(f">{n3}i", buf, pos))
+            v3: list[int] = read_int32s(buf, pos, n3)
             pos += 4 * n3
             v1.append(TopicPartitions(v2, v3))
     v4, = _get_i(buf, pos)
@@ -145,7 +147,7 @@ def _decode_request_v1(buf: bytes) -> ElectLeadersRequest:
             if n3 < 0 or n3 * 4 > size - pos or n3 > left:
                 raise bad_count("topic_partitions.partitions", n3, 4, pos, size)
             left -= n3
-            v4: list[int] = list(unpack_from(f">{n3}i", buf, pos))
+            v4: list[int] = read_int32s(buf, pos, n3)
             pos += 4 * n3
             v2.append(TopicPartitions(v3, v4))
     v5, = _get_i(buf, pos)
@@ -186,7 +188,7 @@ def _decode_request_v2(buf: bytes) -> ElectLeadersRequest:
             if n3 < 0 or n3 * 4 > size - pos or n3 > left:
                 raise bad_count("topic_partitions.partitions", n3, 4, pos, size)
             left -= n3
-            v4: list[int] = list(unpack_from(f">{n3}i", buf, pos))
+            v4: list[int] = read_int32s(buf, pos, n3)
             pos += 4 * n3
             n4 = buf[pos]
             pos += 1
@@ -232,7 +234,7 @@ def _encode_request_v0(message: ElectLeadersRequest) -> list[Buffer]:
             v2 = i1.partitions
             n3 = len(v2)
             out += _put_i(n3)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
     out += _put_i(message.timeout_ms)
     return [out]
 
@@ -251,7 +253,7 @@ def _encode_request_v1(message: ElectLeadersRequest) -> list[Buffer]:
             v2 = i1.partitions
             n3 = len(v2)
             out += _put_i(n3)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
     out += _put_i(message.timeout_ms)
     return [out]
 
@@ -276,7 +278,7 @@ def _encode_request_v2(message: ElectLeadersRequest) -> list[Buffer]:
                 out.append(n3)
             else:
                 out += varint(n3)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
             out.append(0)
     out += _put_ix(message.timeout_ms)
     return [out]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -18,9 +18,11 @@ from agent.wire.primitives import (
     bad_length,
     bad_tag,
     broken,
+    int32s,
     plain,
     put_records,
     put_tag,
+    read_int32s,
     read_tag,
     records_size,
     skip_tags,
@@ -335,7 +337,7 @@ def _decode_request_v7(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v17: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v17: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         v15.append(ForgottenTopic(v16, NIL_UUID, v17))
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, v8, v15)
@@ -389,7 +391,7 @@ def _decode_request_v9(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v18: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v18: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         v16.append(ForgottenTopic(v17, NIL_UUID, v18))
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, v8, v16)
@@ -443,7 +445,7 @@ def _decode_request_v11(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v18: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v18: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         v16.append(ForgottenTopic(v17, NIL_UUID, v18))
     n7, = _get_h(buf, pos)
@@ -526,7 +528,7 @@ def _decode_request_v12(buf: bytes) -> FetchRequest:
         if n8 < 0 or n8 * 4 > size - pos or n8 > left:
             raise bad_count("forgotten_topics_data.partitions", n8, 4, pos, size)
         left -= n8
-        v19: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+        v19: list[int] = read_int32s(buf, pos, n8)
         pos += 4 * n8
         n9 = buf[pos]
         pos += 1
@@ -622,7 +624,7 @@ def _decode_request_v13(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v19: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v19: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         n7 = buf[pos]
         pos += 1
@@ -718,7 +720,7 @@ def _decode_request_v15(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v18: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v18: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         n7 = buf[pos]
         pos += 1
@@ -834,7 +836,7 @@ def _decode_request_v17(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v20: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v20: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         n7 = buf[pos]
         pos += 1
@@ -955,7 +957,7 @@ def _decode_request_v18(buf: bytes) -> FetchRequest:
         if n6 < 0 or n6 * 4 > size - pos or n6 > left:
             raise bad_count("forgotten_topics_data.partitions", n6, 4, pos, size)
         left -= n6
-        v22: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+        v22: list[int] = read_int32s(buf, pos, n6)
         pos += 4 * n6
         n7 = buf[pos]
         pos += 1
@@ -1099,7 +1101,7 @@ def _encode_request_v7(message: FetchRequest) -> list[Buffer]:
         v4 = i3.partitions
         n6 = len(v4)
         out += _put_i(n6)
-        out += pack(f">{len(v4)}i", *v4)
+        out += int32s(v4)
     return [out]
 
 
@@ -1129,7 +1131,7 @@ def _encode_request_v9(message: FetchRequest) -> list[Buffer]:
         v4 = i3.partitions
         n6 = len(v4)
         out += _put_i(n6)
-        out += pack(f">{len(v4)}i", *v4)
+        out += int32s(v4)
     return [out]
 
 
@@ -1159,7 +1161,7 @@ def _encode_request_v11(message: FetchRequest) -> list[Buffer]:
         v4 = i3.partitions
         n6 = len(v4)
         out += _put_i(n6)
-        out += pack(f">{len(v4)}i", *v4)
+        out += int32s(v4)
     d3 = message.rack_id.encode()
     n7 = len(d3)
     out += _put_h(n7)
@@ -1209,7 +1211,7 @@ def _encode_request_v12(message: FetchRequest) -> list[Buffer]:
             out.append(n6)
         else:
             out += varint(n6)
-        out += pack(f">{len(v4)}i", *v4)
+        out += int32s(v4)
         out.append(0)
     d3 = message.rack_id.encode()
     n7 = len(d3) + 1
@@ -1262,7 +1264,7 @@ def _encode_request_v13(message: FetchRequest) -> list[Buffer]:
         v4 = i3.partitions
         n4 = len(v4) + 1
         out += _put_uB(i3.topic_id, n4) if n4 < 128 else _put_u(i3.topic_id) + varint(n4)
-        out += pack(f">{len(v4)}i", *v4)
+        out += int32s(v4)
         out.append(0)
     d1 = message.rack_id.encode()
     n5 = len(d1) + 1
@@ -1315,7 +1317,7 @@ def _encode_request_v15(message: FetchRequest) -> list[Buffer]:
         v4 = i3.partitions
         n4 = len(v4) + 1
         out += _put_uB(i3.topic_id, n4) if n4 < 128 else _put_u(i3.topic_id) + varint(n4)
-        out += pack(f">{len(v4)}i", *v4)
+        out += int32s(v4)
         out.append(0)
     d1 = message.rack_id.encode()
     n5 = len(d1) + 1
@@ -1387,7 +1389,7 @@ def _encode_request_v17(message: FetchRequest) -> list[Buffer]:
         v5 = i3.partitions
         n5 = len(v5) + 1
         out += _put_uB(i3.topic_id, n5) if n5 < 128 else _put_u(i3.topic_id) + varint(n5)
-        out += pack(f">{len(v5)}i", *v5)
+        out += int32s(v5)
         out.append(0)
     d1 = message.rack_id.encode()
     n6 = len(d1) + 1
@@ -1465,7 +1467,7 @@ def _encode_request_v18(message: FetchRequest) -> list[Buffer]:
         v6 = i3.partitions
         n5 = len(v6) + 1
         out += _put_uB(i3.topic_id, n5) if n5 < 128 else _put_u(i3.topic_id) + varint(n5)
-        out += pack(f">{len(v6)}i", *v6)
+        out += int32s(v6)
         out.append(0)
     d1 = message.rack_id.encode()
     n6 = len(d1) + 1

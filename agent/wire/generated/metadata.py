@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -16,7 +16,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -571,14 +573,14 @@ def _decode_response_v0(buf: bytes) -> MetadataResponse:
             if n6 < 0 or n6 * 4 > size - pos or n6 > left:
                 raise bad_count("topics.partitions.replica_nodes", n6, 4, pos, size)
             left -= n6
-            v12: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+            v12: list[int] = read_int32s(buf, pos, n6)
             pos += 4 * n6
             n7, = _get_i(buf, pos)
             pos += 4
             if n7 < 0 or n7 * 4 > size - pos or n7 > left:
                 raise bad_count("topics.partitions.isr_nodes", n7, 4, pos, size)
             left -= n7
-            v13: list[int] = list(unpack_from(f">{n7}i", buf, pos))
+            v13: list[int] = read_int32s(buf, pos, n7)
             pos += 4 * n7
             v8.append(MetadataResponsePartition(v9, v10, v11, -1, v12, v13))
         v5.append(MetadataResponseTopic(v6, v7, NIL_UUID, False, v8))
@@ -639,14 +641,14 @@ def _decode_response_v1(buf: bytes) -> MetadataResponse:
             if n7 < 0 or n7 * 4 > size - pos or n7 > left:
                 raise bad_count("topics.partitions.replica_nodes", n7, 4, pos, size)
             left -= n7
-            v15: list[int] = list(unpack_from(f">{n7}i", buf, pos))
+            v15: list[int] = read_int32s(buf, pos, n7)
             pos += 4 * n7
             n8, = _get_i(buf, pos)
             pos += 4
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.isr_nodes", n8, 4, pos, size)
             left -= n8
-            v16: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v16: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             v11.append(MetadataResponsePartition(v12, v13, v14, -1, v15, v16))
         v7.append(MetadataResponseTopic(v8, v9, NIL_UUID, v10, v11))
@@ -716,14 +718,14 @@ def _decode_response_v2(buf: bytes) -> MetadataResponse:
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.replica_nodes", n8, 4, pos, size)
             left -= n8
-            v16: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v16: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             n9, = _get_i(buf, pos)
             pos += 4
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.isr_nodes", n9, 4, pos, size)
             left -= n9
-            v17: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v17: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             v12.append(MetadataResponsePartition(v13, v14, v15, -1, v16, v17))
         v8.append(MetadataResponseTopic(v9, v10, NIL_UUID, v11, v12))
@@ -793,14 +795,14 @@ def _decode_response_v3(buf: bytes) -> MetadataResponse:
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.replica_nodes", n8, 4, pos, size)
             left -= n8
-            v17: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v17: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             n9, = _get_i(buf, pos)
             pos += 4
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.isr_nodes", n9, 4, pos, size)
             left -= n9
-            v18: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v18: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             v13.append(MetadataResponsePartition(v14, v15, v16, -1, v17, v18))
         v9.append(MetadataResponseTopic(v10, v11, NIL_UUID, v12, v13))
@@ -870,21 +872,21 @@ def _decode_response_v5(buf: bytes) -> MetadataResponse:
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.replica_nodes", n8, 4, pos, size)
             left -= n8
-            v17: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v17: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             n9, = _get_i(buf, pos)
             pos += 4
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.isr_nodes", n9, 4, pos, size)
             left -= n9
-            v18: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v18: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10, = _get_i(buf, pos)
             pos += 4
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.offline_replicas", n10, 4, pos, size)
             left -= n10
-            v19: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             v13.append(MetadataResponsePartition(v14, v15, v16, -1, v17, v18, v19))
         v9.append(MetadataResponseTopic(v10, v11, NIL_UUID, v12, v13))
@@ -954,21 +956,21 @@ def _decode_response_v7(buf: bytes) -> MetadataResponse:
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.replica_nodes", n8, 4, pos, size)
             left -= n8
-            v18: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v18: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             n9, = _get_i(buf, pos)
             pos += 4
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.isr_nodes", n9, 4, pos, size)
             left -= n9
-            v19: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10, = _get_i(buf, pos)
             pos += 4
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.offline_replicas", n10, 4, pos, size)
             left -= n10
-            v20: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             v13.append(MetadataResponsePartition(v14, v15, v16, v17, v18, v19, v20))
         v9.append(MetadataResponseTopic(v10, v11, NIL_UUID, v12, v13))
@@ -1038,21 +1040,21 @@ def _decode_response_v8(buf: bytes) -> MetadataResponse:
             if n8 < 0 or n8 * 4 > size - pos or n8 > left:
                 raise bad_count("topics.partitions.replica_nodes", n8, 4, pos, size)
             left -= n8
-            v18: list[int] = list(unpack_from(f">{n8}i", buf, pos))
+            v18: list[int] = read_int32s(buf, pos, n8)
             pos += 4 * n8
             n9, = _get_i(buf, pos)
             pos += 4
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.isr_nodes", n9, 4, pos, size)
             left -= n9
-            v19: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10, = _get_i(buf, pos)
             pos += 4
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.offline_replicas", n10, 4, pos, size)
             left -= n10
-            v20: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             v13.append(MetadataResponsePartition(v14, v15, v16, v17, v18, v19, v20))
         v21, = _get_i(buf, pos)
@@ -1150,7 +1152,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.replica_nodes", n9, 4, pos, size)
             left -= n9
-            v18: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v18: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10 = buf[pos]
             pos += 1
@@ -1160,7 +1162,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.isr_nodes", n10, 4, pos, size)
             left -= n10
-            v19: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             n11 = buf[pos]
             pos += 1
@@ -1170,7 +1172,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
             if n11 < 0 or n11 * 4 > size - pos or n11 > left:
                 raise bad_count("topics.partitions.offline_replicas", n11, 4, pos, size)
             left -= n11
-            v20: list[int] = list(unpack_from(f">{n11}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n11)
             pos += 4 * n11
             n12 = buf[pos]
             pos += 1
@@ -1276,7 +1278,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.replica_nodes", n9, 4, pos, size)
             left -= n9
-            v19: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10 = buf[pos]
             pos += 1
@@ -1286,7 +1288,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.isr_nodes", n10, 4, pos, size)
             left -= n10
-            v20: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             n11 = buf[pos]
             pos += 1
@@ -1296,7 +1298,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
             if n11 < 0 or n11 * 4 > size - pos or n11 > left:
                 raise bad_count("topics.partitions.offline_replicas", n11, 4, pos, size)
             left -= n11
-            v21: list[int] = list(unpack_from(f">{n11}i", buf, pos))
+            v21: list[int] = read_int32s(buf, pos, n11)
             pos += 4 * n11
             n12 = buf[pos]
             pos += 1
@@ -1402,7 +1404,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.replica_nodes", n9, 4, pos, size)
             left -= n9
-            v19: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10 = buf[pos]
             pos += 1
@@ -1412,7 +1414,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.isr_nodes", n10, 4, pos, size)
             left -= n10
-            v20: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             n11 = buf[pos]
             pos += 1
@@ -1422,7 +1424,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
             if n11 < 0 or n11 * 4 > size - pos or n11 > left:
                 raise bad_count("topics.partitions.offline_replicas", n11, 4, pos, size)
             left -= n11
-            v21: list[int] = list(unpack_from(f">{n11}i", buf, pos))
+            v21: list[int] = read_int32s(buf, pos, n11)
             pos += 4 * n11
             n12 = buf[pos]
             pos += 1
@@ -1530,7 +1532,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.replica_nodes", n9, 4, pos, size)
             left -= n9
-            v19: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10 = buf[pos]
             pos += 1
@@ -1540,7 +1542,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.isr_nodes", n10, 4, pos, size)
             left -= n10
-            v20: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             n11 = buf[pos]
             pos += 1
@@ -1550,7 +1552,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
             if n11 < 0 or n11 * 4 > size - pos or n11 > left:
                 raise bad_count("topics.partitions.offline_replicas", n11, 4, pos, size)
             left -= n11
-            v21: list[int] = list(unpack_from(f">{n11}i", buf, pos))
+            v21: list[int] = read_int32s(buf, pos, n11)
             pos += 4 * n11
             n12 = buf[pos]
             pos += 1
@@ -1658,7 +1660,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
             if n9 < 0 or n9 * 4 > size - pos or n9 > left:
                 raise bad_count("topics.partitions.replica_nodes", n9, 4, pos, size)
             left -= n9
-            v19: list[int] = list(unpack_from(f">{n9}i", buf, pos))
+            v19: list[int] = read_int32s(buf, pos, n9)
             pos += 4 * n9
             n10 = buf[pos]
             pos += 1
@@ -1668,7 +1670,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
             if n10 < 0 or n10 * 4 > size - pos or n10 > left:
                 raise bad_count("topics.partitions.isr_nodes", n10, 4, pos, size)
             left -= n10
-            v20: list[int] = list(unpack_from(f">{n10}i", buf, pos))
+            v20: list[int] = read_int32s(buf, pos, n10)
             pos += 4 * n10
             n11 = buf[pos]
             pos += 1
@@ -1678,7 +1680,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
             if n11 < 0 or n11 * 4 > size - pos or n11 > left:
                 raise bad_count("topics.partitions.offline_replicas", n11, 4, pos, size)
             left -= n11
-            v21: list[int] = list(unpack_from(f">{n11}i", buf, pos))
+            v21: list[int] = read_int32s(buf, pos, n11)
             pos += 4 * n11
             n12 = buf[pos]
             pos += 1
@@ -1752,11 +1754,11 @@ def _encode_response_v0(message: MetadataResponse) -> list[Buffer]:
             v4 = i3.replica_nodes
             n6 = len(v4)
             out += _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, n6)
-            out += pack(f">{len(v4)}i", *v4)
+            out += int32s(v4)
             v5 = i3.isr_nodes
             n7 = len(v5)
             out += _put_i(n7)
-            out += pack(f">{len(v5)}i", *v5)
+            out += int32s(v5)
     return [out]
 
 
@@ -1793,11 +1795,11 @@ def _encode_response_v1(message: MetadataResponse) -> list[Buffer]:
             v5 = i3.replica_nodes
             n7 = len(v5)
             out += _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, n7)
-            out += pack(f">{len(v5)}i", *v5)
+            out += int32s(v5)
             v6 = i3.isr_nodes
             n8 = len(v6)
             out += _put_i(n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
     return [out]
 
 
@@ -1842,11 +1844,11 @@ def _encode_response_v2(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6)
             out += _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7)
             out += _put_i(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
     return [out]
 
 
@@ -1891,11 +1893,11 @@ def _encode_response_v3(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6)
             out += _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7)
             out += _put_i(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
     return [out]
 
 
@@ -1940,15 +1942,15 @@ def _encode_response_v5(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6)
             out += _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7)
             out += _put_i(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.offline_replicas
             n10 = len(v8)
             out += _put_i(n10)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
     return [out]
 
 
@@ -1993,15 +1995,15 @@ def _encode_response_v7(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6)
             out += _put_hiiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7)
             out += _put_i(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.offline_replicas
             n10 = len(v8)
             out += _put_i(n10)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
     return [out]
 
 
@@ -2046,15 +2048,15 @@ def _encode_response_v8(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6)
             out += _put_hiiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7)
             out += _put_i(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.offline_replicas
             n10 = len(v8)
             out += _put_i(n10)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
         out += _put_i(i2.topic_authorized_operations)
     out += _put_i(message.cluster_authorized_operations)
     return [out]
@@ -2105,21 +2107,21 @@ def _encode_response_v9(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6) + 1
             out += _put_hiiiB(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8) if n8 < 128 else _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch) + varint(n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7) + 1
             if n9 < 128:
                 out.append(n9)
             else:
                 out += varint(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.offline_replicas
             n10 = len(v8) + 1
             if n10 < 128:
                 out.append(n10)
             else:
                 out += varint(n10)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
             out.append(0)
         out += _put_ix(i2.topic_authorized_operations)
     out += _put_ix(message.cluster_authorized_operations)
@@ -2171,21 +2173,21 @@ def _encode_response_v10(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6) + 1
             out += _put_hiiiB(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8) if n8 < 128 else _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch) + varint(n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7) + 1
             if n9 < 128:
                 out.append(n9)
             else:
                 out += varint(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.offline_replicas
             n10 = len(v8) + 1
             if n10 < 128:
                 out.append(n10)
             else:
                 out += varint(n10)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
             out.append(0)
         out += _put_ix(i2.topic_authorized_operations)
     out += _put_ix(message.cluster_authorized_operations)
@@ -2237,21 +2239,21 @@ def _encode_response_v11(message: MetadataResponse) -> list[Buffer]:
             v6 = i3.replica_nodes
             n8 = len(v6) + 1
             out += _put_hiiiB(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8) if n8 < 128 else _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch) + varint(n8)
-            out += pack(f">{len(v6)}i", *v6)
+            out += int32s(v6)
             v7 = i3.isr_nodes
             n9 = len(v7) + 1
             if n9 < 128:
                 out.append(n9)
             else:
                 out += varint(n9)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.offline_replicas
             n10 = len(v8) + 1
             if n10 < 128:
                 out.append(n10)
             else:
                 out += varint(n10)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
             out.append(0)
         out += _put_ix(i2.topic_authorized_operations)
     out.append(0)
@@ -2307,21 +2309,21 @@ def _encode_response_v12(message: MetadataResponse) -> list[Buffer]:
             v7 = i3.replica_nodes
             n8 = len(v7) + 1
             out += _put_hiiiB(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8) if n8 < 128 else _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch) + varint(n8)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.isr_nodes
             n9 = len(v8) + 1
             if n9 < 128:
                 out.append(n9)
             else:
                 out += varint(n9)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
             v9 = i3.offline_replicas
             n10 = len(v9) + 1
             if n10 < 128:
                 out.append(n10)
             else:
                 out += varint(n10)
-            out += pack(f">{len(v9)}i", *v9)
+            out += int32s(v9)
             out.append(0)
         out += _put_ix(i2.topic_authorized_operations)
     out.append(0)
@@ -2377,21 +2379,21 @@ def _encode_response_v13(message: MetadataResponse) -> list[Buffer]:
             v7 = i3.replica_nodes
             n8 = len(v7) + 1
             out += _put_hiiiB(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch, n8) if n8 < 128 else _put_hiii(i3.error_code, i3.partition_index, i3.leader_id, i3.leader_epoch) + varint(n8)
-            out += pack(f">{len(v7)}i", *v7)
+            out += int32s(v7)
             v8 = i3.isr_nodes
             n9 = len(v8) + 1
             if n9 < 128:
                 out.append(n9)
             else:
                 out += varint(n9)
-            out += pack(f">{len(v8)}i", *v8)
+            out += int32s(v8)
             v9 = i3.offline_replicas
             n10 = len(v9) + 1
             if n10 < 128:
                 out.append(n10)
             else:
                 out += varint(n10)
-            out += pack(f">{len(v9)}i", *v9)
+            out += int32s(v9)
             out.append(0)
         out += _put_ix(i2.topic_authorized_operations)
     out += _put_hx(message.error_code)

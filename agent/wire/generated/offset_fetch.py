@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct
 
 from agent.wire.primitives import (
     NIL_UUID,
@@ -16,7 +16,9 @@ from agent.wire.primitives import (
     bad_count,
     bad_length,
     broken,
+    int32s,
     plain,
+    read_int32s,
     skip_tags,
     unsupported,
     uvarint,
@@ -172,7 +174,7 @@ def _decode_request_v1(buf: bytes) -> OffsetFetchRequest:
         if n4 < 0 or n4 * 4 > size - pos or n4 > left:
             raise bad_count("topics.partition_indexes", n4, 4, pos, size)
         left -= n4
-        v4: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+        v4: list[int] = read_int32s(buf, pos, n4)
         pos += 4 * n4
         v2.append(OffsetFetchRequestTopic(v3, v4))
     return OffsetFetchRequest(v1, v2)
@@ -210,7 +212,7 @@ def _decode_request_v2(buf: bytes) -> OffsetFetchRequest:
             if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                 raise bad_count("topics.partition_indexes", n4, 4, pos, size)
             left -= n4
-            v4: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+            v4: list[int] = read_int32s(buf, pos, n4)
             pos += 4 * n4
             v2.append(OffsetFetchRequestTopic(v3, v4))
     return OffsetFetchRequest(v1, v2)
@@ -258,7 +260,7 @@ def _decode_request_v6(buf: bytes) -> OffsetFetchRequest:
             if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                 raise bad_count("topics.partition_indexes", n4, 4, pos, size)
             left -= n4
-            v4: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+            v4: list[int] = read_int32s(buf, pos, n4)
             pos += 4 * n4
             n5 = buf[pos]
             pos += 1
@@ -314,7 +316,7 @@ def _decode_request_v7(buf: bytes) -> OffsetFetchRequest:
             if n4 < 0 or n4 * 4 > size - pos or n4 > left:
                 raise bad_count("topics.partition_indexes", n4, 4, pos, size)
             left -= n4
-            v4: list[int] = list(unpack_from(f">{n4}i", buf, pos))
+            v4: list[int] = read_int32s(buf, pos, n4)
             pos += 4 * n4
             n5 = buf[pos]
             pos += 1
@@ -380,7 +382,7 @@ def _decode_request_v8(buf: bytes) -> OffsetFetchRequest:
                 if n5 < 0 or n5 * 4 > size - pos or n5 > left:
                     raise bad_count("groups.topics.partition_indexes", n5, 4, pos, size)
                 left -= n5
-                v5: list[int] = list(unpack_from(f">{n5}i", buf, pos))
+                v5: list[int] = read_int32s(buf, pos, n5)
                 pos += 4 * n5
                 n6 = buf[pos]
                 pos += 1
@@ -462,7 +464,7 @@ def _decode_request_v9(buf: bytes) -> OffsetFetchRequest:
                 if n6 < 0 or n6 * 4 > size - pos or n6 > left:
                     raise bad_count("groups.topics.partition_indexes", n6, 4, pos, size)
                 left -= n6
-                v7: list[int] = list(unpack_from(f">{n6}i", buf, pos))
+                v7: list[int] = read_int32s(buf, pos, n6)
                 pos += 4 * n6
                 n7 = buf[pos]
                 pos += 1
@@ -535,7 +537,7 @@ def _decode_request_v10(buf: bytes) -> OffsetFetchRequest:
                 if n5 < 0 or n5 * 4 > size - pos or n5 > left:
                     raise bad_count("groups.topics.partition_indexes", n5, 4, pos, size)
                 left -= n5
-                v7: list[int] = list(unpack_from(f">{n5}i", buf, pos))
+                v7: list[int] = read_int32s(buf, pos, n5)
                 pos += 4 * n5
                 n6 = buf[pos]
                 pos += 1
@@ -596,7 +598,7 @@ def _encode_request_v1(message: OffsetFetchRequest) -> list[Buffer]:
         v2 = i1.partition_indexes
         n4 = len(v2)
         out += _put_i(n4)
-        out += pack(f">{len(v2)}i", *v2)
+        out += int32s(v2)
     return [out]
 
 
@@ -618,7 +620,7 @@ def _encode_request_v2(message: OffsetFetchRequest) -> list[Buffer]:
             v2 = i1.partition_indexes
             n4 = len(v2)
             out += _put_i(n4)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
     return [out]
 
 
@@ -652,7 +654,7 @@ def _encode_request_v6(message: OffsetFetchRequest) -> list[Buffer]:
                 out.append(n4)
             else:
                 out += varint(n4)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
             out.append(0)
     out.append(0)
     return [out]
@@ -688,7 +690,7 @@ def _encode_request_v7(message: OffsetFetchRequest) -> list[Buffer]:
                 out.append(n4)
             else:
                 out += varint(n4)
-            out += pack(f">{len(v2)}i", *v2)
+            out += int32s(v2)
             out.append(0)
     out += _put_tx(message.require_stable)
     return [out]
@@ -731,7 +733,7 @@ def _encode_request_v8(message: OffsetFetchRequest) -> list[Buffer]:
                     out.append(n5)
                 else:
                     out += varint(n5)
-                out += pack(f">{len(v3)}i", *v3)
+                out += int32s(v3)
                 out.append(0)
         out.append(0)
     out += _put_tx(message.require_stable)
@@ -783,7 +785,7 @@ def _encode_request_v9(message: OffsetFetchRequest) -> list[Buffer]:
                     out.append(n6)
                 else:
                     out += varint(n6)
-                out += pack(f">{len(v4)}i", *v4)
+                out += int32s(v4)
                 out.append(0)
         out.append(0)
     out += _put_tx(message.require_stable)
@@ -825,7 +827,7 @@ def _encode_request_v10(message: OffsetFetchRequest) -> list[Buffer]:
                 v4 = i2.partition_indexes
                 n5 = len(v4) + 1
                 out += _put_uB(i2.topic_id, n5) if n5 < 128 else _put_u(i2.topic_id) + varint(n5)
-                out += pack(f">{len(v4)}i", *v4)
+                out += int32s(v4)
                 out.append(0)
         out.append(0)
     out += _put_tx(message.require_stable)

@@ -146,6 +146,9 @@ class Decoder:
             f'    raise bad_count("{path}", {count}, {least}, pos, size)',
             f"left -= {count}",
         )
+        if field.base == "int32":
+            self.source.emit(f"{target} = read_int32s(buf, pos, {count})", f"pos += 4 * {count}")
+            return
         if field.base in FORMATS and field.base != "uuid":
             code = FORMATS[field.base]
             self.source.emit(

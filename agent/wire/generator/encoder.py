@@ -161,6 +161,9 @@ class Encoder:
             self._elements(field, items)
 
     def _elements(self, field: Field, items: str) -> None:
+        if field.base == "int32":
+            self.source.emit(f"{self._out} += int32s({items})")
+            return
         if field.base in FORMATS and field.base != "uuid":
             self.source.emit(f'{self._out} += pack(f">{{len({items})}}{FORMATS[field.base]}", *{items})')
             return

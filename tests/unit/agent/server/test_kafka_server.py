@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +22,7 @@ from agent.wire.errors import WireError
 from agent.wire.frame import RequestHeader, encode_request_header, frame_request, parse_response_header
 from agent.wire.generated import api_versions, produce
 from agent.wire.primitives import Buffer
+from tests import fuzz_wire
 
 MIB = 1024 * 1024
 METADATA, PRODUCE, API_VERSIONS = APIS[3], APIS[0], APIS[18]
@@ -534,3 +536,32 @@ async def test_messages_go_through_from_client_to_handler_and_back() -> None:
                 300_000,
             ]
         await client.close()
+
+
+async def test_broken_frames_of_every_api_end_only_their_connections() -> None:
+    rng = random.Random(4)
+
+    async def handler(context: RequestContext, body: memoryview) -> list[Buffer]:
+        APIS[context.api_key].codec().decode_request(body, context.api_version)
+        return [b""]
+
+    async with serving(handler) as (server, port):
+        with capture_logs() as logs:
+            for case in fuzz_wire.cases(rng, 1):
+                if case.kind == "response" or rng.random() < 0.5:
+                    continue
+                header = encode_request_header(APIS[case.api.key], case.version, 1, "x")
+                client = await Client.connect(port)
+                client.writer.write(fuzz_wire.broken(rng, frame_request(header, [case.data])))
+                client.writer.write_eof()
+                with contextlib.suppress(ConnectionError):
+                    await client.reader.read()
+                await client.close()
+        assert not [line for line in logs if line["log_level"] == "error"]
+        assert len([line for line in logs if line["log_level"] == "warning"]) > 50
+        await until(lambda: not server.connections)
+        assert server.request_bytes == 0
+        last = await Client.connect(port)
+        last.send(9, size=7)  # no topics, no flags
+        assert await last.correlation_id() == 9
+        await last.close()
