@@ -55,9 +55,11 @@ class MemoryLog:
         return ENTRY_BYTES_MAX
 
     async def identity(self) -> str:
+        """ "memory:" and the server's name."""
         return await self.ask(lambda: f"memory:{self.server.name}")
 
     async def register(self, incarnation: int, info: bytes, ttl_s: float) -> MemoryChain:
+        """See coordination.log.Log."""
         owner = self._clock.random_bits(OWNER_BITS)
         revision = await self.ask(lambda: self.server.register(incarnation, owner, info, ttl_s))
         if revision is None:
@@ -67,6 +69,7 @@ class MemoryLog:
         return chain
 
     async def follow(self, after: int) -> AsyncGenerator[Entries, None]:
+        """See coordination.log.Log.follow."""
         position = after
         while True:
             if await self._check(position):
@@ -80,18 +83,23 @@ class MemoryLog:
                 yield Entries(entries, through)
 
     async def current(self) -> int:
+        """The server's revision."""
         return await self.ask(lambda: self.server.revision)
 
     async def members(self) -> Sequence[Member]:
+        """The live keys."""
         return await self.ask(self.server.members)
 
     async def fence(self, incarnation: int) -> None:
+        """Delete the key."""
         await self.ask(lambda: self.server.delete(incarnation))
 
     async def trim(self, through: int) -> None:
+        """Forget entries at or below `through`."""
         await self.ask(lambda: self.server.trim(through))
 
     async def trimmed(self) -> int:
+        """The revision through which entries are gone."""
         return await self.ask(lambda: self.server.trimmed)
 
     async def close(self) -> None:
@@ -201,6 +209,7 @@ class MemoryChain(AppendChain):
         self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s))
 
     async def close(self) -> None:
+        """Give the incarnation up: delete its key, best effort."""
         self.abandon()
         server = self._log.server
         with suppress(Unavailable):

@@ -50,6 +50,7 @@ class Watch:
     silent: bool = False
 
     def wake(self) -> None:
+        """There is something to read, if the watch still speaks."""
         if not self.silent:
             self.changed.set()
 

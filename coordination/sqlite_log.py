@@ -48,9 +48,11 @@ class SqliteLog:
         return ENTRY_BYTES_MAX
 
     async def identity(self) -> str:
+        """The id that the file drew when it was made."""
         return await self.ask(lambda: f"sqlite:{self._file.identity(lambda: self._clock.random_bytes(16))}")
 
     async def register(self, incarnation: int, info: bytes, ttl_s: float) -> SqliteChain:
+        """See coordination.log.Log. The lease is a column that a task moves on."""
         owner = self._clock.random_bits(OWNER_BITS)
         expires_ms = self._expiry(ttl_s)
         revision = await self.ask(lambda: self._file.register(incarnation, owner, info, expires_ms))
@@ -62,6 +64,7 @@ class SqliteLog:
         return chain
 
     async def follow(self, after: int) -> AsyncIterator[Entries]:
+        """See coordination.log.Log.follow. Woken by this process's writers, polling for others."""
         position, woken = after, _Waker(self._path)
         try:
             while True:
@@ -84,20 +87,25 @@ class SqliteLog:
             woken.close()
 
     async def current(self) -> int:
+        """The revision of the last committed change."""
         return await self.ask(self._file.revision)
 
     async def members(self) -> Sequence[Member]:
+        """The live keys; expired ones are deleted first, so that gone is gone for everybody."""
         return await self.ask(lambda: self._file.members(self._clock.now_ms()))
 
     async def fence(self, incarnation: int) -> None:
+        """Delete the key."""
         await self.ask(lambda: self._file.delete(incarnation))
         wake_followers(self._path)
 
     async def trim(self, through: int) -> None:
+        """Forget entries at or below `through`."""
         await self.ask(lambda: self._file.trim(through))
         wake_followers(self._path)
 
     async def trimmed(self) -> int:
+        """The revision through which entries are gone."""
         return await self.ask(self._file.trimmed)
 
     async def close(self) -> None:
@@ -160,6 +168,7 @@ class SqliteChain(AppendChain):
         self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s))
 
     async def close(self) -> None:
+        """Give the incarnation up: delete its key, best effort."""
         self.abandon()
         with suppress(Unavailable):
             await self._log.give_up(self._incarnation, self._owner)
@@ -194,6 +203,7 @@ class _Waker:
             _wakers.setdefault(path, []).append(self)
 
     def wake(self) -> None:
+        """Thread-safe."""
         with suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._event.set)
 

@@ -29,7 +29,7 @@ def etcd() -> Iterator[Etcd]:
 @pytest.fixture
 def own_etcd() -> Iterator[Etcd]:
     """An etcd of this test's own: to be killed, paused, compacted, restored."""
-    with Etcd() as service:
+    with Etcd(fsync=False) as service:
         yield service
 
 

@@ -72,6 +72,7 @@ class EtcdLog:
         return ENTRY_BYTES_MAX
 
     async def identity(self) -> str:
+        """etcd's cluster id and the prefix. Raises Unavailable."""
         header = (await self._read(pb.RangeRequest(key=self._keys.trimmed, count_only=True))).header
         return f"etcd:{header.cluster_id:016x}:{self._keys.prefix}"
 
@@ -100,25 +101,30 @@ class EtcdLog:
         return chain
 
     def follow(self, after: int) -> AsyncIterator[Entries]:
+        """See coordination.log.Log.follow, and follower.py."""
         follower = Follower(self._client, self._keys, self._head, self._clock, self._options.follow)
         return follower.follow(after)
 
     async def current(self) -> int:
+        """The header revision of a linearizable read; followers are told to get there."""
         request = pb.RangeRequest(key=self._keys.trimmed, count_only=True)
         return (await self._read(request)).header.revision
 
     async def members(self) -> Sequence[Member]:
+        """The live keys, by a linearizable read."""
         agents = self._keys.agents
         response = await self._read(pb.RangeRequest(key=agents, range_end=prefix_end(agents)))
         return [self._keys.to_member(kv) for kv in response.kvs]
 
     async def fence(self, incarnation: int) -> None:
+        """Delete the key; its lease runs out by itself."""
         try:
             await self._client.delete_range(pb.DeleteRangeRequest(key=self._keys.agent(incarnation)))
         except EtcdError as error:
             raise Unavailable(str(error)) from error
 
     async def trim(self, through: int) -> None:
+        """See coordination.log.Log, and trim.py."""
         through = min(through, await self.current())
         try:
             await trim_log(self._client, self._keys, through)
@@ -126,6 +132,7 @@ class EtcdLog:
             raise Unavailable(str(error)) from error
 
     async def trimmed(self) -> int:
+        """The trim marker."""
         response = await self._read(pb.RangeRequest(key=self._keys.trimmed))
         return requests.marker(response.kvs)
 
@@ -184,6 +191,7 @@ class EtcdChain(AppendChain):
         self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s / 3))
 
     async def close(self) -> None:
+        """Give the incarnation up: delete its key, best effort."""
         self.abandon()
         with suppress(EtcdError):
             await self._log.client.lease_revoke(self._lease)

@@ -35,6 +35,7 @@ class _Guardian:
         self._helper: subprocess.Popen[str] | None = None
 
     def tell(self, line: str) -> None:
+        """Start the helper if need be and write it a line."""
         with self._lock:
             if self._helper is None:
                 self._helper = subprocess.Popen(

@@ -25,6 +25,7 @@ from tests.contract.test_log import Reader, fill, start
 from tests.equipment.proxy import Proxy
 
 pytestmark = pytest.mark.services
+EC = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 QUICK = EtcdOptions(attempt_timeout_s=0.5, call_timeout_s=1.0, follow=FollowOptions(0.2, 0.6))
 
 
@@ -189,7 +190,7 @@ def certificates(folder: Path) -> EtcdTls:
         subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
     subject = ["-subj", "/CN=floe test authority"]
-    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *subject)
+    run("req", "-x509", "-newkey", *EC, "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *subject)
     for name in ("server", "client"):
         run(
             "req",
