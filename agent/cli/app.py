@@ -70,9 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _end(Status.CONFIG, str(error))
     except (LogError, StoreError) as error:
         _end(Status.UNREACHABLE, f"{type(error).__name__}: {error}")
-    except BrokenPipeError:  # `floe … | head` has seen enough
-        sys.stderr.close()
-        sys.exit(Status.OK)
     except Exception as error:  # the last line of defence: a bug must not look like output
         _end(Status.FAILED, f"{type(error).__name__}: {error}")
 

@@ -17,14 +17,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-PIPED_COLUMNS = 240
-"""Width of a table that goes to a file or a program, characters."""
-
 
 def results() -> Console:
     """Standard output, made when asked for so that redirections count."""
-    width = None if sys.stdout.isatty() else PIPED_COLUMNS
-    return Console(highlight=False, width=width, markup=False)
+    return Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def remarks() -> Console:
@@ -38,11 +34,17 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Aligned columns on a terminal; the same without frames when piped."""
+    """Aligned columns; folded to the width of a terminal, never folded in a pipe."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for line in (columns, *cells):
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        return
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    results().print(table)
+    for row in cells:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
 
 
 def progress() -> Progress:
@@ -55,4 +57,5 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         console=remarks(),
         transient=True,
+        disable=not sys.stderr.isatty(),
     )

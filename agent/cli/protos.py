@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent.cli.failures import Failure, Status, usage
+from schema.compiler import CompileError, compile_protos
+from schema.descriptors import DescriptorError, load
 
-IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+|option\s+)?"([^"]+)"\s*;', re.MULTILINE)
+IMPORT = re.compile(r'(?:^|;|\*/)\s*import\s+(?:public\s+|weak\s+|option\s+)?"([^"]+)"\s*;', re.MULTILINE)
 BUILT_IN = "google/protobuf/"
+
+
+def descriptor_set(files: Sequence[Path], folders: Sequence[Path], message: str) -> str:
+    """The files compiled, as the agent takes them: base64 of a FileDescriptorSet that holds `message`.
+
+    Compiled here so that a broken file is told before anything is created. Raises Failure.
+    """
+    texts = {name: text.encode() for name, text in sources(files, folders).items()}
+    try:
+        compiled = compile_protos(texts)
+        load(compiled, message)
+    except (CompileError, DescriptorError) as error:
+        raise Failure(Status.FAILED, f"{', '.join(map(str, files))}: {error}") from None
+    return base64.b64encode(compiled).decode()
 
 
 def sources(files: Sequence[Path], folders: Sequence[Path]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -11,7 +12,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from agent.cli import agent_http, requests
-from agent.cli.failures import Failure, refused, usage
+from agent.cli.failures import Failure, Status, refused, usage
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Http, TopicName
 from agent.cli.output import progress, remarks
 from agent.cli.reading import Reading, read
@@ -131,5 +132,9 @@ def consume(
             raise refused(f"topic {topic!r} has the partitions 0 to {len(bounds) - 1}")
         return await read(bootstrap, given, bounds, _values(topic, http))
 
-    count = run(work())
+    try:
+        count = run(work())
+    except BrokenPipeError:  # `floe consume … | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(Status.OK) from None
     remarks().print(f"{count} record{'s' if count != 1 else ''}", style="dim")

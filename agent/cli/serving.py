@@ -14,7 +14,7 @@ import uvloop
 
 from agent import logs
 from agent.cli.failures import Failure, Status, unreachable
-from agent.cli.options import Assignments, ConfigFile
+from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Assignments, ConfigFile
 from agent.config import Config, LoggingConfig, embedded_values, load
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
@@ -63,7 +63,8 @@ def dev(
 def _welcome(app: App, data_dir: Path) -> None:
     """Where to point clients."""
     kafka, http = f"127.0.0.1:{app.kafka_port}", f"http://127.0.0.1:{app.http_port}"
-    options = "" if app.kafka_port == 9092 else f" --bootstrap {kafka}"
+    options = "" if kafka == BOOTSTRAP_DEFAULT else f" --bootstrap {kafka}"
+    options += "" if http == HTTP_DEFAULT else f" --http {http}"
     lines = (
         "Floe is running. Everything is in " + str(data_dir.absolute()),
         f"  Kafka clients   bootstrap.servers={kafka}",

@@ -13,7 +13,7 @@ from agent.cli import agent_http, requests
 from agent.cli.failures import EPILOG, usage
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Http, Json, TopicName
 from agent.cli.output import print_json, print_table, remarks, results
-from agent.cli.protos import sources
+from agent.cli.protos import descriptor_set
 from agent.cli.session import Session, session
 
 app = typer.Typer(
@@ -259,7 +259,7 @@ def _bindings(
                     "message": full_name,
                     "framing": framing,
                     "tombstones": tombstones and role == "value",
-                    "sources": sources(files, proto_path or []),
+                    "descriptor_set": descriptor_set(files, proto_path or [], full_name),
                 }
             )
     return bindings

@@ -107,5 +107,6 @@ def embedded_values(data_dir: Path, *, kafka_port: int, http_port: int) -> dict[
         "store": {"url": f"file://{root}/store"},
         "topics": {"auto_create": True},
         "tables": {"interval_ms": 1_000},
+        "shutdown": {"drain_ms": 0},
         "http": {"host": local, "port": http_port},
     }

@@ -1,0 +1,138 @@
+"""`floe` as a user runs it: arguments in, two streams and an exit status out."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent.cli import main
+
+ROOT = Path(__file__).resolve().parents[4]
+START_S_MAX = 60
+COMMAND_S_MAX = 120
+STOP_S_MAX = 30
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("FLOE_")}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+def floe(*arguments: str, stdin: str = "", **environment: str) -> Ran:
+    """Run one command to its end, warnings as errors."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "agent", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**CLEAN, **environment},
+        timeout=COMMAND_S_MAX,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def inside(*arguments: str, stdin: str = "", **environment: str) -> Ran:
+    """The same in this process, which is quicker."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for name in set(os.environ) - set(CLEAN):
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+    status = ended.value.code
+    assert isinstance(status, int)
+    return Ran(status, out.getvalue(), err.getvalue())
+
+
+def fails(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, str]:
+    """Run a command that fails: its status and its one line. No traceback, nothing on standard output."""
+    ran = inside(*arguments, stdin=stdin, **environment)
+    assert ran.out == ""
+    (line,) = ran.err.splitlines()
+    assert line.startswith("floe: "), line
+    return ran.status, line
+
+
+@dataclass(frozen=True, slots=True)
+class Dev:
+    """A running `floe dev`."""
+
+    process: subprocess.Popen[str]
+    data_dir: Path
+    bootstrap: str
+    http: str
+
+    def run(self, *arguments: str, stdin: str = "") -> Ran:
+        """Run a command against it."""
+        return inside(*arguments, stdin=stdin, FLOE_BOOTSTRAP=self.bootstrap, FLOE_HTTP=self.http)
+
+    def fails(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
+        """Run a command against it that fails."""
+        return fails(*arguments, stdin=stdin, FLOE_BOOTSTRAP=self.bootstrap, FLOE_HTTP=self.http)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for its end and release its stream; returns the exit status."""
+        assert self.process.stdout is not None
+        status = self.process.wait(STOP_S_MAX)
+        self.process.stdout.close()
+        return status
+
+
+def start_dev(data_dir: Path, *arguments: str) -> Dev:
+    """Start `floe dev` on free ports and wait until it says where to point clients."""
+    command = [sys.executable, "-W", "error", "-m", "agent", "dev", "--data-dir", str(data_dir)]
+    with (data_dir.parent / "dev.err").open("w") as errors:
+        process = subprocess.Popen(
+            [*command, "--kafka-port", "0", "--http-port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=ROOT,
+            env=CLEAN,
+        )
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if "Ctrl-C" in line:
+            break
+    kafka = re.search(r"bootstrap.servers=(\S+)", told)
+    http = re.search(r"(http://\S+)/iceberg", told)
+    if kafka is None or http is None:
+        process.kill()
+        process.wait()
+        raise AssertionError(f"floe dev did not start: {told}{(data_dir.parent / 'dev.err').read_text()}")
+    return Dev(process, data_dir, kafka[1], http[1])
+
+
+@pytest.fixture(scope="session")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    """A `floe dev` shared by the session: use topics of your own."""
+    running = start_dev(tmp_path_factory.mktemp("dev") / "data")
+    yield running
+    assert running.stop() == 0

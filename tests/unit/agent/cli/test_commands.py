@@ -1,0 +1,186 @@
+"""The commands against a real `floe dev`: what a newcomer does in the first ten minutes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.agent.cli.conftest import Dev, floe
+
+ORDER = """syntax = "proto3";
+package shop.v1;
+import "common/money.proto";
+message Order { int64 id = 1; common.Money total = 2; repeated string tags = 3; }
+"""
+MONEY = 'syntax = "proto3"; package common; message Money { string currency = 1; int64 units = 2; }'
+KEY = 'syntax = "proto3"; package shop.v1; message OrderKey { int64 id = 1; }'
+
+
+@pytest.fixture(scope="session")
+def protos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of .proto files that import each other."""
+    root = tmp_path_factory.mktemp("protos")
+    for name, text in {"shop/order.proto": ORDER, "common/money.proto": MONEY, "shop/key.proto": KEY}.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def records(out: str) -> list[dict[str, object]]:
+    """The lines of `floe consume`."""
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_records_go_in_and_come_out_as_json(dev: Dev, protos: Path) -> None:
+    created = dev.run(
+        *("topic", "create", "orders", "--partitions", "3", "--config", "retention.ms=600000"),
+        *("--proto", str(protos / "shop/order.proto"), "--message", "shop.v1.Order"),
+        *("--key-proto", str(protos / "shop/key.proto"), "--key-message", "shop.v1.OrderKey"),
+        *("--proto-path", str(protos), "--framing", "confluent"),
+    )
+    assert (created.status, created.out.splitlines()[0]) == (0, "created topic orders with 3 partitions")
+    assert "bound the values of orders to shop.v1.Order, schema id" in created.out
+
+    given = [
+        {"id": str(n), "total": {"currency": "EUR", "units": str(n)}, "tags": ["ü"]} for n in range(1, 5)
+    ]
+    lines = "".join(f'{{"id": {order["id"]}}}\t{json.dumps(order)}\n' for order in given)
+    produced = dev.run("produce", "orders", "--key-separator", "\t", "-H", "trace=abc", stdin=lines)
+    assert (produced.status, produced.out) == (0, "")
+    assert "4 records written to orders" in produced.err
+
+    consumed = dev.run("consume", "orders")
+    got = sorted(records(consumed.out), key=lambda record: str(record["key"]))
+    assert [record["value"] for record in got] == given
+    assert [record["key"] for record in got] == [{"id": order["id"]} for order in given]
+    assert got[0]["headers"] == [["trace", "abc"]]
+    assert consumed.err == "4 records\n"
+
+    described = json.loads(dev.run("topic", "describe", "orders", "--json").out)
+    assert sum(partition["end"] for partition in described["partitions"]) == 4
+    assert described["configs"] == {"retention.ms": "600000"}
+    bound = {schema["role"]: (schema["message"], schema["framing"]) for schema in described["schemas"]}
+    assert bound == {"value": ("shop.v1.Order", "confluent"), "key": ("shop.v1.OrderKey", "confluent")}
+
+
+def test_records_that_do_not_fit_are_refused_by_number_field_and_reason(dev: Dev, protos: Path) -> None:
+    assert dev.run("topic", "create", "strict").status == 0
+    bound = dev.run(
+        *("topic", "bind", "strict", "--proto", str(protos / "shop/order.proto")),
+        *("--proto-path", str(protos), "--message", "shop.v1.Order"),
+    )
+    assert bound.status == 0
+    status, line = dev.fails("produce", "strict", "-v", '{"id": 1}', "-v", '{"idd": 2}')
+    assert (status, "record 2" in line, "idd" in line) == (1, True, True)
+    # Without the agent's HTTP side the command knows no binding and sends text: now the agent refuses.
+    raw = dev.run("produce", "strict", "-v", "", "-v", "not protobuf", "--http", "http://127.0.0.1:1")
+    assert raw.status == 5
+    assert "INVALID_RECORD: record 2: value:" in raw.err
+    assert records(dev.run("consume", "strict").out) == []
+    unbound = dev.run("topic", "bind", "strict", "--unbind", "value")
+    assert (unbound.status, unbound.out) == (0, "unbound the values of strict\n")
+    assert dev.run("produce", "strict", "-v", "not protobuf").status == 0
+
+
+def test_plain_topics_are_made_on_demand_and_read_in_parts(dev: Dev) -> None:
+    assert dev.run("produce", "plain", stdin="".join(f"line {n}\n" for n in range(10))).status == 0
+    assert [r["value"] for r in records(dev.run("consume", "plain").out)] == [f"line {n}" for n in range(10)]
+    assert [r["offset"] for r in records(dev.run("consume", "plain", "--offset", "7").out)] == [7, 8, 9]
+    assert len(records(dev.run("consume", "plain", "-n", "4").out)) == 4
+    assert records(dev.run("consume", "plain", "--latest").out) == []
+    assert records(dev.run("consume", "plain", "--partition", "0", "-n", "1").out)[0]["key"] is None
+    assert dev.fails("consume", "plain", "--partition", "9") == (
+        5,
+        "floe: topic 'plain' has the partitions 0 to 0",
+    )
+
+
+def test_topics_are_listed_configured_grown_and_deleted(dev: Dev) -> None:
+    assert dev.run("topic", "create", "doomed").status == 0
+    names = {row["topic"]: row["partitions"] for row in json.loads(dev.run("topic", "list", "--json").out)}
+    assert names["doomed"] == 1
+    changed = dev.run("topic", "config", "doomed", "--set", "retention.ms=5", "--partitions", "4", "--json")
+    configs = {row["name"]: (row["value"], row["source"]) for row in json.loads(changed.out)}
+    assert configs["retention.ms"] == ("5", "set")
+    unset = json.loads(dev.run("topic", "config", "doomed", "--unset", "retention.ms", "--json").out)
+    assert {row["name"]: row["source"] for row in unset}["retention.ms"] == "default"
+    assert len(json.loads(dev.run("topic", "describe", "doomed", "--json").out)["partitions"]) == 4
+    assert dev.run("topic", "delete", "doomed").out == "deleted doomed\n"
+    assert "doomed" not in dev.run("topic", "list").out
+
+
+def test_status_says_that_all_is_well(dev: Dev) -> None:
+    shown = dev.run("status")
+    assert (shown.status, shown.out.splitlines()[0]) == (0, "ready")
+    status = json.loads(dev.run("status", "--json").out)
+    assert status["brokers"][0]["listeners"] == [f"PLAINTEXT://{dev.bootstrap}"]
+    assert dev.run("table", "list").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "part"),
+    [
+        (("topic", "create", "a b"), 5, "INVALID_TOPIC_EXCEPTION: topic name 'a b'"),
+        (("topic", "create", "x", "--config", "nope=1"), 5, "INVALID_CONFIG: nope"),
+        (("topic", "create", "x", "--partitions", "0"), 5, "INVALID_PARTITIONS"),
+        (("topic", "create", "x", "--config", "nope"), 2, "'nope' is not NAME=VALUE"),
+        (
+            ("topic", "create", "x", "--proto", "absent.proto", "--message", "a.B"),
+            2,
+            "absent.proto: no such file",
+        ),
+        (("topic", "create", "x", "--message", "a.B"), 2, "--proto and --message go together"),
+        (("topic", "create", "x", "--framing", "avro"), 2, "any, plain, confluent"),
+        (("topic", "describe", "absent"), 5, "topic 'absent' does not exist"),
+        (("topic", "delete", "absent"), 5, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("topic", "bind", "absent", "--unbind", "value"), 5, "floe topic create"),
+        (("topic", "bind", "x"), 2, "nothing to bind"),
+        (("consume", "absent"), 5, "topic 'absent' does not exist"),
+        (("consume", "x", "--latest", "--offset", "3"), 2, "contradict"),
+        (("produce", "empty-input"), 5, "nothing to write"),
+        (("produce", "no-separator", "--key-separator", ":"), 2, "record 1 has no ':'"),
+        (("produce", "one-partition", "--partition", "5", "-v", "x"), 5, "has the partitions 0 to 0"),
+    ],
+)
+def test_what_is_refused_is_one_line_and_a_status(
+    dev: Dev, arguments: tuple[str, ...], status: int, part: str
+) -> None:
+    stdin = "no key\n" if "no-separator" in arguments else ""
+    got, line = dev.fails(*arguments, stdin=stdin)
+    assert (got, part in line) == (status, True), line
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "part"),
+    [
+        ('syntax = "proto3";\nmessage Order { int64 id = ; }\n', "Order", "broken.proto:2:"),
+        (
+            'syntax = "proto3"; import "gone.proto"; message Order {}',
+            "Order",
+            'import "gone.proto" is in none of',
+        ),
+        ('syntax = "proto3"; package shop; message Order {}', "shop.Ordr", "shop.Order"),
+        ("\x00\x01", "Order", "broken.proto"),
+    ],
+)
+def test_a_broken_proto_is_told_before_anything_is_created(
+    dev: Dev, tmp_path: Path, text: str, message: str, part: str
+) -> None:
+    file = tmp_path / "broken.proto"
+    file.write_text(text)
+    status, line = dev.fails("topic", "create", "broken", "--proto", str(file), "--message", message)
+    assert (status in (1, 2), part in line) == (True, True), line
+    assert "broken" not in dev.run("topic", "list").out
+
+
+def test_a_whole_process_does_the_same(dev: Dev) -> None:
+    environment = {"FLOE_BOOTSTRAP": dev.bootstrap, "FLOE_HTTP": dev.http}
+    written = floe("produce", "process", "-v", "a", "-v", "b", **environment)
+    assert (written.status, written.out) == (0, "")
+    read = floe("consume", "process", **environment)
+    assert (read.status, [record["value"] for record in records(read.out)]) == (0, ["a", "b"])
+    refused = floe("topic", "describe", "absent", **environment)
+    expected = "floe: topic 'absent' does not exist; `floe topic list` shows what does\n"
+    assert (refused.status, refused.out, refused.err) == (5, "", expected)
