@@ -82,6 +82,7 @@ class AppendChain(ABC):
         except BaseException as error:
             # Also when cancelled: a chain whose last outcome is unknown must not go on.
             self._ended = f"incarnation {self._incarnation} ended: {error or type(error).__name__}"
+            self.abandon()
             raise
         finally:
             self._appending = False
@@ -135,6 +136,10 @@ class AppendChain(ABC):
 
         Raises AttemptFailed when there was no answer.
         """
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Renew the lease no more, and tell nobody: what a chain that has ended leaves behind runs out."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -216,7 +216,7 @@ class MemoryChain(AppendChain):
             await self._log.ask(lambda: server.delete(self._incarnation, self._owner))
 
     def abandon(self) -> None:
-        """Renew no more, and tell nobody."""
+        """Renew the lease no more."""
         self._renewal.cancel()
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:

@@ -197,7 +197,7 @@ class EtcdChain(AppendChain):
             await self._log.client.lease_revoke(self._lease)
 
     def abandon(self) -> None:
-        """Renew no more, and tell nobody."""
+        """Renew the lease no more."""
         self._renewal.cancel()
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:

@@ -24,6 +24,7 @@ class ScriptedChain(AppendChain):
         super().__init__(7, OURS, 10, 100, Backoff(ManualClock(), first_s=0.0, max_s=0.0))
         self.outcomes = deque(outcomes)
         self.attempts: list[tuple[int, bytes, int]] = []
+        self.abandoned = False
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         self.attempts.append((sequence, payload, expected))
@@ -31,6 +32,9 @@ class ScriptedChain(AppendChain):
         if isinstance(outcome, AttemptFailed):
             raise outcome
         return outcome
+
+    def abandon(self) -> None:
+        self.abandoned = True
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -73,6 +77,7 @@ async def test_fenced_says_whether_the_entry_may_have_landed(
     with pytest.raises(Fenced) as fenced:
         await chain.append(b"a")
     assert fenced.value.maybe_appended is maybe
+    assert chain.abandoned, "nobody renews the lease of a chain that has ended"
     with pytest.raises(Fenced) as again:
         await chain.append(b"b")
     assert not again.value.maybe_appended, "the second entry was never sent"
