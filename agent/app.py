@@ -102,7 +102,7 @@ class App:
         self.kafka_ports = await self._server.start(listeners)
         await self.replica.start(self._registration())
         self._serving.set()
-        self.background.start()
+        await self.background.start()
         _log.info(
             "serving",
             kafka=self.kafka_ports,

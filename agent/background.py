@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from agent.collection import Collection, make_collector
 from agent.config import Config
-from agent.http.parts import Catalog
 from agent.metrics import Metrics
+from agent.tables import catalog_of, committers_of
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
 from coordination.log import Log
 from coordination.replica import Replica
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
+from iceberg.service import CommitterService
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
@@ -30,7 +31,10 @@ class Background:
         reader: ChunkReader,
         metrics: Metrics,
     ) -> None:
-        self.catalog: Catalog | None = None
+        self.catalog = catalog_of(config, replica, store, clock)
+        self._tables: CommitterService | None = None
+        if config.tables.enabled:
+            self._tables = committers_of(config, replica, reader, store, clock, metrics)
         snapshots = SnapshotOptions(
             revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
         )
@@ -52,12 +56,16 @@ class Background:
                 )
             )
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin every job."""
         for job in self._jobs:
             job.start()
+        if self._tables is not None:
+            await self._tables.start()
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""
+        if self._tables is not None:
+            await self._tables.stop()
         for job in reversed(self._jobs):
             await job.stop()

@@ -190,7 +190,7 @@ async def _await_outcomes(
     except TimeoutError:
         message = "The batch was not acknowledged in time; it may have been written."
         outcomes = [Outcome(Code.REQUEST_TIMED_OUT, message=message)] * len(admitted.answers)
-    metrics = ctx.services.metrics
+    stored = records = 0
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
     for answer, partition, offered, outcome in rows:
         if outcome.code:
@@ -198,8 +198,10 @@ async def _await_outcomes(
             continue
         answer.base_offset = outcome.base_offset
         answer.log_start_offset = partition.log_start
-        metrics.produce_bytes.inc(len(offered.data))
-        metrics.produce_records.inc(offered.header.record_count)
+        stored += len(offered.data)
+        records += offered.header.record_count
+    ctx.services.metrics.produce_bytes.inc(stored)
+    ctx.services.metrics.produce_records.inc(records)
 
 
 def _seconds(ctx: Context, request: ProduceRequest) -> float:
