@@ -60,9 +60,6 @@ class FetchConfig(Section):
     cold_reads_in_flight_max: Annotated[int, Field(ge=1, le=1024)] = 8
     """Reads of old data from the store at once."""
 
-    range_gap_bytes_max: Annotated[int, Field(ge=0, le=64 * MIB)] = 256 * KIB
-    """Two ranges of one chunk nearer than this, bytes, are read as one."""
-
     response_bytes_max: Bytes = 55 * MIB
     """Most record bytes in one answer (Kafka's fetch.max.bytes); the first batch is always whole."""
 
@@ -110,12 +107,6 @@ class LimitsConfig(Section):
     response_bytes_max: Bytes = 128 * MIB
     """Answer bytes a slow connection may have waiting; above it the connection is not read."""
 
-    partitions_max: Count = 100_000
-    """Partitions in the cluster; more are refused."""
-
-    partitions_per_topic_max: Count = 10_000
-    """Partitions of one topic; more are refused."""
-
 
 class TopicsConfig(Section):
     """New topics."""
@@ -123,7 +114,7 @@ class TopicsConfig(Section):
     auto_create: bool = False
     """Create a topic that a client asks for and wants created (Kafka's auto.create.topics.enable)."""
 
-    partitions: Count = 1
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Partitions of a topic whose creator names no number (Kafka's num.partitions)."""
 
 
@@ -144,7 +135,7 @@ class TablesConfig(Section):
     """Let this agent commit topics to tables. A single topic is switched by its `floe.table.enabled`."""
 
     warehouse: str = ""
-    """URL of the folder of all tables. Empty: `tables` below the store's URL."""
+    """URL of the folder of all tables, below the store's URL. Empty: `tables` there."""
 
     interval_ms: Annotated[int, Field(ge=10, le=86_400_000)] = 5_000
     """Time between two commits of a topic that has new records, milliseconds: the table's freshness."""
@@ -179,12 +170,6 @@ class SnapshotsConfig(Section):
 
     entries_max: Count = 100_000
     """Entries after which a snapshot is written even before its time."""
-
-    kept: Annotated[int, Field(ge=2, le=1_000)] = 3
-    """Snapshots kept; a corrupt one falls back to the one before it."""
-
-    trim: bool = True
-    """Trim the log behind snapshots that every live agent has passed."""
 
 
 class CollectionConfig(Section):

@@ -116,18 +116,6 @@ def _sizes(config: Config) -> Iterator[str]:
             "limits.response_bytes_max",
             limits.response_bytes_max,
         ),
-        (
-            "limits.partitions_per_topic_max",
-            limits.partitions_per_topic_max,
-            "limits.partitions_max",
-            limits.partitions_max,
-        ),
-        (
-            "topics.partitions",
-            config.topics.partitions,
-            "limits.partitions_per_topic_max",
-            limits.partitions_per_topic_max,
-        ),
     )
     for small_name, small, large_name, large in pairs:
         if small > large:
@@ -152,5 +140,6 @@ def _tables(config: Config) -> Iterator[str]:
     tables = config.tables
     if tables.enabled and not tables.warehouse and scheme(config.store.url) == "memory":
         yield "tables.enabled is true, but nobody else can read store.url memory:; set tables.enabled=false"
-    if tables.warehouse and scheme(tables.warehouse) not in STORE_SCHEMES[:-1]:
-        yield f"tables.warehouse {tables.warehouse!r} must begin with one of s3:, gs:, az:, file:"
+    root = config.store.url.rstrip("/") + "/"
+    if tables.warehouse and not tables.warehouse.startswith(root):
+        yield f"tables.warehouse {tables.warehouse!r} must be below store.url: begin with {root}"

@@ -217,7 +217,7 @@ def test_a_malformed_flag_is_refused_with_the_form(flag: str) -> None:
         (["store.url=file:///x", "store.endpoint=https://m:9000"], ["store.endpoint", "local"]),
         (["store.url=memory:"], ["memory:", "cannot be shared"]),
         (["log.url=memory:", "store.url=memory:"], ["tables.enabled=false"]),
-        (["tables.warehouse=/tables"], ["tables.warehouse", "file:"]),
+        (["tables.warehouse=s3://bucket/prod2/t"], ["tables.warehouse", "below store.url"]),
         (["listeners.0.port=1", "listeners.1.port=2"], ["'PLAINTEXT' is used twice"]),
         (["listeners.0.port=1", "listeners.1.port=1", "listeners.1.name=B"], ["bound twice"]),
         (["listeners.0.port=8080"], ["0.0.0.0:8080 is also http.port"]),
