@@ -124,6 +124,7 @@ class Budget:
         self._resting = deque(other for other in self._resting if other is not account)
         if self._overdrawing and account is self._debtor:
             self.paid()
+        self._serve()
 
     def _serve(self) -> None:
         while self._line:
