@@ -122,13 +122,13 @@ async def test_hedges_are_a_small_share_of_all_puts() -> None:
     assert 1 <= putter.stats.hedges <= 6
 
 
-async def test_the_delay_follows_what_puts_take() -> None:
-    policy = HedgePolicy(factor=3.0, delay_s_min=0.05, delay_s_max=2.0)
-    putter = ChunkPutter(MemoryStore(), policy=policy)
-    assert putter.delay_s == 2.0
+@pytest.mark.parametrize(("factor", "delay"), [(0.0, 0.05), (1e12, 2.0)])
+async def test_the_delay_follows_what_puts_take_within_its_bounds(factor: float, delay: float) -> None:
+    putter = ChunkPutter(MemoryStore(), policy=HedgePolicy(factor, delay_s_min=0.05, delay_s_max=2.0))
+    assert putter.delay_s == 2.0  # nothing is known yet
     for number in range(SAMPLES_MIN):
         await putter.put(ChunkId(1, number), PARTS)
-    assert putter.delay_s == 0.05
+    assert putter.delay_s == delay
 
 
 async def test_a_cancelled_put_leaves_nothing_running() -> None:
