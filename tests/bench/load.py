@@ -1,0 +1,162 @@
+"""A load of raw Kafka frames: what a client costs besides the agent is next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.wire.api import BY_NAME
+from agent.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.wire.generated import create_topics as ct
+from agent.wire.generated import fetch as f
+from agent.wire.generated import produce as p
+from objectstore.batch import NewRecord, build
+
+PRODUCE_VERSION, FETCH_VERSION, CREATE_VERSION = 9, 12, 7
+RECORD_BYTES = 1_000
+NOW = 1_700_000_000_000
+
+
+def batch_of(records: int) -> bytes:
+    """A batch of 1 kB records that do not compress."""
+    return build([NewRecord(NOW, None, os.urandom(RECORD_BYTES - 30)) for _ in range(records)])
+
+
+def produce_frame(topic: str, batch: bytes, partitions: Sequence[int]) -> bytes:
+    """A Produce request with this batch for each partition."""
+    data = [p.PartitionProduceData(index, memoryview(batch)) for index in partitions]
+    request = p.ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[p.TopicProduceData(topic, partition_data=data)]
+    )
+    return _frame("Produce", request, PRODUCE_VERSION)
+
+
+def fetch_frame(topic: str, offsets: Sequence[int], partition_bytes_max: int, bytes_max: int) -> bytes:
+    """A Fetch of partitions 0, 1, … from these offsets."""
+    partitions = [
+        f.FetchPartition(index, fetch_offset=offset, partition_max_bytes=partition_bytes_max)
+        for index, offset in enumerate(offsets)
+    ]
+    request = f.FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=[f.FetchTopic(topic=topic, partitions=partitions)],
+    )
+    return _frame("Fetch", request, FETCH_VERSION)
+
+
+def _frame(name: str, request: Any, version: int) -> bytes:
+    api = BY_NAME[name]
+    header = encode_request_header(api, version, 1, "bench")
+    return frame_request(header, api.codec().encode_request(request, version))
+
+
+class Wire:
+    """One connection; answers come in the order of the requests."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, bootstrap: str) -> Wire:
+        """Connect."""
+        host, port = bootstrap.rsplit(":", 1)
+        return cls(*await asyncio.open_connection(host, int(port), limit=1 << 24))
+
+    async def send(self, frame: bytes) -> None:
+        """Send a request."""
+        self._writer.write(frame)
+        await self._writer.drain()
+
+    async def receive(self) -> bytes:
+        """The next answer's payload."""
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return await self._reader.readexactly(size)
+
+    async def call(self, name: str, request: Any, version: int) -> Any:
+        """One request and its decoded answer."""
+        await self.send(_frame(name, request, version))
+        payload = await self.receive()
+        _, start = parse_response_header(BY_NAME[name], version, payload)
+        return BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version)
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+async def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Create a topic."""
+    wire = await Wire.open(bootstrap)
+    wanted = ct.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=-1)
+    request = ct.CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+    answer = await wire.call("CreateTopics", request, CREATE_VERSION)
+    assert answer.topics[0].error_code == 0, answer
+    await wire.close()
+
+
+async def produce_all(bootstrap: str, frame: bytes, requests: int, window: int) -> None:
+    """Send the frame so often on one connection, `window` unanswered at most."""
+    wire = await Wire.open(bootstrap)
+    unanswered: deque[None] = deque()
+    for _ in range(requests):
+        await wire.send(frame)
+        unanswered.append(None)
+        if len(unanswered) == window:
+            check(await wire.receive())
+            unanswered.popleft()
+    for _ in unanswered:
+        check(await wire.receive())
+    await wire.close()
+
+
+def check(payload: bytes) -> None:
+    """A Produce answer without errors."""
+    _, start = parse_response_header(BY_NAME["Produce"], PRODUCE_VERSION, payload)
+    answer = p.decode_response(memoryview(payload)[start:], PRODUCE_VERSION)
+    codes = [part.error_code for topic in answer.responses for part in topic.partition_responses]
+    assert not any(codes), codes
+
+
+async def fetch_all(
+    bootstrap: str, topic: str, ends: Sequence[int], partition_bytes_max: int, bytes_max: int
+) -> int:
+    """Read every partition to its end as a consumer would; returns the record bytes received."""
+    wire = await Wire.open(bootstrap)
+    offsets = [0] * len(ends)
+    received = 0
+    while any(offset < end for offset, end in zip(offsets, ends, strict=True)):
+        await wire.send(fetch_frame(topic, offsets, partition_bytes_max, bytes_max))
+        payload = await wire.receive()
+        _, start = parse_response_header(BY_NAME["Fetch"], FETCH_VERSION, payload)
+        answer = f.decode_response(memoryview(payload)[start:], FETCH_VERSION)
+        for part in answer.responses[0].partitions:
+            assert part.error_code == 0, part.error_code
+            received += len(part.records or b"")
+            offsets[part.partition_index] = end_of(part.records, offsets[part.partition_index])
+    await wire.close()
+    return received
+
+
+def end_of(records: Any, offset: int) -> int:
+    """The offset after the last whole batch."""
+    view, position = memoryview(records or b""), 0
+    while position < len(view):
+        base, length = struct.unpack_from(">qi", view, position)
+        offset = base + struct.unpack_from(">i", view, position + 23)[0] + 1
+        position += 12 + length
+    return offset
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,287 @@
+"""Whole agents in this process: sockets, HTTP, start and stop, dependencies that go and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.app import App
+from agent.config import Config
+from agent.wire.generated import fetch as f
+from agent.wire.generated import metadata as md
+from agent.wire.generated import produce as p
+from coordination.clock import SystemClock
+from coordination.kafka_codes import Code
+from coordination.memory_log import MemoryLog
+from coordination.memory_server import MemoryServer
+from objectstore.adapters.memory import MemoryStore
+from objectstore.faulty import FaultRates, FaultyStore
+from objectstore.fingerprint import ForeignBucket
+from objectstore.store import ObjectStore
+from tests.bench.load import Wire, create_topic
+from tests.unit.agent.rig import batch
+
+WAIT_S = 20
+RETRIABLE = (Code.NOT_ENOUGH_REPLICAS, Code.REQUEST_TIMED_OUT, Code.NOT_LEADER_OR_FOLLOWER)
+
+
+def config(name: str, **sections: Any) -> Config:
+    tree: dict[str, Any] = {
+        "agent": {"name": name},
+        "listeners": [{"host": "127.0.0.1", "port": 0}],
+        "http": {"host": "127.0.0.1", "port": 0},
+        "log": {"url": "memory:"},
+        "store": {"url": "memory:"},
+        "tables": {"enabled": False},
+        "shutdown": {"drain_ms": 0, "timeout_ms": 10_000},
+        "produce": {"commit_timeout_ms": 2_000},
+        "replica": {"queue_timeout_ms": 1_000, "outcome_timeout_ms": 1_000},
+    }
+    return Config.model_validate({**tree, **sections})
+
+
+class World:
+    """One log and one store, and the agents on them."""
+
+    def __init__(self) -> None:
+        self.server = MemoryServer()
+        self.store = MemoryStore()
+        self.logs: list[MemoryLog] = []
+        self.apps: list[App] = []
+
+    def make(self, name: str = "a", store: ObjectStore | None = None, **sections: Any) -> App:
+        log = MemoryLog(self.server, SystemClock(), timeout_s=0.2)
+        app = App(config(name, **sections), log=log, store=store or self.store)
+        self.logs.append(log)
+        self.apps.append(app)
+        return app
+
+    async def start(self, name: str = "a", **more: Any) -> App:
+        app = self.make(name, **more)
+        async with asyncio.timeout(WAIT_S):
+            await app.start()
+        return app
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    for app in made.apps:
+        await app.stop()
+
+
+async def connect(app: App) -> Wire:
+    return await Wire.open(f"127.0.0.1:{app.kafka_port}")
+
+
+async def topic(app: App, name: str = "t") -> None:
+    await create_topic(f"127.0.0.1:{app.kafka_port}", name, 1)
+
+
+async def produce(wire: Wire, raw: bytes, acks: int = -1) -> Any:
+    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, memoryview(raw))])
+    request = p.ProduceRequest(acks=acks, timeout_ms=2_000, topic_data=[data])
+    answer = await wire.call("Produce", request, 9)
+    return answer.responses[0].partition_responses[0]
+
+
+def poll(offset: int, wait_ms: int) -> f.FetchRequest:
+    part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return f.FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=1, topics=[f.FetchTopic(topic="t", partitions=[part])]
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that no event tells."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def acknowledged(wire: Wire, raw: bytes) -> Any:
+    """Send the batch again and again until it is acknowledged, as clients do."""
+    while (answer := await produce(wire, raw)).error_code:
+        assert answer.base_offset == -1
+        await asyncio.sleep(0.05)
+    return answer
+
+
+async def http(app: App, path: str) -> httpx.Response:
+    async with httpx.AsyncClient() as client:
+        return await client.get(f"http://127.0.0.1:{app.http_port}{path}")
+
+
+async def test_an_agent_serves_kafka_and_http(world: World) -> None:
+    app = await world.start()
+    await topic(app)
+    wire = await connect(app)
+    assert (await produce(wire, batch(b"a"))).base_offset == 0
+    read = (await wire.call("Fetch", poll(0, 0), 12)).responses[0].partitions[0]
+    assert read.high_watermark == 1
+    await wire.close()
+    assert (await http(app, "/readyz")).status_code == 200
+    status = (await http(app, "/status.json")).json()
+    assert status["replica"]["topics"] == 1
+    assert "floe_produce_records_total 1.0" in (await http(app, "/metrics")).text
+
+
+async def test_a_start_waits_for_log_and_store_and_answers_probes_meanwhile(world: World) -> None:
+    store = FaultyStore(world.store, 1, FaultRates(refused=1.0))
+    app = world.make(store=store)
+    log = world.logs[0]
+    log.faults.refused = True
+    starting = asyncio.create_task(app.start())
+    async with asyncio.timeout(WAIT_S):
+        await until(lambda: app.http_port != 0)
+        assert (await http(app, "/livez")).status_code == 200
+        assert (await http(app, "/readyz")).status_code == 503
+        log.faults.refused = False
+        await asyncio.sleep(0.05)
+        assert not starting.done()
+        store.rates = FaultRates()
+        await starting
+        while (await http(app, "/readyz")).status_code != 200:  # noqa: ASYNC110  # asked once a second
+            await asyncio.sleep(0.1)
+
+
+async def test_a_start_can_be_given_up(world: World) -> None:
+    app = world.make()
+    world.logs[0].faults.refused = True
+    starting = asyncio.create_task(app.start())
+    await asyncio.sleep(0.05)
+    starting.cancel()
+    await asyncio.wait([starting])
+    async with asyncio.timeout(WAIT_S):
+        await app.stop()
+
+
+async def test_a_bucket_of_another_cluster_is_refused(world: World) -> None:
+    await world.start("a")
+    stranger = world.make("b", cluster={"name": "other"})
+    with pytest.raises(ForeignBucket, match="other"):
+        await stranger.start()
+
+
+async def test_without_the_log_producers_are_told_to_try_again_and_it_recovers(world: World) -> None:
+    app = await world.start()
+    await topic(app)
+    wire = await connect(app)
+    log = world.logs[0]
+    log.faults.refused = True
+    failed = await produce(wire, batch(b"a"))
+    assert failed.error_code in (
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.REQUEST_TIMED_OUT,
+        Code.NOT_LEADER_OR_FOLLOWER,
+    )
+    assert failed.base_offset == -1
+    assert (await wire.call("Metadata", md.MetadataRequest(topics=None), 12)).topics, "metadata is still told"
+    assert (await http(app, "/livez")).status_code == 200
+    log.faults.refused = False
+    async with asyncio.timeout(WAIT_S):
+        await acknowledged(wire, batch(b"b"))
+    await wire.close()
+
+
+async def test_without_the_store_producers_are_told_to_try_again_and_it_recovers(world: World) -> None:
+    store = FaultyStore(world.store, 1, FaultRates())
+    app = await world.start(store=store)
+    await topic(app)
+    wire = await connect(app)
+    store.rates = FaultRates(refused=1.0)
+    failed = await produce(wire, batch(b"a"))
+    assert (failed.error_code, failed.base_offset) == (Code.NOT_ENOUGH_REPLICAS, -1)
+    store.rates = FaultRates()
+    answer = await produce(wire, batch(b"b"))
+    assert (answer.error_code, answer.base_offset) == (0, 0), "what failed is nowhere"
+    await wire.close()
+
+
+async def test_reads_go_on_from_memory_without_the_store(world: World) -> None:
+    store = FaultyStore(world.store, 1, FaultRates())
+    app = await world.start(store=store)
+    await topic(app)
+    wire = await connect(app)
+    await produce(wire, batch(b"a"))
+    store.rates = FaultRates(refused=1.0)
+    read = (await wire.call("Fetch", poll(0, 0), 12)).responses[0].partitions[0]
+    assert (read.error_code, read.high_watermark) == (0, 1)
+    await wire.close()
+
+
+async def test_a_fenced_agent_registers_anew_and_goes_on(world: World) -> None:
+    app = await world.start()
+    await topic(app)
+    wire = await connect(app)
+    await produce(wire, batch(b"a"))
+    before = app.replica.incarnation
+    await world.logs[0].fence(before)
+    async with asyncio.timeout(WAIT_S):
+        answer = await acknowledged(wire, batch(b"b"))
+    assert answer.base_offset == 1
+    assert app.replica.incarnation != before
+    await wire.close()
+
+
+async def test_a_stop_leaves_metadata_answers_polls_and_finishes_flushes(world: World) -> None:
+    leaving, staying = await world.start("a", shutdown={"drain_ms": 300}), await world.start("b")
+    await topic(staying)
+    wire = await connect(leaving)
+    parked = asyncio.create_task(wire.call("Fetch", poll(0, 60_000), 12))
+    writer = await connect(leaving)
+    await asyncio.sleep(0.05)
+    stopping = asyncio.create_task(leaving.stop())
+    async with asyncio.timeout(WAIT_S):
+        await until(lambda: len(staying.replica.state.brokers) == 1)
+        assert (await produce(writer, batch(b"late"))).error_code == 0, "it serves while clients move on"
+        read = (await parked).responses[0].partitions[0]
+        assert read.error_code == 0
+        await stopping
+    assert not staying.replica.state.is_live(leaving.replica.incarnation)
+    other = await connect(staying)
+    assert (await other.call("Fetch", poll(0, 0), 12)).responses[0].partitions[0].high_watermark == 1
+    for each in (wire, writer, other):
+        await each.close()
+
+
+async def test_two_agents_recognise_a_retry_of_the_same_batch(world: World) -> None:
+    first, second = await world.start("a"), await world.start("b")
+    await topic(first)
+    raw = batch(b"a", b"b", producer_id=3, producer_epoch=0, base_sequence=0)
+    one, two = await connect(first), await connect(second)
+    answers = [await produce(one, raw), await produce(two, raw), await produce(one, raw)]
+    assert [(a.error_code, a.base_offset) for a in answers] == [(0, 0)] * 3
+    assert first.replica.state.topics["t"].partitions[0].high_watermark == 2
+    await one.close()
+    await two.close()
+
+
+async def test_waking_from_a_pause_drops_connections_before_they_are_read(world: World) -> None:
+    app = await world.start()
+    await topic(app)
+    wire = await connect(app)
+    await produce(wire, batch(b"a"))
+    app.replica._last_tick -= 1000  # as if the process had been stopped
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await produce(wire, batch(b"sent before the pause"))
+    again = await connect(app)
+    async with asyncio.timeout(WAIT_S):
+        assert (await produce(again, batch(b"b"))).base_offset == 1
+    for each in (wire, again):
+        await each.close()
+
+
+async def test_a_port_that_is_taken_is_named(world: World) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        app = world.make(listeners=[{"host": "127.0.0.1", "port": port}])
+        with pytest.raises(OSError, match=str(port)):
+            await app.start()
