@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 
 from coordination.log import Log, LogRegressed
@@ -59,6 +60,7 @@ async def _candidates(store: ObjectStore) -> list[tuple[str, int]]:
 async def _load(store: ObjectStore, key: str, slice_s: float) -> State | None:
     loop = asyncio.get_running_loop()
     loaded = None
+    gc.disable()  # a state is all new objects and no garbage: collections would only stall the loop
     try:
         content = await store.get(key)
         until = loop.time() + slice_s
@@ -70,4 +72,7 @@ async def _load(store: ObjectStore, key: str, slice_s: float) -> State | None:
     except (CorruptSnapshot, NotFound) as error:
         _logger.error("snapshot %s is not usable, trying the one before it: %s", key, error)
         return None
+    finally:
+        gc.freeze()  # and none of it becomes garbage soon: later collections need not look at it
+        gc.enable()
     return loaded

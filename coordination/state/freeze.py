@@ -9,6 +9,7 @@ old object to whoever still holds it.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,8 +21,9 @@ from coordination.state.types import Broker, Incarnation, Partition, Schema, Tab
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 CHUNKS_PER_STEP = 4096
-FrozenProducer = tuple[int, int, int, int, int, list[int]]
-FrozenPartition = tuple[int, int, int, int, bytearray, int, int, list[FrozenProducer]]
+# Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat. Made of
+# what the garbage collector need not look into: notes on 100,000 partitions would set off full collections.
+FrozenPartition = tuple[int, int, int, int, bytearray, int, int, "array[int] | None"]
 _T = TypeVar("_T")
 
 
@@ -177,10 +179,14 @@ def _topic(name: str, state: State) -> pb.Topic:
 
 def _note(partition: Partition) -> FrozenPartition:
     slices = partition.slices
-    producers = [
-        (key, p.epoch, p.last_sequence, p.floor_sequence, p.last_timestamp, p.recent.tolist())
-        for key, p in partition.producers.items()
-    ]
+    producers: array[int] | None = None
+    if partition.producers:
+        producers = array("q")
+        for key, p in partition.producers.items():
+            producers.extend(
+                (key, p.epoch, p.last_sequence, p.floor_sequence, p.last_timestamp, len(p.recent))
+            )
+            producers += p.recent
     return (
         partition.handle,
         partition.log_start,
@@ -202,23 +208,26 @@ def _partition(noted: FrozenPartition) -> pb.Partition:
         first_offset=first_offset,
         rows=bytes(rows[head:end]),
     )
-    if producers:
+    if producers is not None:
         message.producers = _producers(producers).SerializeToString(deterministic=True)
     return message
 
 
-def _producers(noted: list[FrozenProducer]) -> pb.Producers:
+def _producers(noted: array[int]) -> pb.Producers:
     message = pb.Producers()
-    ids, epochs, last, floor, updated, recents = zip(*noted, strict=True)
-    message.producer_id.extend(ids)
-    message.epoch.extend(epochs)
-    message.last_sequence.extend(last)
-    message.floor_sequence.extend(floor)
-    message.updated_ms.extend(updated)
-    for recent in recents:
-        message.remembered.append(len(recent) // 2)
-        message.first_sequence.extend(recent[::2])
-        message.base_offset.extend(recent[1::2])
+    position = 0
+    while position < len(noted):
+        recent = position + 6
+        producer_id, epoch, last, floor, updated, numbers = noted[position:recent]
+        position = recent + numbers
+        message.producer_id.append(producer_id)
+        message.epoch.append(epoch)
+        message.last_sequence.append(last)
+        message.floor_sequence.append(floor)
+        message.updated_ms.append(updated)
+        message.remembered.append(numbers // 2)
+        message.first_sequence.extend(noted[recent:position:2])
+        message.base_offset.extend(noted[recent + 1 : position : 2])
     return message
 
 

@@ -53,9 +53,7 @@ class ModelPartition:
                     return 0, base
             first, size, _ = known.written[-1]
             if sequence != (first + size) % MAX:
-                inside = any(f <= sequence and sequence + count <= f + s for f, s in self._runs(known))
-                old = inside and sequence < known.written[-5:][0][0]
-                return int(Code.DUPLICATE_SEQUENCE_NUMBER if old else Code.OUT_OF_ORDER_SEQUENCE_NUMBER), -1
+                return self._out_of_sequence(known, sequence, count), -1
         elif epoch < known.epoch:
             return int(Code.INVALID_PRODUCER_EPOCH), -1
         elif sequence != 0:
@@ -66,9 +64,13 @@ class ModelPartition:
         known.written.append((sequence, count, base))
         return 0, base
 
-    def _runs(self, known: ModelProducer) -> list[tuple[int, int]]:
-        """All that was written as one run: an epoch's batches are contiguous."""
-        return [(known.written[0][0], sum(size for _, size, _ in known.written))]
+    def _out_of_sequence(self, known: ModelProducer, sequence: int, count: int) -> int:
+        """An epoch's batches are one run from its first sequence on: is this a part of it, and an old one?"""
+        floor = known.written[0][0]
+        place = (sequence - floor) % MAX
+        inside = place + count <= sum(size for _, size, _ in known.written)
+        old = inside and place < (known.written[-5:][0][0] - floor) % MAX
+        return int(Code.DUPLICATE_SEQUENCE_NUMBER if old else Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def _write(self, count: int) -> int:
         self.records += [object()] * count

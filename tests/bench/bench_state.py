@@ -1,0 +1,141 @@
+"""What many partitions cost an agent: memory of the state, time to freeze, to write and to load a snapshot.
+
+Run: python -m tests.bench.bench_state [partitions …]. One fresh process per size; one JSON line per figure.
+Every partition has 20 slices and one producer; topics have 10 partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from coordination.clock import SystemClock
+from coordination.commands import CommitChunk, CreateTopic, RegisterAgent
+from coordination.memory_log import MemoryLog
+from coordination.memory_server import MemoryServer
+from coordination.replica import Replica
+from coordination.snapshot import decode_steps, encode, encode_steps
+from coordination.state import State
+from coordination.state.freeze import freeze, freeze_now
+from objectstore.adapters.memory import MemoryStore
+from objectstore.naming import snapshot_key
+from tests.bench.bench_apply import INCARNATION, entry
+
+SIZES = (10_000, 100_000)
+GOALS = {("rss_mib", 10_000): 300.0, ("start_s", 10_000): 3.0, ("rss_mib", 100_000): 1024.0}
+SLICES, PER_TOPIC, PER_CHUNK = 20, 10, 1000
+
+
+def build(partitions: int) -> State:
+    """A state of this many partitions, with slices and producers."""
+    state = State()
+    sequence = 1
+    state.apply(entry(sequence, [RegisterAgent(name="bench", node_id=-1, feature_min=1, feature_max=1)]))
+    for number in range(partitions // PER_TOPIC):
+        sequence += 1
+        create = CreateTopic(name=f"topic-{number:06}", topic_id=b"%016d" % number, partitions=PER_TOPIC)
+        state.apply(entry(sequence, [create]))
+    number = 0
+    for turn in range(SLICES):
+        for first in range(0, partitions, PER_CHUNK):
+            number, sequence = number + 1, sequence + 1
+            handles = range(first, min(first + PER_CHUNK, partitions))
+            size = len(handles)
+            chunk = CommitChunk(
+                number=number, size=1 << 24, first_position=64, partition=handles, length=[1000] * size,
+                offsets=[10] * size, max_timestamp_ms=[1_700_000_000_000] * size,
+                producer_id=[h % 100 for h in handles], producer_epoch=[0] * size,
+                base_sequence=[10 * turn] * size,
+            )  # fmt: skip
+            state.apply(entry(sequence, [chunk]))
+    return state
+
+
+def figure(name: str, size: int, value: float, unit: str) -> None:
+    """Print one figure with its goal."""
+    goal = GOALS.get((name, size))
+    line = {
+        "name": f"state_{size}_{name}",
+        "value": round(value, 3),
+        "unit": unit,
+        "peer": None,
+        "ratio": None,
+    }
+    print(json.dumps({**line, "goal": goal, "met": None if goal is None else value < goal}), flush=True)
+
+
+def longest(steps: Iterable[object]) -> tuple[float, float]:
+    """CPU seconds in all, and of the longest step, of an iterator."""
+    begun = last = time.thread_time()
+    worst = 0.0
+    for _ in steps:
+        now = time.thread_time()
+        worst, last = max(worst, now - last), now
+    return time.thread_time() - begun, worst
+
+
+def write(size: int, path: str) -> None:
+    """Build, measure freezing and encoding, leave the snapshot in `path`."""
+    state = build(size)
+    total, worst = longest(freeze(state))
+    figure("freeze_s", size, total, "s (apply waits)")
+    figure("freeze_step_ms", size, worst * 1e3, "ms (the loop waits)")
+    total, worst = longest(encode_steps(freeze_now(state)))
+    figure("encode_s", size, total, "s (beside apply)")
+    figure("encode_step_ms", size, worst * 1e3, "ms (the loop waits)")
+    content = encode(state)
+    figure("snapshot_mib", size, len(content) / 2**20, "MiB")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(content)
+
+
+def load(size: int, path: str) -> None:
+    """Start an agent from the snapshot in a fresh process."""
+    content = Path(path).read_bytes()
+    _, worst = longest(decode_steps(content))
+    figure("decode_step_ms", size, worst * 1e3, "ms (the loop waits)")
+
+
+async def start(size: int, content: bytes) -> None:
+    """Start a replica from the snapshot: from nothing to registered and ready."""
+    server, store, clock = MemoryServer(), MemoryStore(), SystemClock()
+    server._state.revision = 1 << 40  # a log that has gone on
+    revision = next(iter(decode_steps(content))).revision
+    await store.put(snapshot_key(revision, INCARNATION), [content])
+    del content
+    begun = time.perf_counter()
+    replica = Replica(MemoryLog(server, clock), store, clock)
+    await replica.start(RegisterAgent(name="new", node_id=-1, feature_min=1, feature_max=1))
+    figure("start_s", size, time.perf_counter() - begun, "s")
+    figure("rss_mib", size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
+    await replica.stop()
+
+
+def main() -> None:
+    """Run each size in processes of its own."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in ("write", "load", "start"):
+        size, path = int(arguments[1]), arguments[2]
+        if arguments[0] == "write":
+            write(size, path)
+        elif arguments[0] == "load":
+            load(size, path)
+        else:
+            asyncio.run(start(size, Path(path).read_bytes()))
+        return
+    for size in [int(argument) for argument in arguments] or SIZES:
+        path = f"build/bench/state-{size}.snap"
+        for step in ("write", "load", "start"):
+            subprocess.run(
+                [sys.executable, "-m", "tests.bench.bench_state", step, str(size), path], check=True
+            )
+
+
+if __name__ == "__main__":
+    main()
