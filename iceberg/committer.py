@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from coordination.clock import Clock
@@ -21,7 +20,7 @@ from coordination.kafka_codes import Code
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import ClaimHolder, Done, Refused, Topic
 from iceberg import layout as layouts
-from iceberg import ledger, metadata, writer
+from iceberg import ledger, metadata
 from iceberg.evolution import ColumnIds
 from iceberg.head import Head, load, pointer, table_key
 from iceberg.layout import Layout
@@ -32,6 +31,7 @@ from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
+from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
@@ -91,7 +91,7 @@ class Parts:
     warehouse: Warehouse
     clock: Clock
     options: CommitterOptions = CommitterOptions()  # frozen
-    executor: Executor | None = None
+    writer: FileWriter = field(default_factory=ThreadWriter)
 
 
 class Committer:
@@ -282,16 +282,15 @@ class Committer:
         await self._steps.before("read-records")
         slices = await parts.reader.read_many(each.slices)
         await self._steps.before("write-file")
-        loop = asyncio.get_running_loop()
-        written = await loop.run_in_executor(
-            parts.executor, writer.write_file, work.layout, partition, slices, start, end
-        )
+        written = await parts.writer.write(work.layout, partition, slices, start, end)
         if written is None:
             return None
         location = f"{work.head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
         await self._steps.before("store-file")
-        await parts.store.put(parts.warehouse.key(location), [memoryview(written.content)])
-        return AddedFile(location, written.content.size, written.rows, written.bounds, written.split_offsets)
+        await parts.store.put(parts.warehouse.key(location), [written.content])
+        return AddedFile(
+            location, written.content.nbytes, written.rows, written.bounds, written.split_offsets
+        )
 
     async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,31 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Binding:
+    """A bound schema as far as a layout needs it; can be sent to another process."""
+
+    schema_id: int
+    descriptor_set: bytes
+    message: str
+
+    @classmethod
+    def of(cls, bound: BoundSchema | None) -> Binding | None:
+        """The part of a schema in the replicated state that matters here."""
+        return None if bound is None else cls(bound.schema_id, bound.descriptor_set, bound.message)
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutBasis:
+    """All that a layout follows from: equal bases give equal layouts, in any process."""
+
+    key: Binding | None
+    value: Binding | None
+    ids: str
+    previous: str
+    raw_bytes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A table's columns and the decoders that fill them.
 
@@ -41,6 +67,7 @@ class Layout:
     have are missing there). `problems` says why a bound message has no columns.
     """
 
+    basis: LayoutBasis
     fields: list[dict[str, Any]]
     ids: ColumnIds
     arrow: pa.Schema
@@ -62,7 +89,16 @@ def build(
 
     `raw_bytes` False leaves `__raw__` null where the value was decoded.
     """
-    ids = ids.copy() if ids is not None else ColumnIds()
+    ids_text = (ids or ColumnIds()).to_json()
+    basis = LayoutBasis(Binding.of(key), Binding.of(value), ids_text, json.dumps([*previous]), raw_bytes)
+    return from_basis(basis)
+
+
+def from_basis(basis: LayoutBasis) -> Layout:
+    """The layout that follows from `basis`."""
+    key, value = basis.key, basis.value
+    ids = ColumnIds.from_json(basis.ids)
+    previous: list[dict[str, Any]] = json.loads(basis.previous)
     problems: list[str] = []
     key_kind, key_shape = _shape(key, problems)
     value_kind, value_shape = _shape(value, problems)
@@ -78,10 +114,10 @@ def build(
             arrow_types.plain_field(by_name["headers"]),
         ]
     )
-    return Layout(fields, ids, arrow, key_part, value_part, raw_bytes, tuple(problems))
+    return Layout(basis, fields, ids, arrow, key_part, value_part, basis.raw_bytes, tuple(problems))
 
 
-def _shape(bound: BoundSchema | None, problems: list[str]) -> tuple[MessageType | None, Struct | None]:
+def _shape(bound: Binding | None, problems: list[str]) -> tuple[MessageType | None, Struct | None]:
     if bound is None:
         return None, None
     try:
@@ -93,7 +129,7 @@ def _shape(bound: BoundSchema | None, problems: list[str]) -> tuple[MessageType 
 
 
 def _part(
-    bound: BoundSchema | None,
+    bound: Binding | None,
     kind: MessageType | None,
     shape: Struct | None,
     path: str,

@@ -12,7 +12,6 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +24,7 @@ from iceberg.head import enabled
 from iceberg.ledger import LedgerError
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
+from iceberg.writers import ProcessWriter, WriterDied
 from objectstore.batch import CorruptBatch
 from objectstore.store import StoreError
 
@@ -36,7 +36,10 @@ STATUSES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """Times in seconds. A failing topic is tried again after `retry_s`, doubling up to `retry_s_max`."""
+    """Times in seconds. A failing topic is tried again after `retry_s`, doubling up to `retry_s_max`.
+
+    `writer_process` makes Parquet in a helper process, so that the event loop never waits for it.
+    """
 
     interval_s: float = 5.0
     committers_in_flight_max: int = 2
@@ -44,6 +47,7 @@ class ServiceOptions:
     retry_s_max: float = 60.0
     collect_s: float = 3600.0
     stop_s: float = 10.0
+    writer_process: bool = True
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ class _Job:
     status: TopicStatus = field(default_factory=TopicStatus)
 
 
-_EXPECTED = (CommitError, LedgerError, TableConflict, LogError, StoreError, CorruptBatch)
+_EXPECTED = (CommitError, LedgerError, TableConflict, LogError, StoreError, CorruptBatch, WriterDied)
 
 OnCommit = Callable[[str, Committed, int], None]
 
@@ -88,8 +92,8 @@ class CommitterService:
         steps: Callable[[str], Steps] | None = None,
     ) -> None:
         self._options = options or ServiceOptions()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="floe-tables")
-        self._parts = replace(parts, executor=parts.executor or self._executor)
+        self._writer = ProcessWriter() if self._options.writer_process else None
+        self._parts = parts if self._writer is None else replace(parts, writer=self._writer)
         self._on_commit = on_commit
         self._steps = steps or (lambda topic: Steps())
         self._jobs: dict[str, _Job] = {}
@@ -134,7 +138,8 @@ class CommitterService:
                 for job in self._jobs.values():
                     await job.committer.release()
         self._jobs.clear()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._writer is not None:
+            await self._writer.close()
 
     def _applied(self, applied: Applied) -> None:
         if not applied.touched and not applied.fenced:

@@ -35,7 +35,7 @@ class Bounds:
 class FileContent:
     """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs)."""
 
-    content: pa.Buffer
+    content: memoryview
     rows: int
     bounds: dict[int, Bounds]
     split_offsets: list[int]
@@ -92,7 +92,7 @@ def _facts(content: pa.Buffer) -> FileContent:
         highest = [_number(each.statistics.max_raw) for each in found]
         bounds[number] = Bounds(min(lowest), max(highest))
     starts = [_start(metadata.row_group(at).column(0)) for at in range(metadata.num_row_groups)]
-    return FileContent(content, metadata.num_rows, bounds, starts)
+    return FileContent(memoryview(content), metadata.num_rows, bounds, starts)
 
 
 def _number(raw: object) -> int:

@@ -1,0 +1,66 @@
+"""The helper process of ProcessWriter: `python -m iceberg.writer_process`, spoken to through pipes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import traceback
+from itertools import accumulate
+
+import pyarrow as pa
+
+from iceberg import layout as layouts
+from iceberg.layout import Layout, LayoutBasis
+from iceberg.writer import write_file
+from iceberg.writers import Answer, Request, receive, send
+from objectstore.batch import CorruptBatch
+
+LAYOUTS_MAX = 256
+"""Layouts kept ready; the least used is built anew when needed."""
+
+
+@functools.lru_cache(maxsize=LAYOUTS_MAX)
+def layout_of(basis: LayoutBasis) -> Layout:
+    """The layout that the agent has too."""
+    return layouts.from_basis(basis)
+
+
+def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryview]]:
+    """Write the file that is asked for; the answer and the bytes that follow it."""
+    ends = list(accumulate(request.lengths))
+    slices = [content[end - length : end] for end, length in zip(ends, request.lengths, strict=True)]
+    try:
+        found = write_file(layout_of(request.basis), request.partition, slices, request.start, request.end)
+    except CorruptBatch as error:
+        return Answer(corrupt=str(error) or "corrupt batch"), []
+    except Exception:  # the agent logs it and tries again; this process goes on
+        return Answer(failed=traceback.format_exc()), []
+    if found is None:
+        return Answer(), []
+    content = found.content
+    said = Answer(
+        rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets, length=content.nbytes
+    )
+    return said, [content]
+
+
+def main() -> None:
+    """Serve requests until the agent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides when its helper ends
+    pa.set_cpu_count(1)
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever prints by accident goes to stderr, not between the answers
+    while True:
+        try:
+            request, content = receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        assert isinstance(request, Request)
+        reply, parts = answer(request, content)
+        send(replies, reply, parts)
+
+
+if __name__ == "__main__":
+    main()
