@@ -30,6 +30,7 @@ from deploy.setup.jars import JarsFailed, ensure
 from deploy.setup.java import NoJava, java_home
 
 OUT = Path(__file__).resolve().parents[2] / "build" / "run"
+COLUMNS = 110
 EXPECTED = (
     ChildFailed,
     CannotDamage,
@@ -75,7 +76,7 @@ def main() -> int:
 def _run(options: Options, *, cluster: bool) -> int:
     clean(options.out)
     timeline = Timeline()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else COLUMNS)
     with Display(console) as display:
         where = options.out / "data"
 

@@ -42,7 +42,7 @@ class Display:
 
     def say(self, line: str) -> None:
         """One line above the bars."""
-        self._progress.console.print(line, highlight=False)
+        self._progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def bar(self, name: str, total: int) -> None:
         """A new bar at 0."""

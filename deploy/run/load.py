@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from deploy.run.broken import broken_records, confluent
 from deploy.run.children import run, tell, told
 from deploy.run.refusals import Refusals
-from deploy.run.source import TOPICS, Row, Topic, encoder, rows
+from deploy.run.source import TOPICS, Headers, Row, Topic, encoder, rows
 from deploy.run.source import Message as SourceMessage
 from iceberg.spark.history import (
+    NO_HEADERS,
     REJECTED,
     UNKNOWN,
     HistoryRow,
@@ -34,6 +36,7 @@ from iceberg.spark.history import (
 TELL_SECONDS = 0.2
 FLUSH_SECONDS_MAX = 180
 POLL_EVERY_ROWS = 500
+FLIGHTS = TOPICS[-1]
 
 PRODUCER: Mapping[str, Any] = {
     "enable.idempotence": True,
@@ -74,11 +77,11 @@ class Reports:
     bytes: int = 0
     told_at: float = 0.0
 
-    def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """librdkafka's callback."""
+    def delivered(self, error: KafkaError | None, message: Message, headers: bytes = NO_HEADERS) -> None:
+        """librdkafka's callback. It gives key and value back, but no headers: `headers` is their hash."""
         topic = str(message.topic())
-        key, value, headers = message.key(), message.value(), message.headers()
-        hashes = bytes_hash(key), bytes_hash(value), headers_hash(headers)
+        key, value = message.key(), message.value()
+        hashes = bytes_hash(key), bytes_hash(value), headers
         timestamp_ms = message.timestamp()[1]
         if error is None:
             place = message.partition(), message.offset()
@@ -113,21 +116,21 @@ class Load:
 
     def run(self) -> None:
         """Write everything; the broken records come evenly spread between the flights."""
-        *small, flights = TOPICS
-        for topic in small:
-            for row, message in self._messages(topic):
-                self._write(topic, row, message)
+        for topic in TOPICS:
+            if topic is not FLIGHTS:
+                for row, message in self._messages(topic):
+                    self._write(topic, row, message)
         broken = broken_records(self._schema_ids, self._key_schema_ids)
-        every = max(1, min(flights.rows, self._limit) // (len(broken) + 1))
-        for number, (row, message) in enumerate(self._messages(flights), start=1):
-            self._write(flights, row, message)
+        every = max(1, min(FLIGHTS.rows, self._limit) // (len(broken) + 1))
+        for number, (row, message) in enumerate(self._messages(FLIGHTS), start=1):
+            self._write(FLIGHTS, row, message)
             if number % every == 0 and broken:
                 self._refusals.send(broken.pop(0))
         for record in broken:
             self._refusals.send(record)
         self._refusals.close()
         _flush(self._producer)
-        self._reports.tell(flights.name)
+        self._reports.tell(FLIGHTS.name)
 
     def _messages(self, topic: Topic) -> Iterator[tuple[Row, SourceMessage]]:
         encode = encoder(topic)
@@ -141,15 +144,22 @@ class Load:
                 key = confluent(self._key_schema_ids[topic.name], key)
         while True:
             try:
-                self._producer.produce(topic.name, value, key, headers=headers or None)
+                self._produce(topic.name, value, key, headers)
                 break
             except BufferError:
                 self._producer.poll(0.1)
-        if topic.name == "flights":
+        if topic is FLIGHTS:
             self.carriers.setdefault(row["carrier"], Carrier()).add(row)
         self._written += 1
         if self._written % POLL_EVERY_ROWS == 0:
             self._producer.poll(0)
+
+    def _produce(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
+        if not headers:
+            self._producer.produce(topic, value, key)
+            return
+        delivered = partial(self._reports.delivered, headers=headers_hash(headers))
+        self._producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
 
 
 def _flush(producer: Producer) -> None:

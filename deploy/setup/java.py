@@ -42,10 +42,11 @@ def java_home() -> Path:
 
 def installed_java_home() -> Path | None:
     """The home of $JAVA_HOME or of `java` on PATH when its version is 17 to 23, else None."""
-    found = [os.environ.get("JAVA_HOME", "") + "/bin/java", shutil.which("java") or ""]
-    for candidate in found:
-        java = Path(candidate)
-        if candidate.startswith("/") and java.is_file() and JAVA_MIN <= major_version(java) <= JAVA_MAX:
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    candidates = [Path(home, "bin", "java")] if home else []
+    candidates += [Path(on_path)] if on_path else []
+    for java in candidates:
+        if java.is_file() and JAVA_MIN <= major_version(java) <= JAVA_MAX:
             return java.resolve().parent.parent
     return None
 

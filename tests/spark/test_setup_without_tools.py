@@ -1,0 +1,88 @@
+"""Set-up on a machine that has Python only: installed Java, Go and Maven are hidden."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HIDDEN = ("java", "javac", "go", "gofmt", "mvn", "gradle")
+SMALLEST_TOOL = "kubeconform"
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+
+SPARK = """
+from pathlib import Path
+from deploy.setup.jars import ensure
+from deploy.setup.java import java_home
+from iceberg.spark.session import session
+home = java_home()
+spark = session("http://127.0.0.1:1/iceberg", ensure("iceberg"), scratch=Path({scratch!r}), java_home=home)
+spark.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
+spark.conf.set("spark.sql.catalog.local.type", "hadoop")
+spark.conf.set("spark.sql.catalog.local.warehouse", "file://{scratch}/local")
+spark.sql("CREATE TABLE local.db.t USING iceberg AS SELECT id, id * 2 AS twice FROM range(100)")
+print(home, spark.sql("SELECT sum(twice) AS s FROM local.db.t").first()["s"])
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """An environment whose PATH has every command but the hidden ones, and a checkout's scripts to run."""
+    commands = tmp_path / "path"
+    commands.mkdir()
+    for folder in ("/usr/local/bin", "/usr/bin", "/bin"):
+        for command in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if command.name not in HIDDEN and not (commands / command.name).exists():
+                (commands / command.name).symlink_to(command)
+    assert not any(shutil.which(name, path=str(commands)) for name in HIDDEN)
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "GO", "PYTEST"))
+    }
+    return {**kept, "PATH": str(commands), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """The set-up scripts in a tree of their own, with nothing built or fetched yet."""
+    tree = tmp_path / "checkout"
+    for folder in ("setup", "services", "tools"):
+        shutil.copytree(
+            ROOT / "deploy" / folder, tree / "deploy" / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return tree
+
+
+def run(code: str, environment: dict[str, str], tree: Path) -> str:
+    """What the code prints, run with the scripts of `tree`."""
+    environment = {**environment, "PYTHONPATH": f"{tree}:{ROOT}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tree, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout.strip()
+
+
+def test_jars_come_and_spark_writes_and_reads_a_table(
+    bare: dict[str, str], fresh: Path, tmp_path: Path
+) -> None:
+    home, total = run(SPARK.format(scratch=str(tmp_path / "scratch")), bare, fresh).split()[-2:]
+    assert Path(home).is_relative_to(fresh / "build" / "java")
+    assert int(total) == 9900
+    assert sorted(path.name for path in (fresh / "build" / "jars" / "iceberg").glob("*.jar")) == [
+        "iceberg-aws-bundle-1.12.0.jar",
+        "iceberg-spark-runtime-4.1_2.13-1.12.0.jar",
+    ]
+
+
+def test_a_tool_is_built_by_the_wheels_go(bare: dict[str, str], fresh: Path) -> None:
+    code = f"from deploy.services.build import tool_path; print(tool_path({SMALLEST_TOOL!r}))"
+    built = Path(run(code, bare, fresh).splitlines()[-1])
+    assert built.is_relative_to(fresh)
+    version = subprocess.run([built, "-v"], capture_output=True, text=True, check=True)
+    assert version.stdout.strip()
