@@ -20,6 +20,7 @@ from agent.dependencies import log_of, replica_options, store_of
 from agent.dispatch import Dispatcher
 from agent.http import HttpServer, Parts, build
 from agent.logs import logger
+from agent.measured import MeasuredLog
 from agent.metrics import Metrics
 from agent.server import Listener, RequestContext, Server
 from agent.version import VERSION
@@ -57,7 +58,7 @@ class App:
         self.config = config
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
-        self.log = log or log_of(config, self.clock)
+        self.log: Log = MeasuredLog(log or log_of(config, self.clock), self.metrics)
         self.store = store or store_of(config, self.clock)
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
         self.reader = open_reader(config, self.store)

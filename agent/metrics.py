@@ -2,7 +2,8 @@
 
 Every metric is an attribute, so that a misspelt one fails type checking. Labels are bound once
 (`metrics.request("Produce")`), never on a hot path. Times are seconds, sizes bytes; the caller
-measures with its Clock and passes the figure.
+measures with its Clock and passes the figure. What can be read when Prometheus asks is not here but in
+agent/http/gauges.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 FAST_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-SLOW_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 CHUNK_BYTES = tuple(float(4**n * 1024) for n in range(8))  # 1 KiB … 16 MiB
 
 
@@ -46,9 +46,8 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"floe_{name}", text, labels, registry=self.registry)
 
-    def _seconds(self, name: str, text: str, *labels: str, slow: bool = False) -> Histogram:
-        buckets = SLOW_S if slow else FAST_S
-        return Histogram(f"floe_{name}_seconds", text, labels, buckets=buckets, registry=self.registry)
+    def _seconds(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(f"floe_{name}_seconds", text, labels, buckets=FAST_S, registry=self.registry)
 
     def _wire(self) -> None:
         self.connections = self._gauge("connections", "Kafka connections open")
@@ -59,17 +58,12 @@ class Metrics:
         self.bytes_out = self._counter("bytes_out", "Bytes sent to Kafka clients")
         self.requests = self._counter("requests", "Kafka requests answered", "api")
         self.request_seconds = self._seconds("request", "Time from frame to answer", "api")
-        self.errors = self._counter("errors", "Error codes answered", "api", "code")
         self._bound: dict[str, RequestMetrics] = {}
 
     def _produce(self) -> None:
-        self.produce_seconds = self._seconds("produce", "Produce, from frame to answer")
         self.produce_bytes = self._counter("produce_bytes", "Bytes of accepted record batches")
         self.produce_records = self._counter("produce_records", "Records accepted")
         self.produce_rejected = self._counter("produce_rejected", "Batches refused", "reason")
-        self.produce_buffer_bytes = self._gauge(
-            "produce_buffer_bytes", "Bytes waiting for a chunk or its PUT"
-        )
         self.put_seconds = self._seconds("put", "PUT of a chunk")
         self.put_hedged = self._counter("put_hedged", "PUTs sent a second time because they were slow")
         self.put_failed = self._counter("put_failed", "PUTs that failed for good")
@@ -77,42 +71,22 @@ class Metrics:
         self.chunk_bytes = Histogram(
             "floe_chunk_bytes", "Size of a chunk", buckets=CHUNK_BYTES, registry=self.registry
         )
-        self.validate_seconds = self._seconds("validate", "Schema validation of one batch")
 
     def _fetch(self) -> None:
-        self.fetch_seconds = self._seconds("fetch", "Fetch without its long poll, from plan to answer")
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches sent")
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
-        self.cache_hits = self._counter("cache_hits", "Slices served from memory")
-        self.cache_misses = self._counter("cache_misses", "Slices read from the store")
-        self.cache_bytes = self._gauge("cache_bytes", "Bytes in the tail cache")
-        self.get_seconds = self._seconds("get", "GET of chunk ranges")
-        self.cold_reads = self._gauge("cold_reads_in_flight", "Cold reads under way")
 
     def _log(self) -> None:
         self.append_seconds = self._seconds("append", "Append to the log until its outcome is known")
         self.append_bytes = self._counter("append_bytes", "Bytes appended to the log")
-        self.apply_seconds = self._seconds("apply", "Applying one slice of entries")
-        self.applied_entries = self._counter("applied_entries", "Log entries applied")
-        self.applied_commands = self._counter("applied_commands", "Commands applied")
-        self.revision = self._gauge("revision", "Log revision applied")
-        self.lag_revisions = self._gauge("lag_revisions", "Revisions behind the newest one known")
-        self.lag_seconds = self._gauge("lag_seconds", "Seconds since this agent was last caught up")
-        self.replica_queue_bytes = self._gauge("replica_queue_bytes", "Bytes of commands waiting for append")
         self.incarnations = self._counter("incarnations", "Times this agent registered anew")
-        self.snapshot_seconds = self._seconds("snapshot", "Writing a snapshot", slow=True)
-        self.snapshot_revision = self._gauge("snapshot_revision", "Revision of the newest snapshot")
         self.collected_objects = self._counter("collected_objects", "Chunks removed by collection")
 
     def _tables(self) -> None:
-        self.table_commit_seconds = self._seconds(
-            "table_commit", "One table commit, from plan to pointer", slow=True
-        )
         self.table_rows = self._counter("table_rows", "Rows committed to tables", "topic")
         self.table_freshness_seconds = self._gauge(
-            "table_freshness_seconds", "Age of the oldest record that is not in the table yet", "topic"
+            "table_freshness_seconds", "Age of the newest row when it was committed", "topic"
         )
-        self.table_failures = self._counter("table_failures", "Table commits that failed", "topic")
         self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
 
     def request(self, api: str) -> RequestMetrics:
@@ -122,8 +96,3 @@ class Metrics:
             bound = RequestMetrics(self.requests.labels(api), self.request_seconds.labels(api))
             self._bound[api] = bound
         return bound
-
-    def forget_topic(self, topic: str) -> None:
-        """Drop a deleted topic's series."""
-        for metric in (self.table_rows, self.table_freshness_seconds, self.table_failures):
-            metric.remove_by_labels({"topic": topic})

@@ -186,3 +186,12 @@ def settings_are_used(files: Iterable[File], names: Iterable[str]) -> Iterator[P
         sections = {(section, ""), ("", f"{section.title().removesuffix('s')}Config")}
         if not any((key, "") in words and words & sections for words in read):
             yield Problem("agent/config", 1, f"nothing reads {name}")
+
+
+def metrics_are_recorded(files: Iterable[File], names: Iterable[str]) -> Iterator[Problem]:
+    """A metric that nothing records would show a flat line to whoever looks."""
+    product = "\n".join(file.text for file in files if file.product and file.path != "agent/metrics.py")
+    recorded = {*re.findall(r"metrics\.([a-z_]+)", product), "requests", "request_seconds"}  # by request()
+    for name in names:
+        if not name.startswith("_") and name not in recorded:
+            yield Problem("agent/metrics.py", 1, f"nothing records {name}")

@@ -18,6 +18,7 @@ from agent.config.docs import render as configuration
 from agent.config.schema import settings
 from agent.handlers.docs import PAGE as PROTOCOL
 from agent.handlers.docs import render as protocol
+from agent.metrics import Metrics
 from agent.version import VERSION
 from agent.wire import generate as wire
 from tests.tidy import rules
@@ -53,6 +54,11 @@ def test_rules_that_lint_ignores_have_reasons() -> None:
 
 def test_every_setting_is_read_by_something() -> None:
     broken = report(rules.settings_are_used(house(), [setting.name for setting in settings(Config)]))
+    assert not broken, broken
+
+
+def test_every_metric_is_recorded_by_something() -> None:
+    broken = report(rules.metrics_are_recorded(house(), vars(Metrics())))
     assert not broken, broken
 
 

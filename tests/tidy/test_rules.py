@@ -98,3 +98,9 @@ def test_a_setting_that_nothing_reads_is_caught() -> None:
     ]
     found = [p.what for p in rules.settings_are_used(files, ["produce.linger_ms", "produce.other_ms"])]
     assert found == ["nothing reads produce.other_ms"]
+
+
+def test_a_metric_that_nothing_records_is_caught() -> None:
+    files = [File("agent/a.py", "self._metrics.put_seconds.observe(1)\n")]
+    found = [p.what for p in rules.metrics_are_recorded(files, ["put_seconds", "get_seconds", "_private"])]
+    assert found == ["nothing records get_seconds"]

@@ -6,6 +6,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.http.probes import PROBE_AGE_MS_MAX
+from agent.measured import MeasuredLog
+from agent.metrics import Metrics
 from coordination.state.errors import InvariantBroken
 from objectstore.faulty import Fault
 from tests.unit.agent.http.conftest import Edge, connect
@@ -66,10 +68,10 @@ async def test_a_broken_invariant_ends_liveness_with_its_evidence(
 async def test_metrics_are_prometheus_text_with_cpu_and_histograms(
     edge: Edge, client: httpx.AsyncClient
 ) -> None:
-    edge.parts.metrics.produce_seconds.observe(0.003)
+    edge.parts.metrics.put_seconds.observe(0.003)
     edge.parts.metrics.request("Fetch").count.inc()
     families = {f.name: f for f in text_string_to_metric_families((await client.get("/metrics")).text)}
-    assert families["floe_produce_seconds"].type == "histogram"
+    assert families["floe_put_seconds"].type == "histogram"
     assert families["process_cpu_seconds"].samples[0].value > 0
     assert [s.labels for s in families["floe_requests"].samples if s.name.endswith("total")] == [
         {"api": "Fetch"}
@@ -88,3 +90,32 @@ async def test_requests_are_counted_by_route_not_by_path(edge: Edge, client: htt
     }
     schema = "/admin/topics/{name}/schema"
     assert counted == {(schema, "200"): 1, (schema, "404"): 1, ("none", "404"): 2}
+
+
+async def test_the_place_in_the_log_and_the_queues_are_read_when_asked(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    async def scrape() -> dict[str, float]:
+        families = text_string_to_metric_families((await client.get("/metrics")).text)
+        return {s.name + s.labels.get("name", ""): s.value for family in families for s in family.samples}
+
+    before = await scrape()
+    await edge.topic("a")
+    after = await scrape()
+    assert after["floe_applied_entries_total"] == before["floe_applied_entries_total"] + 1
+    assert after["floe_revision"] == edge.replica.revision > before["floe_revision"]
+    assert (after["floe_lag_revisions"], after["floe_lag_seconds"], after["floe_ready"]) == (0, 0, 1)
+    assert after["floe_queueq_bytes"] == 7
+
+
+async def test_appends_are_measured(edge: Edge) -> None:
+    metrics = Metrics()
+    log = MeasuredLog(edge.log, metrics)
+    chain = await log.register(77, b"info", 5)
+    revision = await chain.append(b"x" * 100)
+    assert (chain.incarnation, revision <= await log.current()) == (77, True)
+    await chain.close()
+    samples = {s.name: s.value for family in metrics.registry.collect() for s in family.samples}
+    assert samples["floe_append_seconds_count"] == 1
+    assert samples["floe_append_bytes_total"] == 100
+    assert samples["floe_incarnations_total"] == 1

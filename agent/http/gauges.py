@@ -1,0 +1,60 @@
+"""Figures that are read when Prometheus asks, so that they cost nothing in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from agent.http.parts import Parts
+    from coordination.state.types import Applied
+
+
+class Gauges(Collector):
+    """The replica's place in the log, and the sizes of all queues and caches."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._applied = 0
+        self._behind_since: float | None = None
+        parts.replica.add_listener(self._note)
+        parts.metrics.registry.register(self)
+
+    def _note(self, applied: Applied) -> None:
+        self._applied += 1
+        self._look()
+
+    def _look(self) -> float:
+        """Seconds since this replica was first seen behind; 0 when it is not."""
+        now = self._parts.clock.monotonic()
+        if not self._parts.replica.lag:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = now
+        return 0.0 if self._behind_since is None else now - self._behind_since
+
+    def describe(self) -> Iterator[Metric]:
+        """Names are known without asking the replica (the registry checks them at registration)."""
+        yield from ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, as of now."""
+        replica = self._parts.replica
+        yield _gauge("revision", "Log revision applied", replica.revision)
+        yield _gauge("lag_revisions", "Revisions known to be in the log and not applied", replica.lag)
+        yield _gauge("lag_seconds", "Seconds since this agent was first seen behind the log", self._look())
+        yield _gauge("ready", "1 when registered and caught up after the last pause", int(replica.ready))
+        waiting = replica.status()["queued_bytes"]
+        yield _gauge("replica_queue_bytes", "Bytes of commands waiting for their append", float(str(waiting)))
+        yield CounterMetricFamily("floe_applied_entries", "Log entries applied", value=self._applied)
+        queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
+        for name, value in self._parts.queues().items():
+            queues.add_metric([name], value)
+        yield queues
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"floe_{name}", text, value=value)
