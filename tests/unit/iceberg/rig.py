@@ -104,7 +104,7 @@ class Rig:
         result = await self.replica.propose(
             BindSchema(
                 topic=topic,
-                role=role,  # type: ignore[arg-type]
+                role=role,  # type: ignore[arg-type]  # the stub wants the enum's own type
                 descriptor_set=samples.descriptor_set(source),
                 message=message,
                 **fields,

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,10 +153,10 @@ async def test_an_unknown_outcome_is_looked_up_before_anything_else(
     await rig.produce([b"a"])
     submit = rig.replica.submit
 
-    def lose_the_answer(commands: object, *, incarnation: int | None = None) -> object:
+    def lose_the_answer(commands: Any, *, incarnation: int | None = None) -> object:
         async def lost() -> object:
             if landed:
-                await submit(commands, incarnation=incarnation)  # type: ignore[arg-type]
+                await submit(commands, incarnation=incarnation)
             raise OutcomeUnknown("the answer was lost")
 
         return lost()

@@ -109,4 +109,4 @@ def message_type(source: bytes, name: str) -> descriptors.MessageType:
 
 def bound(source: bytes, name: str, **fields: object) -> Bound:
     """A binding to a message of one source."""
-    return Bound(descriptor_set(source), name, **fields)  # type: ignore[arg-type]
+    return Bound(descriptor_set(source), name, **fields)  # type: ignore[arg-type]  # the dataclass refuses unknown names
