@@ -51,6 +51,7 @@ class SnapshotKeeper(Job):
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
+        self._trimmed = 0  # the log is known to be trimmed through this
 
     async def step(self, held: ClaimHolder) -> None:
         """One look: write when due, trim what may be trimmed."""
@@ -90,8 +91,10 @@ class SnapshotKeeper(Job):
             if not isinstance(result, Done):
                 return 0
         agreed = self.replica.state.trimmed_through
-        if agreed > await self._log.trimmed():
-            await self._log.trim(agreed)
+        if agreed > self._trimmed:
+            if agreed > await self._log.trimmed():
+                await self._log.trim(agreed)
+            self._trimmed = agreed
         return agreed
 
     async def _freeze(self) -> Frozen:

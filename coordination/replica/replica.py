@@ -260,9 +260,15 @@ class Replica:
             await work
         except (StateError, ReplicaFailed, LogRegressed) as error:
             _logger.critical("this agent stops: %s: %s", type(error).__name__, error)
-            if not self.failed.done():
-                self.failed.set_exception(error)
-            self._proposals.incarnation = 0
+            self._fail(error)
+        except Exception as error:  # a defect: a replica that silently follows no more would be worse
+            _logger.critical("this agent stops: unexpected", exc_info=error)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+        self._proposals.incarnation = 0
 
     async def _catch_up_and_write(self) -> None:
         while True:
@@ -296,6 +302,9 @@ class Replica:
         else:
             self._follower.knows(revision)
             answer.set_result(revision)
+        finally:
+            if not answer.done():
+                answer.set_exception(Unavailable("the agent is stopping"))
 
     async def _housekeep(self) -> None:
         looked_at_members = self._loop.time()

@@ -272,6 +272,19 @@ async def test_a_pause_longer_than_the_lease_is_noticed_before_anything_else(age
     await until(lambda: a.ready)
 
 
+async def test_a_defect_stops_the_agent_instead_of_leaving_it_deaf(agents: Agents) -> None:
+    a = await agents.start("a")
+
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    a.add_listener(broken)
+    a.submit([command(Heartbeat())])
+    await until(a.failed.done)
+    assert isinstance(a.failed.exception(), ZeroDivisionError)
+    assert not a.ready
+
+
 async def test_long_batches_are_applied_in_slices(agents: Agents) -> None:
     """Between two slices the loop runs other work: nothing is starved by a long catch-up."""
     a = await agents.start("a", heartbeat_s=60)

@@ -1,0 +1,32 @@
+"""Jobs: one holder at a time, taken over when the holder's incarnation ends."""
+
+from __future__ import annotations
+
+from coordination.clock import ManualClock
+from coordination.jobs import ProducerExpiry
+from tests.unit.coordination.conftest import Agents, until
+from tests.unit.coordination.kit import chunk
+from tests.unit.coordination.test_replica import crash, topic
+
+
+async def test_idle_producers_are_forgotten_by_whoever_holds_the_job(agents: Agents) -> None:
+    a, b = await agents.start("a"), await agents.start("b")
+    await a.propose(topic("t", 3))
+    await a.propose(chunk(1, (0, 1, 7, 0, 0), (2, 1, 8, 0, 0)))
+    clock = ManualClock()
+    clock.advance(3600)
+    jobs = [ProducerExpiry(one, clock, idle_ms=1000, poll_s=0.01) for one in (a, b)]
+    for job in jobs:
+        job.start()
+    await until(lambda: not any(p.producers for p in a.state.partitions if p is not None))
+    await until(lambda: a.state.claims and b.state.claims)
+    holder = a.state.claims["producer-expiry"].incarnation
+    assert [job.held() is not None for job in jobs].count(True) == 1
+    dead, alive = (a, b) if holder == a.incarnation else (b, a)
+    await jobs[0 if dead is a else 1].stop()
+    await crash(dead)
+    agents.server.expire(holder)
+    survivor = jobs[1 if dead is a else 0]
+    await until(survivor.held)
+    for job in jobs:
+        await job.stop()
