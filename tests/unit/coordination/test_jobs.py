@@ -22,7 +22,7 @@ async def test_idle_producers_are_forgotten_by_whoever_holds_the_job(agents: Age
     await until(lambda: a.state.claims and b.state.claims)
     holder = a.state.claims["producer-expiry"].incarnation
     assert [job.held() is not None for job in jobs].count(True) == 1
-    dead, alive = (a, b) if holder == a.incarnation else (b, a)
+    dead = a if holder == a.incarnation else b
     await jobs[0 if dead is a else 1].stop()
     await crash(dead)
     agents.server.expire(holder)
