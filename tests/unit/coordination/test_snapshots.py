@@ -25,7 +25,7 @@ from coordination.commands import (
     config_entries,
 )
 from coordination.log import LogRegressed
-from coordination.replica import ReplicaFailed
+from coordination.replica import Replica, ReplicaFailed
 from coordination.snapshot import (
     CorruptSnapshot,
     canonical_digest,
@@ -303,3 +303,37 @@ async def test_one_keeper_acts_and_another_takes_over(agents: Agents) -> None:
         await b.propose(CreateTopic(name=f"t{number}", topic_id=b"%016d" % number, partitions=1))
     await until(lambda: b.state.snapshots[-1].revision > seen)
     await second.stop()
+
+
+async def test_the_keeper_killed_between_any_two_steps_loses_nothing(agents: Agents) -> None:
+    """Write, record, trim, delete: cut after every turn of the loop, until it comes through uncut."""
+    turns, uncut = 0, False
+    while not uncut:
+        a = await agents.start(f"agent-{turns}", heartbeat_s=60, members_s=60)
+        await a.propose(topic(f"topic-{turns}"))
+        keeper = SnapshotKeeper(a, agents.logs[f"agent-{turns}"], agents.store)
+        work = asyncio.ensure_future(write_twice_and_trim(a, keeper))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        uncut = work.done()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        old = a.incarnation
+        await crash(a)
+        agents.server.expire(old)
+        b = await agents.start(f"witness-{turns}", heartbeat_s=60, members_s=60)
+        assert list(b.state.topics) == [f"topic-{n}" for n in range(turns + 1)]
+        assert agents.server.trimmed <= max((s.revision for s in b.state.snapshots), default=0)
+        await b.propose(FenceIncarnation(incarnation=old))
+        await b.stop()
+        turns += 1
+    assert turns > 20
+    assert agents.server.trimmed > 0
+
+
+async def write_twice_and_trim(replica: Replica, keeper: SnapshotKeeper) -> None:
+    for _ in range(2):
+        await replica.propose(Claim(name="something"))
+        await keeper.write()
+    await replica.propose(Claim(name="something"))
+    await keeper.trim()
