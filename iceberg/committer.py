@@ -127,7 +127,9 @@ class Committer:
             self._head = None
             await replica.barrier()
         incarnation = replica.incarnation
-        if not incarnation or not await self._hold_claim(incarnation):
+        if not incarnation or self.topic not in replica.state.topics:
+            return None
+        if not await self._hold_claim(incarnation):
             return None
         topic = replica.state.topics.get(self.topic)
         if topic is None:

@@ -25,6 +25,7 @@ from coordination.commands import (
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica
+from coordination.replica.options import ReplicaOptions
 from coordination.state.types import ChunkCommitted, Done, Topic
 from iceberg import head as heads
 from iceberg import ledger, manifests
@@ -204,15 +205,21 @@ def value_of(row: dict[str, Any]) -> bytes | None:
 
 
 @asynccontextmanager
-async def running(folder: Path, options: CommitterOptions | None = None) -> AsyncIterator[Rig]:
-    """A rig over `folder`."""
+async def running(
+    folder: Path,
+    options: CommitterOptions | None = None,
+    *,
+    server: MemoryServer | None = None,
+    name: str = "rig",
+) -> AsyncIterator[Rig]:
+    """A rig over `folder`; with the same `server` and folder, another agent of the same cluster."""
     root = f"file://{folder}/store"
-    await asyncio.to_thread((folder / "store").mkdir, parents=True)
+    await asyncio.to_thread((folder / "store").mkdir, parents=True, exist_ok=True)
     store = open_store(root)
     clock = SystemClock()
-    server = MemoryServer()
-    replica = Replica(MemoryLog(server, clock), store, clock)
-    await replica.start(RegisterAgent(name="rig", node_id=-1, feature_min=1, feature_max=1))
+    server = server or MemoryServer()
+    replica = Replica(MemoryLog(server, clock), store, clock, ReplicaOptions(members_s=0.1, retry_s=0.05))
+    await replica.start(RegisterAgent(name=name, node_id=-1, feature_min=1, feature_max=1))
     reader = ChunkReader(store, 1 << 20)
     rig = Rig(replica, store, reader, Warehouse.of(root, f"{root}/tables"), server)
     rig.options = options or CommitterOptions()
@@ -222,4 +229,3 @@ async def running(folder: Path, options: CommitterOptions | None = None) -> Asyn
         await reader.close()
         await replica.stop()
         await store.close()
-        await asyncio.sleep(0)

@@ -153,3 +153,25 @@ async def test_the_service_collects_in_its_own_time(rig: Rig) -> None:
             number += 1
             await committed(service, "t", number)
     await rig.assert_table_is_topic_rows(number)
+
+
+async def test_another_agent_takes_over_when_the_committers_agent_dies(rig: Rig, tmp_path: Path) -> None:
+    await rig.create_topic()
+    async with rigs.running(tmp_path, server=rig.server, name="other") as other, serving(other) as second:
+        await rig.produce([b"a"])
+        await committed(second, "t", 1)
+        async with serving(rig) as first:
+            await rig.produce([b"b"])
+            await committed(second, "t", 2)
+            holder = rig.replica.state.claims["committer/t"].incarnation
+            assert holder == other.replica.incarnation
+            rig.server.expire(holder)  # as if it had been killed: it registers again, as somebody new
+            await until(lambda: not rig.replica.state.is_live(holder))
+            await rig.produce([b"c"])
+            await until(lambda: sum_of(first, second) >= 3)
+    await rig.assert_table_is_topic({0: [b"a", b"b", b"c"]})
+
+
+def sum_of(*services: CommitterService) -> int:
+    """Rows of topic t that these services committed."""
+    return sum(service.status()["t"].rows for service in services if "t" in service.status())
