@@ -6,8 +6,9 @@ anyone wait for bytes that will not come. The buffer is flushed when
 * it is full (`buffer_bytes_max` or `batches_max`),
 * its oldest byte is `linger_s` old, or
 * nothing more can arrive: every producing connection has used up its window (it has as many requests
-  unanswered as it ever keeps) or has been quiet for `quiet_s`. This reason waits while an earlier flush
-  is under way, because that flush's answers are what opens the windows again.
+  unanswered as it ever keeps) or has been quiet for a while: `quiet_s`, or twice as long as connections take
+  at present from an answer to their next request. This reason waits while an earlier flush is under way,
+  because that flush's answers are what opens the windows again.
 
 PUTs cost money: a token bucket (`puts_per_s`, `puts_burst`) delays every reason but a drain.
 Times are seconds of one monotonic clock (the event loop's).
@@ -31,6 +32,9 @@ class Reason(Enum):
 
 FORGET_S = 1.0
 """A connection with nothing unanswered is forgotten after this, seconds: it may be closed."""
+
+TURNAROUND_WEIGHT = 0.1
+"""Share of the newest sample in the moving average of what connections take from an answer to a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class _Connection:
 
     unanswered: int = 0
     window: int = 1
+    answered_at: float | None = None  # when an answer opened its full window
 
 
 class FlushPlanner:
@@ -75,6 +80,7 @@ class FlushPlanner:
         self.in_flight = 0
         self.draining = False
         self._oldest: float | None = None
+        self._turnaround = 0.0
         self._tokens = limits.puts_burst
         self._tokens_at: float | None = None
         self._connections: dict[int, _Connection] = {}
@@ -85,6 +91,9 @@ class FlushPlanner:
     def arrived(self, connection: int, size: int, batches: int, now: float) -> None:
         """A request with `batches` batches of `size` bytes entered the buffer."""
         known = self._connections.setdefault(connection, _Connection())
+        if known.answered_at is not None:
+            self._turnaround += (now - known.answered_at - self._turnaround) * TURNAROUND_WEIGHT
+            known.answered_at = None
         known.unanswered += 1
         if known.unanswered > known.window:
             known.window = known.unanswered
@@ -99,7 +108,10 @@ class FlushPlanner:
 
     def answered(self, connection: int, now: float) -> None:
         """One of the connection's requests was answered: its window has room again."""
-        self._connections[connection].unanswered -= 1
+        known = self._connections[connection]
+        if known.unanswered == known.window > 1:
+            known.answered_at = now
+        known.unanswered -= 1
         self._moved(connection, now)
 
     def flushed(self, size: int, batches: int, now: float, oldest: float | None) -> None:
@@ -153,9 +165,11 @@ class FlushPlanner:
         """When the last connection that may still send will count as quiet; None when none may."""
         if not self._open:
             return None
-        last = next(reversed(self._open.values()))
-        if now < last + self.limits.quiet_s:
-            return last + self.limits.quiet_s
+        quiet = max(self.limits.quiet_s, min(2 * self._turnaround, self.limits.linger_s))
+        end = next(reversed(self._open.values())) + quiet
+        if now < end:
+            return end
+        self._turnaround /= 2  # waiting that long was in vain
         while self._open:
             self._close(self._open.popitem()[0])
         return None

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from deploy.services.floe import FloeAgent
 from tests.bench.figure import Figure, median
-from tests.bench.load import batch_of, cpu_seconds, create_topic, produce_all, produce_frame
+from tests.bench.load import Wire, batch_of, check, cpu_seconds, create_topic, produce_all, produce_frame
 from tests.bench.scrape import metric
 
 PARTITIONS, RECORDS_PER_BATCH = 16, 16  # batches of 16 kB, Java's default batch.size
@@ -49,11 +49,14 @@ async def one_at_a_time(bootstrap: str, count: int = 300) -> float:
     topic = f"quiet-{next(_topics)}"
     await create_topic(bootstrap, topic, 1)
     frame = produce_frame(topic, batch_of(1), [0])
+    wire = await Wire.open(bootstrap)
     taken = []
     for _ in range(count):
         begin = time.perf_counter()
-        await produce_all(bootstrap, frame, 1, 1)
+        await wire.send(frame)
+        check(await wire.receive())
         taken.append(time.perf_counter() - begin)
+    await wire.close()
     return sorted(taken)[len(taken) // 2] * 1000
 
 

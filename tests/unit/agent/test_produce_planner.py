@@ -68,6 +68,44 @@ def test_a_connection_that_stays_quiet_is_given_up_and_its_window_forgotten(plan
     assert planner.decide(0.03).reason is Reason.IDLE, "it now counts as one that sends one at a time"
 
 
+def test_slow_clients_are_waited_for_as_long_as_they_take_but_never_above_linger(
+    planner: FlushPlanner,
+) -> None:
+    now = 0.0
+    for pause in [0.01] * 100 + [0.5] * 100:
+        planner.arrived(1, 10, 1, now)
+        planner.arrived(1, 10, 1, now)
+        flush_all(planner, now)
+        planner.answered(1, now)
+        planner.answered(1, now)
+        planner.completed()
+        now += pause
+        if pause == 0.01:
+            learned = planner._turnaround
+    assert learned == pytest.approx(0.01, rel=0.01)
+    planner.arrived(1, 10, 1, now)
+    waiting = planner.decide(now)
+    assert waiting.reason is None
+    assert waiting.wake_at == pytest.approx(now + LIMITS.linger_s)
+
+
+def test_waiting_in_vain_is_unlearned(planner: FlushPlanner) -> None:
+    planner._turnaround = 0.04
+    for _ in range(10):
+        planner.arrived(1, 10, 1, 0.0)
+        planner.arrived(1, 10, 1, 0.0)
+        flush_all(planner, 0.0)
+        planner.answered(1, 0.0)
+        planner.completed()
+        planner.arrived(2, 10, 1, 0.0)
+        assert planner.decide(0.09).reason is Reason.IDLE
+        flush_all(planner, 0.0)
+        planner.completed()
+        planner.answered(1, 0.0)
+        planner.answered(2, 0.0)
+    assert planner._turnaround < LIMITS.quiet_s / 2
+
+
 def test_idle_waits_for_the_flush_under_way_but_not_longer_than_linger(planner: FlushPlanner) -> None:
     planner.arrived(1, 10, 1, 0.0)
     flush_all(planner, 0.0)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.cli.conftest import Dev, fails, floe, inside, start_dev
+from agent.cli import agent_http
+from deploy.services.service import free_port
+from tests.unit.agent.cli.conftest import CLEAN, STOP_S_MAX, Dev, fails, floe, inside, start_dev
 
 NOBODY = ("127.0.0.1:1", "http://127.0.0.1:1")
 
@@ -164,3 +166,25 @@ def test_output_that_nobody_reads_any_more_is_no_error(own: Dev) -> None:
         ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout.count("\n"), "Traceback" in done.stderr) == (0, 1, False)
+
+
+def test_without_its_log_an_agent_waits_alive_and_leaves_when_told(tmp_path: Path) -> None:
+    """Rule 10: it does not crash, it says why it is not ready, and a signal ends it."""
+    port = free_port()
+    command = [sys.executable, "-m", "agent", "serve", "--set", "log.url=etcd://127.0.0.1:1/x"]
+    settings = (
+        f"store.url=file://{tmp_path}/s",
+        "listeners.0.port=0",
+        "http.host=127.0.0.1",
+        f"http.port={port}",
+    )
+    assigned = [part for setting in settings for part in ("--set", setting)]
+    with subprocess.Popen([*command, *assigned], stderr=subprocess.PIPE, text=True, env=CLEAN) as process:
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if "waiting for the log" in line)
+        assert json.loads(told)["level"] == "warning"
+        http = f"http://127.0.0.1:{port}"
+        assert agent_http.ask(http, "/livez") == {"alive": True, "reasons": []}
+        assert fails("status", "--http", http)[0] in (1, 4)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S_MAX) == 0

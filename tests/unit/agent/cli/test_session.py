@@ -1,0 +1,82 @@
+"""What the command line says of servers that are not agents, or stop being one in the middle."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.unit.agent.cli.conftest import fails
+
+HUGE = (1 << 30).to_bytes(4, "big")
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[bytes], str]]:
+    """`server(answer)` listens, reads a little, sends `answer` and closes; gives its address."""
+    opened: list[tuple[socket.socket, threading.Thread]] = []
+
+    def start(answer: bytes) -> str:
+        listening = socket.create_server(("127.0.0.1", 0))
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        opened.append((listening, thread))
+        return f"127.0.0.1:{listening.getsockname()[1]}"
+
+    yield start
+    for listening, thread in opened:
+        thread.join(10)
+        listening.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "part"),
+    [
+        (b"", 4, "closed the connection during ApiVersions"),
+        (b"\x00\x00", 4, "closed the connection during ApiVersions"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", 1, "does not speak Kafka"),
+        (HUGE, 1, "does not speak Kafka"),
+        (
+            b"\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x7f\xff",
+            1,
+            "the answer to ApiVersions is not understood",
+        ),
+    ],
+)
+def test_a_server_that_is_no_agent_is_told(
+    server: Callable[[bytes], str], answer: bytes, status: int, part: str
+) -> None:
+    got, line = fails("topic", "list", "--bootstrap", server(answer))
+    assert (got, part in line) == (status, True), line
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "part"),
+    [
+        (b"", 4, "no agent answers"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", 4, "no agent answers"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n<p/>", 1, "is it an agent of Floe?"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 5, "answered 404"),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 4, "answered 503"),
+    ],
+)
+def test_an_http_server_that_is_no_agent_is_told(
+    server: Callable[[bytes], str], answer: bytes, status: int, part: str
+) -> None:
+    got, line = fails("status", "--http", f"http://{server(answer)}")
+    assert (got, part in line) == (status, True), line
+
+
+def test_the_next_address_of_a_bootstrap_list_is_tried(server: Callable[[bytes], str]) -> None:
+    last = server(b"")
+    _, line = fails("topic", "list", "--bootstrap", f"127.0.0.1:1,{last}")
+    assert last in line
