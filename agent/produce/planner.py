@@ -92,8 +92,9 @@ class FlushPlanner:
         """A request with `batches` batches of `size` bytes entered the buffer."""
         known = self._connections.setdefault(connection, _Connection())
         if known.answered_at is not None:
-            self._turnaround += (now - known.answered_at - self._turnaround) * TURNAROUND_WEIGHT
-            known.answered_at = None
+            taken, known.answered_at = now - known.answered_at, None
+            if taken <= self.limits.linger_s:  # else it was idle, and nobody waits that long anyway
+                self._turnaround += (taken - self._turnaround) * TURNAROUND_WEIGHT
         known.unanswered += 1
         if known.unanswered > known.window:
             known.window = known.unanswered
@@ -186,6 +187,7 @@ class FlushPlanner:
         known = self._connections[connection]
         if known.unanswered:
             known.window = known.unanswered
+            known.answered_at = None
         else:
             del self._connections[connection]
 
