@@ -23,7 +23,6 @@ from iceberg.rest_errors import (
     bad_request,
     commit_unknown,
     no_such_namespace,
-    no_such_table,
     unavailable,
 )
 from iceberg.rest_tables import CatalogParts, Tables
@@ -130,9 +129,7 @@ class Catalog:
                 purge = query.get("purgeRequested", "false").lower() == "true"
                 await tables.drop((namespace, name), purge_files=purge)
                 return 204, None
-            case "POST", [name, "metrics"]:
-                if (namespace, name) not in self._parts.replica.state.tables:
-                    raise no_such_table(namespace, name)
+            case "POST", [_, "metrics"]:  # also of a table that is only staged
                 return 204, None
         raise CatalogError(404, "NotFoundException", f"{method} tables/{'/'.join(rest)} is not offered")
 

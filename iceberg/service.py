@@ -99,6 +99,7 @@ class CommitterService:
         self._jobs: dict[str, _Job] = {}
         self._dirty: dict[str, int] = {}  # topic → wall clock of its newest record's entry, ms
         self._statuses: OrderedDict[str, TopicStatus] = OrderedDict()
+        self._scanned: tuple[float, tuple[int, int]] = (0.0, (-1, -1))
         self._wake = asyncio.Event()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
@@ -174,7 +175,11 @@ class CommitterService:
 
     def _refresh(self, now: float) -> None:
         """Jobs for the topics there are; new topics and new bindings make a topic due without records."""
-        topics = self._parts.replica.state.topics
+        state = self._parts.replica.state
+        topics, seen = state.topics, (len(state.topics), state.next_schema_id)
+        if seen == self._scanned[1] and now - self._scanned[0] < self._options.interval_s:
+            return  # a look at every topic is not for every tick
+        self._scanned = (now, seen)
         for name, topic in topics.items():
             if not enabled(topic):
                 continue

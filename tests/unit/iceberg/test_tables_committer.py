@@ -293,3 +293,17 @@ async def test_nothing_is_committed_while_the_log_is_away(rig: Rig, monkeypatch:
             await committer.run_once()
     assert await rig.rows() == []
     assert await rig.drain(committer) == 1
+
+
+async def test_raw_bytes_can_be_left_out_where_they_were_decoded(rig: Rig) -> None:
+    rig.options = CommitterOptions(raw_bytes=False)
+    await rig.create_topic()
+    await rig.bind(samples.FLIGHTS, "nyc.Flight")
+    good = FLIGHT(year=2013).SerializeToString()
+    await rig.produce([good, b"\x08"])
+    await rig.drain(rig.committer())
+    rows = sorted(await rig.rows(), key=lambda row: row["kafka"]["offset"])
+    assert [(row["value"]["year"], row["value"]["__raw__"]) for row in rows] == [
+        (2013, None),
+        (None, b"\x08"),
+    ]

@@ -1,0 +1,127 @@
+"""What a commit takes, what the ledger says, where files are: pure parts."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from iceberg import ledger
+from iceberg.ledger import LedgerError, Range
+from iceberg.plan import plan
+from iceberg.warehouse import OutsideWarehouse, Warehouse, s3_client_config
+from objectstore.naming import ChunkId, SliceRef
+
+
+@dataclass
+class Slices:
+    """Slices of ten records and a hundred bytes each."""
+
+    count: int
+
+    def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
+        """See coordination.state.slices."""
+        first = offset // 10
+        last = max(first + 1, min(self.count, first + max_bytes // 100))
+        return [
+            SliceRef(at * 10, at * 10 + 10, ChunkId(1, at), 0, 100, 0)
+            for at in range(first, min(last, self.count))
+        ]
+
+
+@dataclass
+class Part:
+    """A partition of `count` slices."""
+
+    index: int
+    count: int
+    log_start: int = 0
+    slices: Slices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slices = Slices(self.count)
+
+    @property
+    def last_stable(self) -> int:
+        """Everything is stable."""
+        return self.count * 10
+
+
+def test_a_plan_goes_on_from_the_ledger_and_shares_the_bounds() -> None:
+    found = plan([Part(0, 3), Part(1, 3), Part(2, 1)], [30, 10], rows_max=1000, bytes_max=400)
+    assert [each.range for each in found.files] == [Range(1, 10, 30), Range(2, 0, 10)]
+    assert not found.more
+
+
+def test_every_waiting_partition_gives_at_least_one_slice() -> None:
+    found = plan([Part(0, 3), Part(1, 3)], [], rows_max=1000, bytes_max=1)
+    assert [each.range for each in found.files] == [Range(0, 0, 10), Range(1, 0, 10)]
+    assert found.more
+
+
+def test_rows_are_cut_inside_a_slice_and_taken_up_there() -> None:
+    first = plan([Part(0, 2)], [], rows_max=7, bytes_max=1000)
+    assert [each.range for each in first.files] == [Range(0, 0, 7)]
+    second = plan([Part(0, 2)], [7], rows_max=7, bytes_max=1000)
+    assert [each.range for each in second.files] == [Range(0, 7, 14)]
+    assert [each.base_offset for each in second.files[0].slices] == [0, 10]
+
+
+def test_what_the_topic_lost_is_passed_over() -> None:
+    found = plan([Part(0, 3, log_start=20)], [5], rows_max=1000, bytes_max=1000)
+    assert [each.range for each in found.files] == [Range(0, 20, 30)]
+
+
+def test_nothing_new_is_an_empty_plan() -> None:
+    assert plan([Part(0, 1)], [10], rows_max=1, bytes_max=1).files == ()
+
+
+def test_the_ledger_never_goes_back() -> None:
+    assert ledger.advance([5], [Range(0, 5, 9), Range(2, 0, 1)], 3) == [9, 0, 1]
+    with pytest.raises(LedgerError, match="overlaps"):
+        ledger.advance([5], [Range(0, 4, 9)], 1)
+
+
+def test_a_summary_says_what_it_was_told() -> None:
+    summary = ledger.summary(b"\x01" * 16, [9, 0], [Range(0, 5, 9)], "me")
+    metadata = {
+        "location": "x",
+        "current-snapshot-id": 1,
+        "snapshots": [{"snapshot-id": 1, "summary": summary}],
+    }
+    assert ledger.next_offsets(metadata, b"\x01" * 16) == [9, 0]
+    assert ledger.ranges(summary) == [Range(0, 5, 9)]
+    with pytest.raises(LedgerError, match="no ledger of topic 0202"):
+        ledger.next_offsets(metadata, b"\x02" * 16)
+    with pytest.raises(LedgerError, match="not partition:start-end"):
+        ledger.ranges({"floe.ranges": "1-2"})
+
+
+@pytest.mark.parametrize(
+    ("store", "location", "key"),
+    [
+        ("file:///data", "file:///data/tables/a", "tables/a"),
+        ("file:///data", "file:/data/tables/a", "tables/a"),
+        ("s3://bucket/cluster", "s3://bucket/cluster/tables/a", "tables/a"),
+        ("s3://bucket/cluster", "s3a://bucket/cluster/tables/a", "tables/a"),
+    ],
+)
+def test_locations_and_keys(store: str, location: str, key: str) -> None:
+    assert Warehouse.of(store, f"{store}/tables").key(location) == key
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://bucket/clusters/x", "s3://other/cluster/x", "s3://bucket/cluster/tables/../../x"]
+)
+def test_locations_outside_are_refused(location: str) -> None:
+    with pytest.raises(OutsideWarehouse):
+        Warehouse("s3://bucket/cluster").key(location)
+
+
+def test_a_warehouse_lies_below_its_store() -> None:
+    assert Warehouse.of("s3://b/c/", "s3://b/c/lake/").location == "s3://b/c/lake"
+    with pytest.raises(OutsideWarehouse, match="not below"):
+        Warehouse.of("s3://b/c", "s3://b/other")
+
+
+def test_client_config_leaves_out_what_is_not_known() -> None:
+    config = s3_client_config(endpoint="", access_key="", secret_key="", region="eu-1")
+    assert config == {"s3.region": "eu-1", "client.region": "eu-1"}
