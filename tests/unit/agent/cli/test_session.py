@@ -48,7 +48,7 @@ def server() -> Iterator[Callable[[bytes], str]]:
         (
             b"\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x7f\xff",
             1,
-            "the answer to ApiVersions is not understood",
+            "ApiVersions is not understood",
         ),
     ],
 )
