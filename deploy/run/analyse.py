@@ -1,14 +1,17 @@
 """The Spark side: a helper process that starts its JVM while the load goes on, then runs pipeline and audit.
 
 Plan: `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`, `tables`, `sent`,
-`consumed`, `out` folder. Events: `ready`; then, told `{"accounts": {topic: [produced, rejected]}}`,
-`stage` (name) and `done`. Leaves verdict.json and results.json in `out`.
+`consumed`, `out` folder. Once the session is up it waits to be told
+`{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `stage done` (name, began, ended),
+`done`. Leaves verdict.json and results.json in `out`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ def open_session(plan: Mapping[str, Any]) -> SparkSession:
         scratch=Path(plan["scratch"]),
         java_home=Path(plan["java_home"]),
         s3=S3Access(**plan["s3"]) if plan["s3"] else None,
+        short_lived=True,
     )
     spark.sql("SHOW NAMESPACES IN floe").collect()
     return spark
@@ -42,25 +46,34 @@ def run_pipeline(spark: SparkSession, plan: Mapping[str, Any]) -> dict[str, list
     }
 
 
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Tell the parent of a stage's beginning and how long it took."""
+    began = time.time()
+    tell("stage", name=name)
+    yield
+    tell("stage done", name=name, began=began, ended=time.time())
+
+
 def main() -> None:
     """Run the plan given on standard input."""
     plan = told()
     out = Path(plan["out"])
-    spark = open_session(plan)
-    tell("ready")
+    with stage("start"):
+        spark = open_session(plan)
     go = told()
     if go is None:
         return
-    tell("stage", name="pipeline")
-    (out / "results.json").write_text(json.dumps(run_pipeline(spark, plan), indent=1))
-    tell("stage", name="audit")
-    given = AuditInput(
-        tables=plan["tables"],
-        sent=Path(plan["sent"]),
-        consumed=Path(plan["consumed"]),
-        accounts={topic: Account(*numbers) for topic, numbers in go["accounts"].items()},
-    )
-    (out / "verdict.json").write_text(audit(spark, given).to_json())
+    with stage("pipeline"):
+        (out / "results.json").write_text(json.dumps(run_pipeline(spark, plan), indent=1))
+    with stage("audit"):
+        given = AuditInput(
+            tables=plan["tables"],
+            sent=Path(plan["sent"]),
+            consumed=Path(plan["consumed"]),
+            accounts={topic: Account(*numbers) for topic, numbers in go["accounts"].items()},
+        )
+        (out / "verdict.json").write_text(audit(spark, given).to_json())
     tell("done")
     spark.stop()
 

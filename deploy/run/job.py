@@ -79,9 +79,8 @@ class Job:
                 accounts = {
                     topic: (rows + broken[topic], broken[topic]) for topic, rows in self._rows.items()
                 }
-                with self._timeline.step("pipeline and audit"):
-                    spark.say({"accounts": accounts})
-                    spark.wait(SPARK_SECONDS_MAX)
+                spark.say({"accounts": accounts})
+                spark.wait(SPARK_SECONDS_MAX)
         return self._conclude(broken.total())
 
     def _spark(self, java: Future[tuple[list[Path], Path]]) -> Child:
@@ -191,6 +190,8 @@ class Job:
     def _on_spark(self, event: Event) -> None:
         if event["event"] == "stage":
             self._display.say(f"Spark: {event['name']} …")
+        elif event["event"] == "stage done":
+            self._timeline.steps.append((f"Spark: {event['name']}", event["began"], event["ended"]))
 
 
 def clean(out: Path) -> None:
