@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import ssl
@@ -9,7 +10,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from deploy.services.build import tool_path
 from deploy.services.service import Service, ServiceError, answers, free_port
@@ -88,11 +89,17 @@ class Etcd(Service):
         self._call("kv/compaction", {"revision": revision, "physical": True})
         return revision
 
-    def _call(self, method: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
+    def revoke_lease_of(self, key: str) -> None:
+        """Revoke the lease that a key hangs on: the key is gone, its owner hears nothing of it."""
+        encoded = base64.b64encode(key.encode()).decode()
+        (found,) = self._call("kv/range", {"key": encoded})["kvs"]
+        self._call("lease/revoke", {"ID": found["lease"]})
+
+    def _call(self, method: str, body: dict[str, object]) -> dict[str, Any]:
         """etcd's JSON gateway (without TLS): enough for administration, no client of its own needed."""
         url = f"http://{self.endpoint}/v3/{method}"
         with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=5) as response:
-            answer: dict[str, dict[str, str]] = json.load(response)
+            answer: dict[str, Any] = json.load(response)
             return answer
 
     def backup(self, target: Path) -> None:

@@ -50,7 +50,7 @@ class FloeAgent(Service):
         for section, values in settings.items():
             base = tree.get(section)
             merged = {**base, **values} if isinstance(base, dict) and isinstance(values, dict) else values
-            tree[section] = merged  # type: ignore[assignment]
+            tree[section] = merged
         self.config_file = self.directory / f"{name}.yaml"
         self.config_file.write_text(yaml.safe_dump(tree))
 
@@ -61,3 +61,7 @@ class FloeAgent(Service):
     def ready(self) -> bool:
         """Whether it follows the log and reaches the bucket."""
         return answers(f"{self.http}/readyz")
+
+    def alive(self) -> bool:
+        """Whether the process itself answers, whatever it waits for."""
+        return answers(f"{self.http}/livez")

@@ -86,6 +86,11 @@ class Service:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def ended_by_itself(self) -> int | None:
+        """The exit status of a process that nobody here stopped; None while it runs and after stop()."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
     def paused(self) -> bool:
         """Whether the process is stopped by pause()."""
         return self._paused

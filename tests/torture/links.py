@@ -22,6 +22,7 @@ class StoreProxy(Proxy):
     """A link to an S3 server that can also answer 503 to everything by itself."""
 
     busy = False
+    refused = 0  # requests answered 503
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.busy:
@@ -29,6 +30,7 @@ class StoreProxy(Proxy):
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(SLOW_DOWN)
+            self.refused += 1
             await writer.drain()
         writer.close()
         return None

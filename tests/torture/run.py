@@ -10,6 +10,7 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from tests.torture.cluster import Cluster
 from tests.torture.faults import Step, act
+from tests.torture.inside import inspect
 from tests.torture.verdict import Finding, Place, Verdict, judge
 from tests.torture.workload import BASE, Reader, Writer, read_all
 
@@ -29,7 +30,7 @@ def torture(
     steps: Iterable[Step],
     *,
     topic: str = "torture",
-    partitions: int = 4,
+    partitions: int = 6,
     writers: int = 2,
     rate: float = 400,
 ) -> Verdict:
@@ -52,7 +53,9 @@ def torture(
     verdict = judge(sent, final, [record for reader in reading for record in reader.seen])
     if len(sent) != sum(writer.attempted for writer in writing):
         verdict.findings.append(Finding("stuck", topic, "a client never answered for some of its records"))
-    verdict.findings += table_differs(cluster.members[0].agent.http, topic, final)
+    catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
+    verdict.findings += table_differs(catalog, topic, final)
+    verdict.findings += inspect(cluster)
     return verdict
 
 
@@ -67,14 +70,21 @@ def _wait_for_readers(readers: Sequence[Reader], final: dict[Place, list[tuple[i
         assert len(reader.seen) >= total, f"stuck: {reader.name} saw {len(reader.seen)} of {total}"
 
 
-def table_differs(http: str, topic: str, final: dict[Place, list[tuple[int, bytes]]]) -> list[Finding]:
+def open_catalog(http: str, properties: dict[str, str]) -> RestCatalog:
+    """An agent's catalog; it hands out no credentials, so the reader brings its own as `properties`."""
+    return RestCatalog("floe", uri=f"{http}/iceberg", **properties)
+
+
+def table_differs(
+    catalog: RestCatalog, topic: str, final: dict[Place, list[tuple[int, bytes]]]
+) -> list[Finding]:
     """How the topic's Iceberg table differs from the topic, once it has had time to catch up."""
     expected = {(p, offset): value for (_, p), records in final.items() for offset, value in records}
     deadline = time.monotonic() + TABLE_SECONDS_MAX
-    rows = _table(http, topic)
+    rows = _table(catalog, topic)
     while len(rows) < len(expected) and time.monotonic() < deadline:
         time.sleep(1)
-        rows = _table(http, topic)
+        rows = _table(catalog, topic)
     held: dict[tuple[int, int], bytes] = {}
     findings = []
     for place, value in rows:
@@ -91,8 +101,7 @@ def table_differs(http: str, topic: str, final: dict[Place, list[tuple[int, byte
     return findings
 
 
-def _table(http: str, topic: str) -> list[tuple[tuple[int, int], bytes]]:
-    catalog = RestCatalog("floe", uri=f"{http}/iceberg")
+def _table(catalog: RestCatalog, topic: str) -> list[tuple[tuple[int, int], bytes]]:
     identifier = ("floe", topic.replace("-", "_").replace(".", "_"))
     if not catalog.table_exists(identifier):
         return []

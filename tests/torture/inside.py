@@ -1,0 +1,129 @@
+"""What no client can see: the log, the chunks and the agents' own words after a run.
+
+The state is replayed here from the same log and the same bucket, by nobody's grace: neither registered nor
+through an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from coordination.clock import SystemClock
+from coordination.open import open_log
+from coordination.replica.follower import Follower
+from coordination.replica.options import ReplicaOptions
+from coordination.state import State
+from coordination.state.types import Partition
+from objectstore.batch import check_crc, peek, split
+from objectstore.open import open_store
+from objectstore.reader import ChunkReader
+from objectstore.store import StoreError
+from tests.torture.cluster import Cluster, Member
+from tests.torture.verdict import Finding
+
+CACHE_BYTES = 1 << 20
+PLAN_BYTES_MAX = 1 << 60
+AGREE_SECONDS_MAX = 30
+LEVELS = ("error", "critical")
+
+
+def inspect(cluster: Cluster) -> list[Finding]:
+    """Everything below, over a cluster that is whole again."""
+    findings = [Finding("agent-ended", "process", words) for words in cluster.ended]
+    findings += asyncio.run(_agree(cluster))
+    findings += asyncio.run(chunks_differ(cluster.log_url, cluster.store_url, cluster.store_options))
+    for member in cluster.members:
+        findings += list(words(member))
+    return findings
+
+
+def words(member: Member) -> Iterator[Finding]:
+    """What an agent said that it must never have to say: errors, tracebacks."""
+    for line in member.agent.log_path.read_text(errors="replace").splitlines():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            said = {"level": "critical", "event": line}  # whatever is no log line is not meant to be there
+        if said.get("level") in LEVELS or "exception" in said:
+            yield Finding("agent-error", member.agent.name, line[:2000])
+
+
+async def _agree(cluster: Cluster) -> list[Finding]:
+    """All agents have the same hash at a revision that all have been at."""
+    async with asyncio.timeout(AGREE_SECONDS_MAX):
+        while True:
+            told = [await asyncio.to_thread(member.status) for member in cluster.members]
+            hashes = [{each["revision"]: each["state_hash"] for each in one["recent"]} for one in told]
+            common = set(hashes[0]).intersection(*hashes[1:])
+            if common:
+                break
+            await asyncio.sleep(0.2)
+    found = []
+    for revision in sorted(common):
+        if len({one[revision] for one in hashes}) > 1:
+            detail = ", ".join(one[revision] for one in hashes)
+            found.append(Finding("state-differs", f"revision {revision}", detail))
+    return found
+
+
+async def chunks_differ(log_url: str, store_url: str, store_options: dict[str, Any]) -> list[Finding]:
+    """Every partition's batches tile [log start, high watermark), exist, are whole and in sequence."""
+    clock = SystemClock()
+    log = open_log(log_url, clock)
+    store = open_store(store_url, **store_options)
+    follower = Follower(log, store, ReplicaOptions())
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    try:
+        target = await log.current()
+        follower.knows(target)
+        async with asyncio.timeout(AGREE_SECONDS_MAX):
+            await follower.wait(target)
+        reader = ChunkReader(store, CACHE_BYTES)
+        findings = [found for part in _partitions(follower.state) for found in await _partition(part, reader)]
+        await reader.close()
+        return findings
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        await store.close()
+        await log.close()
+
+
+def _partitions(state: State) -> list[Partition]:
+    return [partition for partition in state.partitions if partition is not None]
+
+
+async def _partition(partition: Partition, reader: ChunkReader) -> list[Finding]:
+    place = f"{partition.topic.name}-{partition.index}"
+    due = partition.log_start
+    newest: dict[tuple[int, int], int] = {}
+    for ref in partition.slices.plan(partition.log_start, PLAN_BYTES_MAX):
+        try:
+            data = await reader.read(ref)
+        except StoreError as error:
+            return [Finding("unreadable-chunk", place, f"offset {ref.base_offset}: {error}")]
+        for position, length in split(data):
+            header = peek(data, position)
+            if header.base_offset != due:
+                return [Finding("tiling", place, f"batch at {header.base_offset} where {due} was due")]
+            if not check_crc(data, position, position + length):
+                return [Finding("corrupt-batch", place, f"offset {due}")]
+            if header.producer_id >= 0:
+                writer = (header.producer_id, header.producer_epoch)
+                expected = newest.get(writer, header.base_sequence)
+                if header.base_sequence != expected:
+                    detail = (
+                        f"offset {due}: producer {writer} sequence {header.base_sequence}, due {expected}"
+                    )
+                    return [Finding("sequence-gap", place, detail)]
+                newest[writer] = (header.base_sequence + header.last_offset_delta + 1) & 0x7FFFFFFF
+            due += header.last_offset_delta + 1
+    if due != partition.high_watermark:
+        return [Finding("tiling", place, f"batches end at {due}, high watermark {partition.high_watermark}")]
+    return []
