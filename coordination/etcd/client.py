@@ -31,9 +31,10 @@ RECEIVE_BYTES_MAX = 64 << 20
 _CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
-    ("grpc.keepalive_time_ms", 6_000),  # etcd closes connections that ping more often than every 5 s
+    # etcd closes connections that ping more often than every 5 s, or without a call under way; pings that a
+    # paused etcd reads all at once count too, so there must not be several in one keepalive_timeout.
+    ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
