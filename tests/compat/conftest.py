@@ -1,4 +1,4 @@
-"""One embedded agent in a process of its own, for tests that bring real Kafka clients."""
+"""Agents in processes of their own, for tests that bring real Kafka clients."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from deploy.services import Etcd, Minio
+from deploy.services.kafka import Kafka
+from tests.compat.cluster import Cluster
 
 SETTINGS = (
     "topics.auto_create=true",
@@ -90,3 +94,17 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     agent = start(tmp_path_factory.mktemp("embedded") / "data")
     yield agent
     assert stop(agent) == 0
+
+
+@pytest.fixture(scope="session")
+def cluster(etcd: Etcd, minio: Minio) -> Iterator[Cluster]:
+    """Two agents on etcd and MinIO shared by the session: use topics of your own. Do not break it."""
+    with Cluster(etcd, minio) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """Apache Kafka itself, shared by the session: use topics of your own."""
+    with Kafka(settings=("group.initial.rebalance.delay.ms=0",)) as running:
+        yield running
