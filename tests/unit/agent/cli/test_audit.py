@@ -13,7 +13,7 @@ from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
 from tests.unit.agent.cli.conftest import Dev, floe
 
-ROWS = 600
+ROWS = 5_000  # enough for a better compression of the damaged file to make up for its metadata
 pytestmark = pytest.mark.services
 
 
@@ -30,7 +30,10 @@ def audit(dev: Dev, topic: str, jars: Path) -> tuple[int, dict[str, Any]]:
 def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev) -> None:
     jars = ensure("iceberg")[0].parent
     assert dev.run("topic", "create", "audited", "--partitions", "2").status == 0
-    lines = "".join(f"key {n}\tvalue {n}\n" for n in range(ROWS))
+    lines = "".join(
+        f"key {n}\torder {n} of {n * 7919 % 1000} costs {n * 104729 % 99991} cents on day {n % 365}\n"
+        for n in range(ROWS)
+    )
     assert dev.run("produce", "audited", "--key-separator", "\t", stdin=lines).status == 0
 
     status, verdict = audit(dev, "audited", jars)
