@@ -38,6 +38,7 @@ class Author:
         self._follower = follower
         self._proposals = proposals
         self._chain: Chain | None = None
+        self._own: list[int] = []  # incarnations of this process that may count in the state
         self._registering: tuple[int, Results] | None = None
         self._fenced = False
         self._sequence = 0
@@ -110,26 +111,33 @@ class Author:
     async def _begin_incarnation(self) -> None:
         if self._chain is not None:
             await self._chain.close()
-            await self._stop_if_superseded(self._chain.incarnation)
+            await self._stop_if_superseded()
             self._chain = None
         if self.registration is None:
             raise RegistrationRefused("start() was not given what to register")
         info = self.registration.SerializeToString()
         self._chain = await self._retry(lambda: self._register(info))
+        self._own.append(self._chain.incarnation)
         self._fenced = False
         self._sequence = 0
         future = self._proposals.put_first([command(self.registration)])
         self._registering = (self._chain.incarnation, future)
         self._work.set()
 
-    async def _stop_if_superseded(self, own: int) -> None:
-        """Raise Superseded when another process has this agent's name, as far as the log goes now."""
+    async def _stop_if_superseded(self) -> None:
+        """Raise Superseded when another process has this agent's name, as far as the log goes now.
+
+        An older run of this process may still count: its lease was lost, and the next one's too before it
+        had registered.
+        """
         name = self.registration.name if self.registration is not None else ""
         target = await self._retry(self._log.current)
         self._follower.knows(target)
         await self._follower.wait(target)
-        for other in self._follower.state.incarnations.values():
-            if other.live and other.name == name and other.incarnation != own:
+        incarnations = self._follower.state.incarnations
+        self._own = [number for number in self._own if number in incarnations]
+        for other in incarnations.values():
+            if other.live and other.name == name and other.incarnation not in self._own:
                 raise Superseded(
                     f"another process registered as {name!r} (incarnation {other.incarnation:016x}): agent "
                     "names must be unique; this one stops"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from coordination.commands import Claim, CreateTopic, Heartbeat, SetFeatureLevel, command
-from coordination.log import LogRegressed, Unavailable
+from coordination.log import Chain, LogRegressed, Unavailable
 from coordination.replica import (
     OutcomeUnknown,
     RegistrationRefused,
@@ -219,6 +219,27 @@ async def test_a_second_process_of_one_name_takes_over(agents: Agents) -> None:
     await until(first.failed.done)
     assert isinstance(first.failed.exception(), Superseded)
     assert isinstance(await second.propose(topic("t")), Done)
+
+
+async def test_losing_the_lease_again_while_registering_anew_is_no_second_process(agents: Agents) -> None:
+    """The older incarnation still counts in the state, as nobody fenced it: it is this process's own."""
+    a = await agents.start("a", members_s=60)
+    first, log = a.incarnation, agents.logs["a"]
+    register, lost = log.register, []
+
+    async def register_and_lose(incarnation: int, info: bytes, ttl_s: float) -> Chain:
+        chain = await register(incarnation, info, ttl_s)
+        if not lost:
+            lost.append(incarnation)
+            await log.fence(incarnation)
+        return chain
+
+    log.register = register_and_lose  # type: ignore[method-assign]
+    await log.fence(first)
+    await until(lambda: a.failed.done() or a.incarnation not in (0, first))
+    assert not a.failed.done()
+    assert lost, "the second loss happened"
+    assert isinstance(await a.propose(topic("t")), Done)
 
 
 async def test_an_agent_the_cluster_does_not_take(agents: Agents) -> None:
