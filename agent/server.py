@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import structlog
 
@@ -220,7 +220,7 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = connected = cast(asyncio.Transport, transport)  # uvloop's derive from nothing
         shared = self._shared
         peer = transport.get_extra_info("peername")
         self._info.peer_host = str(peer[0]) if isinstance(peer, tuple) else str(peer or "")
@@ -232,7 +232,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._info.id = shared.last_id
         shared.live[self._info.id] = self
         shared.metrics.connections.set(len(shared.live))
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)  # type: ignore[attr-defined]
+        connected.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._machine.get_buffer()

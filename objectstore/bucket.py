@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -316,13 +317,13 @@ def _probe(bucket: Bucket, monotonic: Callable[[], float]) -> Iterator[Finding]:
 
 def _conditions(bucket: Bucket, key: str) -> Finding:
     """Create-only and replace-if-unchanged must refuse; a server that ignores them loses data."""
-    client, place = bucket.client, {"Bucket": bucket.name, "Key": key}
-    etag = client.put_object(**place, Body=b"1", IfNoneMatch="*")["ETag"]  # type: ignore[arg-type]
+    put = partial(bucket.client.put_object, Bucket=bucket.name, Key=key)
+    etag = put(Body=b"1", IfNoneMatch="*")["ETag"]
     ignored = []
-    if not _refused(lambda: client.put_object(**place, Body=b"2", IfNoneMatch="*")):  # type: ignore[arg-type]
+    if not _refused(lambda: put(Body=b"2", IfNoneMatch="*")):
         ignored.append("If-None-Match")
-    newer = client.put_object(**place, Body=b"3", IfMatch=etag)["ETag"]  # type: ignore[arg-type]
-    if newer == etag or not _refused(lambda: client.put_object(**place, Body=b"4", IfMatch=etag)):  # type: ignore[arg-type]
+    newer = put(Body=b"3", IfMatch=etag)["ETag"]
+    if newer == etag or not _refused(lambda: put(Body=b"4", IfMatch=etag)):
         ignored.append("If-Match")
     if ignored:
         remedy = "use a store with conditional writes; without them two writers overwrite each other"

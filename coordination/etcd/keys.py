@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 
 from coordination.chain import KeyState
 from coordination.etcd.proto import kv_pb2
@@ -151,9 +152,9 @@ def read_after(keys: Keys, after: int, limit: int) -> pb.TxnRequest:
     return pb.TxnRequest(success=[get(keys.trimmed), pb.RequestOp(request_range=entries)])
 
 
-def marker(kvs: object) -> int:
+def marker(kvs: Iterable[kv_pb2.KeyValue]) -> int:
     """The revision in the trim marker; 0 when there is none."""
-    for kv in kvs:  # type: ignore[attr-defined]
+    for kv in kvs:
         return int(kv.value, 16)
     return 0
 

@@ -247,7 +247,7 @@ class SqliteClient(Client):
         from coordination import sqlite_log
 
         for waker in sqlite_log._wakers.get(self.sqlite._path, []):
-            waker.wake = lambda: None  # type: ignore[method-assign]
+            waker.wake = lambda: None
 
 
 class EtcdLab(Lab):

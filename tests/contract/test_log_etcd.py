@@ -84,11 +84,11 @@ async def test_a_restored_etcd_that_was_written_on_is_still_refused(lab: EtcdLab
     await lab.backup()
     revisions = await fill(chain, 3)
     await reader.reaches(revisions[-1])
-    client.link.requests.cut = client.link.answers.cut = True  # type: ignore[attr-defined]
+    client.link.requests.cut = client.link.answers.cut = True
     await lab.restore()
     _, other = await start(lab, 2)
     await fill(other, 20)
-    client.link.heal()  # type: ignore[attr-defined]
+    client.link.heal()
     with pytest.raises(LogRegressed, match="not in etcd any more"):
         await reader.task
 

@@ -15,7 +15,7 @@ from objectstore.open import StoreOptions
 
 def options(server: S3Service, **changes: str) -> StoreOptions:
     given = {"access_key": server.access_key, "secret_key": server.secret_key, **changes}
-    return StoreOptions(endpoint=server.endpoint, region=server.region, allow_http=True, **given)  # type: ignore[arg-type]
+    return StoreOptions(endpoint=server.endpoint, region=server.region, allow_http=True, **given)
 
 
 def by_subject(findings: list[Finding]) -> dict[str, Finding]:
@@ -98,7 +98,7 @@ def test_rules_that_eat_live_data_are_failures_on_a_real_server(
     name = bucket(minio)
     client = minio.client()
     rule = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}
-    client.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": [rule]})  # type: ignore[typeddict-item,list-item]
+    client.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": [rule]})
     client.close()
     finding = by_subject(check(f"s3://{name}/p", options(minio), time.monotonic))["lifecycle"]
     assert finding.level is Level.FAILURE

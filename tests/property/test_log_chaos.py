@@ -119,7 +119,7 @@ async def run(seed: int, server: MemoryServer) -> tuple[list[Outcome], list[list
             truth.append(LogEntry(result, incarnation, sequence, payload))
         return result
 
-    server.append = recorded  # type: ignore[method-assign, assignment]
+    server.append = recorded
     writers = [asyncio.create_task(write(log, n, outcomes[n])) for n, log in enumerate(logs)]
     readers = [asyncio.create_task(read(log, seen[n], through[n])) for n, log in enumerate(logs)]
     for _ in range(40):

@@ -100,7 +100,7 @@ def poll(offset: int, wait_ms: int) -> f.FetchRequest:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that no event tells."""
-    while not condition():  # noqa: ASYNC110
+    while not condition():  # noqa: ASYNC110  # polls what has no event to wait for
         await asyncio.sleep(0.01)
 
 

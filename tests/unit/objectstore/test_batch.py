@@ -41,7 +41,7 @@ GIVEN = [
 
 
 def batch(**options: object) -> bytes:
-    return build(GIVEN, **options)  # type: ignore[arg-type]
+    return build(GIVEN, **options)
 
 
 def test_peek_reads_every_field() -> None:

@@ -61,7 +61,7 @@ class Server:
 async def server() -> AsyncIterator[Server]:
     found = Server()
     listening = await asyncio.start_server(found.serve, "127.0.0.1", 0)
-    found.port = listening.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    found.port = listening.sockets[0].getsockname()[1]
     yield found
     listening.close()
     await listening.wait_closed()
@@ -71,7 +71,7 @@ async def server() -> AsyncIterator[Server]:
 def store(server: Server) -> ObjectStore:
     return open_store(
         "s3://bucket/prefix",
-        endpoint=f"http://127.0.0.1:{server.port}",  # type: ignore[attr-defined]
+        endpoint=f"http://127.0.0.1:{server.port}",
         access_key="a",
         secret_key="b",
         allow_http=True,
@@ -153,7 +153,7 @@ async def test_a_body_cut_short_is_retryable(
 ) -> None:
     server.answer = told.replace(b"\r\nconnection", b"\r\ncontent-range: bytes 0-99/200\r\nconnection")
     with pytest.raises(Retryable):
-        await read(store)  # type: ignore[misc]
+        await read(store)
 
 
 async def test_errors_are_one_line_that_names_the_key_and_the_code(

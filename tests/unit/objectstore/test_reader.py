@@ -52,7 +52,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage():  # type: ignore[no-untyped-def]
+async def stage():
     found = Stage()
     yield found
     await found.reader.close()

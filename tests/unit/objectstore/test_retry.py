@@ -183,7 +183,7 @@ async def test_a_listing_goes_on_where_it_failed(stage: Stage) -> None:
     class Breaking(MemoryStore):
         breaks = 3
 
-        async def list(self, prefix: str, start_after: str = ""):  # type: ignore[no-untyped-def]
+        async def list(self, prefix: str, start_after: str = ""):
             async for page in stage.memory.list(prefix, start_after):
                 yield page
                 if self.breaks:
