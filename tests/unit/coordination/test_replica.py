@@ -234,7 +234,7 @@ async def test_losing_the_lease_again_while_registering_anew_is_no_second_proces
             await log.fence(incarnation)
         return chain
 
-    log.register = register_and_lose  # type: ignore[method-assign]
+    log.register = register_and_lose
     await log.fence(first)
     await until(lambda: a.failed.done() or a.incarnation not in (0, first))
     assert not a.failed.done()
