@@ -63,6 +63,7 @@ class CommitterOptions:
     rows_per_commit_max: int = 2_000_000
     bytes_per_commit_max: int = 256 << 20
     rows_per_file_max: int = 1_000_000
+    bytes_per_file_max: int = 64 << 20
     manifests_merged_at: int = 100
     retention: Retention = Retention()  # noqa: RUF009  # frozen
     orphan_grace_s: float = 86_400
@@ -105,7 +106,7 @@ class Committer:
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
         self._head: Head | None = None
         self._layout: tuple[tuple[object, ...], Layout] | None = None
-        self._unsure = False
+        self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
     def head(self) -> Head | None:
@@ -115,7 +116,7 @@ class Committer:
     @property
     def unsure(self) -> bool:
         """Whether a commit of this committer may still land: nothing of the table may be deleted then."""
-        return self._unsure
+        return bool(self._unsure)
 
     async def run_once(self) -> Committed | None:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
@@ -192,7 +193,8 @@ class Committer:
             fresh = self._build_layout(topic, None)
             head = await self._setup.create(topic, key, fresh, self.claim_revision, incarnation)
         self._head = head
-        self._unsure = False
+        if head.location == self._unsure:
+            self._unsure = ""
         return head
 
     def _plan(self, topic: Topic, head: Head) -> _Work | None:
@@ -201,8 +203,10 @@ class Committer:
         found = plan(
             topic.partitions,
             known,
-            rows_max=min(options.rows_per_commit_max, options.rows_per_file_max * len(topic.partitions)),
+            rows_max=options.rows_per_commit_max,
             bytes_max=options.bytes_per_commit_max,
+            file_rows_max=options.rows_per_file_max,
+            file_bytes_max=options.bytes_per_file_max,
         )
         layout = self._build_layout(topic, head)
         changed = layout.fields != metadata.current_fields(head.metadata)
@@ -242,7 +246,7 @@ class Committer:
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
         await self._steps.before("remember-head")
-        self._head = head
+        self._head, self._unsure = head, ""
         return Committed(
             snapshot_id if work.plan.files else None,
             sum(each.rows for each in files),
@@ -311,7 +315,7 @@ class Committer:
         try:
             (result,) = await self._parts.replica.submit([command(message)], incarnation=incarnation)
         except (OutcomeUnknown, asyncio.CancelledError):
-            self._unsure = True
+            self._unsure = location
             raise
         if isinstance(result, Refused):
             self._head = None

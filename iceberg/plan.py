@@ -44,9 +44,15 @@ class CommitPlan:
 
 
 def plan(
-    partitions: Sequence[ReadablePartition], ledger: Sequence[int], *, rows_max: int, bytes_max: int
+    partitions: Sequence[ReadablePartition],
+    ledger: Sequence[int],
+    *,
+    rows_max: int,
+    bytes_max: int,
+    file_rows_max: int,
+    file_bytes_max: int,
 ) -> CommitPlan:
-    """The oldest records that the table lacks, shared evenly among partitions.
+    """The oldest records that the table lacks, shared evenly among partitions. Bytes as stored in chunks.
 
     Each partition with anything new gives at least its first slice (or `rows_max` of it), so that none waits
     for ever. Records below a partition's log start are gone from the topic: the table goes on after them.
@@ -59,8 +65,8 @@ def plan(
             waiting.append((partition, start))
     if not waiting:
         return CommitPlan((), more=False)
-    share_bytes = bytes_max // len(waiting)
-    share_rows = max(1, rows_max // len(waiting))
+    share_bytes = min(file_bytes_max, bytes_max // len(waiting))
+    share_rows = max(1, min(file_rows_max, rows_max // len(waiting)))
     files = [_file(partition, start, share_rows, share_bytes) for partition, start in waiting]
     ends = [partition.last_stable for partition, _ in waiting]
     return CommitPlan(

@@ -6,7 +6,7 @@ import pytest
 
 from iceberg import ledger
 from iceberg.ledger import LedgerError, Range
-from iceberg.plan import plan
+from iceberg.plan import CommitPlan, plan
 from iceberg.warehouse import OutsideWarehouse, Warehouse, s3_client_config
 from objectstore.naming import ChunkId, SliceRef
 
@@ -45,33 +45,54 @@ class Part:
         return self.count * 10
 
 
+def planned(
+    partitions: list[Part], known: list[int], rows_max: int, bytes_max: int, file_rows_max: int = 1000
+) -> CommitPlan:
+    """A plan with room in its files."""
+    return plan(
+        partitions,
+        known,
+        rows_max=rows_max,
+        bytes_max=bytes_max,
+        file_rows_max=file_rows_max,
+        file_bytes_max=1000,
+    )
+
+
+def test_a_file_has_bounds_of_its_own() -> None:
+    found = planned([Part(0, 30)], [], rows_max=1000, bytes_max=10_000, file_rows_max=25)
+    assert ([each.range for each in found.files], found.more) == ([Range(0, 0, 25)], True)
+    found = planned([Part(0, 30)], [], rows_max=1000, bytes_max=10_000)
+    assert [each.range for each in found.files] == [Range(0, 0, 100)]
+
+
 def test_a_plan_goes_on_from_the_ledger_and_shares_the_bounds() -> None:
-    found = plan([Part(0, 3), Part(1, 3), Part(2, 1)], [30, 10], rows_max=1000, bytes_max=400)
+    found = planned([Part(0, 3), Part(1, 3), Part(2, 1)], [30, 10], rows_max=1000, bytes_max=400)
     assert [each.range for each in found.files] == [Range(1, 10, 30), Range(2, 0, 10)]
     assert not found.more
 
 
 def test_every_waiting_partition_gives_at_least_one_slice() -> None:
-    found = plan([Part(0, 3), Part(1, 3)], [], rows_max=1000, bytes_max=1)
+    found = planned([Part(0, 3), Part(1, 3)], [], rows_max=1000, bytes_max=1)
     assert [each.range for each in found.files] == [Range(0, 0, 10), Range(1, 0, 10)]
     assert found.more
 
 
 def test_rows_are_cut_inside_a_slice_and_taken_up_there() -> None:
-    first = plan([Part(0, 2)], [], rows_max=7, bytes_max=1000)
+    first = planned([Part(0, 2)], [], rows_max=7, bytes_max=1000)
     assert [each.range for each in first.files] == [Range(0, 0, 7)]
-    second = plan([Part(0, 2)], [7], rows_max=7, bytes_max=1000)
+    second = planned([Part(0, 2)], [7], rows_max=7, bytes_max=1000)
     assert [each.range for each in second.files] == [Range(0, 7, 14)]
     assert [each.base_offset for each in second.files[0].slices] == [0, 10]
 
 
 def test_what_the_topic_lost_is_passed_over() -> None:
-    found = plan([Part(0, 3, log_start=20)], [5], rows_max=1000, bytes_max=1000)
+    found = planned([Part(0, 3, log_start=20)], [5], rows_max=1000, bytes_max=1000)
     assert [each.range for each in found.files] == [Range(0, 20, 30)]
 
 
 def test_nothing_new_is_an_empty_plan() -> None:
-    assert plan([Part(0, 1)], [10], rows_max=1, bytes_max=1).files == ()
+    assert planned([Part(0, 1)], [10], rows_max=1, bytes_max=1).files == ()
 
 
 def test_the_ledger_never_goes_back() -> None:
