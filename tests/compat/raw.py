@@ -7,6 +7,7 @@ from typing import Any
 from agent.wire.generated import fetch as f
 from agent.wire.generated import list_offsets as lo
 from agent.wire.generated import metadata as m
+from agent.wire.generated import produce as p
 from objectstore.batch import split
 from tests.bench.load import Wire
 
@@ -52,3 +53,10 @@ async def fetch_batches(bootstrap: str, topic: str, partition: int) -> list[byte
     assert data.error_code == 0, data.error_code
     raw = bytes(data.records or b"")
     return [raw[start : start + length] for start, length in split(raw)]
+
+
+async def produce(bootstrap: str, topic: str, records: bytes, partition: int = 0, acks: int = -1) -> Any:
+    """One batch as it is; the partition's answer."""
+    data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, memoryview(records))])
+    request = p.ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[data])
+    return (await call(bootstrap, "Produce", request, 9)).responses[0].partition_responses[0]
