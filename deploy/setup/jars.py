@@ -162,11 +162,12 @@ def _ivy_jar() -> Path:
 def _settings(cache: Path, *, use_poms: bool) -> str:
     mirror = os.environ.get("FLOE_MAVEN_MIRROR", "")
     root = f" root={quoteattr(mirror)}" if mirror else ""
+    poms = str(use_poms).lower()
     return f"""<ivysettings>
   <settings defaultResolver="central"/>
   <caches defaultCacheDir={quoteattr(str(cache))} checkUpToDate="false"/>
   <resolvers>
-    <ibiblio name="central" m2compatible="true" usepoms="{str(use_poms).lower()}" checkmodified="false"{root}/>
+    <ibiblio name="central" m2compatible="true" usepoms="{poms}" checkmodified="false"{root}/>
   </resolvers>
 </ivysettings>
 """
