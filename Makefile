@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help setup services lint format generate test test-unit torture soak bench fuzz lock
+.PHONY: run run-cluster help setup services lint format generate test test-unit torture soak bench fuzz lock
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -50,3 +50,9 @@ fuzz: setup ## hostile frames for SECONDS=n
 lock: setup ## resolve pyproject.toml anew into requirements.lock and requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url pyproject.toml -o requirements-agent.lock
+
+run: setup ## the main job on real data, to its verdict; BREAK=drop|double|change damages a row first
+	@$(PY) -m deploy.run $(if $(BREAK),--break $(BREAK))
+
+run-cluster: setup ## the same on etcd, MinIO and three agents, one killed and one paused
+	@$(PY) -m deploy.run --cluster $(if $(BREAK),--break $(BREAK))

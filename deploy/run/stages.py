@@ -140,6 +140,7 @@ class Cluster:
             secret_key=minio.secret_key,
         )
         settings["log"]["lease_ttl_s"] = LEASE_SECONDS
+        settings["replica"] = {"heartbeat_ms": LEASE_SECONDS * 300}
         settings["tables"] = {"interval_ms": 1_000}
         return settings
 
