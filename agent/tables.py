@@ -47,6 +47,7 @@ def committers_of(
         bytes_per_commit_max=tables.bytes_per_commit_max,
         rows_per_file_max=tables.rows_per_file_max,
         retention=Retention(snapshots=tables.snapshots_kept),
+        manifests_merged_at=tables.manifests_merged_at,
         orphan_grace_s=tables.orphan_grace_s,
         raw_bytes=tables.raw_bytes,
     )
@@ -61,6 +62,7 @@ def committers_of(
         ServiceOptions(
             interval_s=tables.interval_ms / 1000,
             committers_in_flight_max=tables.committers_in_flight_max,
+            collect_s=tables.orphan_interval_s,
         ),
         on_commit=note,
     )

@@ -21,6 +21,7 @@ from coordination.state import ClaimHolder, Done, Refused
 from coordination.state.cluster import SNAPSHOTS_KEPT, trim_bound
 from coordination.state.freeze import Frozen, freeze
 from objectstore.naming import SNAPSHOTS, parse_snapshot_key, snapshot_key
+from objectstore.steps import reach
 from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition
 
 CLAIM = "snapshot"
@@ -66,13 +67,17 @@ class SnapshotKeeper(Job):
     async def write(self) -> int:
         """Write and record a snapshot now; returns its revision. Raises StoreError, LogError."""
         incarnation = self.replica.incarnation
+        reach("snapshot/freeze")
         frozen = await self._freeze()
         revision = frozen.head.revision
+        reach("snapshot/encode")
         parts = await self._encode(frozen)
         size = sum(map(len, parts))
         key = snapshot_key(revision, incarnation)
+        reach("snapshot/put")
         await self._put(key, parts)
         self._last = self._loop.time()
+        reach("snapshot/record")
         result = await self.replica.propose(
             RecordSnapshot(revision=revision, key=key, size=size), incarnation=incarnation
         )
@@ -87,13 +92,16 @@ class SnapshotKeeper(Job):
         """Trim the log as far as the state says it is safe; returns how far it is trimmed."""
         bound = trim_bound(self.replica.state)
         if bound > self.replica.state.trimmed_through:
+            reach("trim/agree")
             result = await self.replica.propose(Trim(through=bound))
             if not isinstance(result, Done):
                 return 0
         agreed = self.replica.state.trimmed_through
         if agreed > self._trimmed:
             if agreed > await self._log.trimmed():
+                reach("trim/log")
                 await self._log.trim(agreed)
+                reach("trim/done")
             self._trimmed = agreed
         return agreed
 
@@ -138,4 +146,5 @@ class SnapshotKeeper(Job):
                 name = parse_snapshot_key(meta.key)
                 if name is not None and name.revision < snapshots[0].revision:
                     old.append(meta.key)
+        reach("snapshot/delete-old")
         await self._store.delete(old)

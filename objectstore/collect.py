@@ -29,6 +29,7 @@ from objectstore.naming import (
     parse_chunk_key,
     parse_incarnation_folder,
 )
+from objectstore.steps import reach
 from objectstore.store import ObjectMeta, ObjectStore
 
 DELETE_KEYS_MAX = 1000  # of one request, and of one ForgetChunks
@@ -157,6 +158,7 @@ class Collector:
     async def run(self, *, dry_run: bool = False) -> Report:
         """One pass. In a dry run nothing is deleted and `deleted` tells what would be. Raises StoreError."""
         report = Report(dry_run)
+        reach("collect/list")
         await self._view.catch_up()
         await self._collect_released(report)
         found = await self._survey(report)
@@ -174,11 +176,15 @@ class Collector:
             page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]
             await self._delete(report, page)
             if not report.dry_run:
+                reach("collect/forget")
                 await self._forget(chunks)
+                reach("collect/forgotten")
 
     async def _delete(self, report: Report, page: Sequence[Candidate]) -> None:
         if not report.dry_run:
+            reach("collect/delete")
             await self._store.delete([each.key for each in page])
+            reach("collect/deleted")
         report.deleted += page
         report.deleted_bytes += sum(each.size for each in page)
 

@@ -155,6 +155,12 @@ class TablesConfig(Section):
     snapshots_kept: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Iceberg snapshots kept in a table's metadata."""
 
+    manifests_merged_at: Annotated[int, Field(ge=2, le=10_000)] = 100
+    """Small manifests of a table at which they are merged into one (Iceberg's MergeAppend)."""
+
+    orphan_interval_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
+    """Time between two looks for files of a table that no snapshot names, seconds."""
+
     orphan_grace_s: Seconds = 86_400
     """Age at which a file that no snapshot names is removed, seconds."""
 

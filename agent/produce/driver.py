@@ -38,6 +38,7 @@ from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.state.types import ChunkCommitted, Refused, Result
 from objectstore.naming import ChunkId
+from objectstore.steps import reach
 from objectstore.store import Buffer, StoreError
 
 _log = logger("produce")
@@ -191,6 +192,7 @@ class ProduceDriver:
 
     async def _put(self, flush: Flush) -> None:
         try:
+            reach("flush/put")
             await self._put_chunk(flush.chunk, flush.encoded.parts)
         except (StoreError, TimeoutError) as error:
             flush.failure = error
@@ -212,6 +214,7 @@ class ProduceDriver:
                 self._fail_line(failure)
                 return
             flush = self._line.popleft()
+            reach("flush/submit")
             future = self._replica.submit([commit_command(flush)], incarnation=flush.chunk.incarnation)
             self._submitted.add(future)
             future.add_done_callback(partial(self._decided, flush))
@@ -225,7 +228,9 @@ class ProduceDriver:
             if not isinstance(error, OutcomeUnknown):
                 self._fail_line(Overtaken())
         else:
+            reach("flush/decided")
             self._settle(flush, future.result()[0])
+            reach("flush/answered")
         self._completed()
 
     def _settle(self, flush: Flush, result: Result) -> None:

@@ -10,6 +10,7 @@ from coordination.etcd import keys as requests
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import Keys, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
+from objectstore.steps import reach
 
 PAGE_KEYS = 2048  # entries deleted between two looks; a large delete would stall etcd
 OPERATIONS_MAX = 100  # of etcd's 128 in one transaction
@@ -29,11 +30,13 @@ async def trim_log(client: EtcdClient, keys: Keys, through: int) -> None:
                 limit=PAGE_KEYS,
             )
         )
+        reach("trim/entries")
         deletions = _deletions(keys, [kv.key for kv in page.kvs])
         for at in range(0, len(deletions), OPERATIONS_MAX):
             await client.txn(pb.TxnRequest(success=deletions[at : at + OPERATIONS_MAX]))
         if not page.more:
             break
+    reach("trim/compact")
     await client.compact(through)
 
 

@@ -15,6 +15,7 @@ from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Batch, Proposals, Results, payload
 from coordination.state import Applied, State
+from objectstore.steps import reach
 
 INCARNATION_BITS = 63
 _T = TypeVar("_T")
@@ -183,6 +184,7 @@ class Author:
         self._sequence += 1
         self.last_append = asyncio.get_running_loop().time()
         content = payload(batch, self._clock.now_ms(), self._follower.through)
+        reach("append/send")
         try:
             revision = await chain.append(content)
         except Fenced as fenced:
@@ -192,4 +194,5 @@ class Author:
             self._registering = None
             self._lost(str(fenced))
             return
+        reach("append/answered")
         self._follower.knows(revision)

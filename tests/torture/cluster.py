@@ -38,6 +38,7 @@ class Member:
         self.etcd = etcd
         self.store = store
         self.clients = clients
+        self._read = 0  # bytes of the agent's log that were looked at
 
     @property
     def links(self) -> tuple[Proxy, ...]:
@@ -49,6 +50,14 @@ class Member:
         with urllib.request.urlopen(f"{self.agent.http}/status", timeout=10) as response:
             told: dict[str, Any] = json.load(response)
             return told
+
+    def new_lines(self) -> list[str]:
+        """What the agent has written to its log since the last call."""
+        with open(self.agent.log_path, "rb") as log:
+            log.seek(self._read)
+            text = log.read()
+            self._read = log.tell()
+        return text.decode(errors="replace").splitlines()
 
     def revision(self) -> int:
         """How far the agent has applied the log."""

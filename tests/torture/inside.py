@@ -43,7 +43,7 @@ def inspect(cluster: Cluster) -> list[Finding]:
 
 def words(member: Member) -> Iterator[Finding]:
     """What an agent said that it must never have to say: errors, tracebacks."""
-    for line in member.agent.log_path.read_text(errors="replace").splitlines():
+    for line in member.new_lines():
         try:
             said = json.loads(line)
         except ValueError:

@@ -1,0 +1,79 @@
+"""An agent that kills itself with SIGKILL at a step that a test has armed.
+
+The armed step's name is the content of a file that several agents look at; who reaches the step first takes
+the file away and dies, the others carry on. Run as `floe serve` is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deploy.services.floe import FloeAgent
+from iceberg.steps import STEPS as TABLE_STEPS
+from objectstore.steps import STEPS, install
+
+ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
+
+
+class Armed:
+    """The file that says where to die."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def arm(self, step: str) -> None:
+        """The next agent that reaches `step` dies there."""
+        assert step in ALL_STEPS, step
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(step)
+        draft.rename(self.path)
+
+    def reached(self, step: str) -> None:
+        """The hook: die when this is the armed step and nobody else has died of it."""
+        assert step in ALL_STEPS, f"{step} is not registered"
+        try:
+            if self.path.read_text() != step:
+                return
+            self.path.rename(self.path.with_suffix(f".{os.getpid()}"))
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingAgent(FloeAgent):
+    """FloeAgent with the hook. `armed` must be set before the first start."""
+
+    armed: Path
+
+    def __init__(self, name: str, settings: Mapping[str, Any], directory: Path | None = None) -> None:
+        super().__init__(name, settings, directory)
+        self.root = Path(__file__).parents[2]
+
+    def command(self) -> list[str]:
+        """This file in place of `floe`."""
+        return [
+            sys.executable, "-m", "tests.torture.crashing_agent",
+            str(self.armed), "serve", "--config", str(self.config_file),
+        ]  # fmt: skip
+
+    def environment(self) -> dict[str, str]:
+        """The tests' package is found from the project's root."""
+        return {**super().environment(), "PYTHONPATH": str(self.root)}
+
+
+def main() -> None:
+    """Install the hook, then be an agent."""
+    install(Armed(Path(sys.argv[1])).reached)
+    sys.argv = ["floe", *sys.argv[2:]]
+    from agent.cli import main as floe
+
+    floe()
+
+
+if __name__ == "__main__":
+    main()

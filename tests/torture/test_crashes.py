@@ -1,0 +1,136 @@
+"""A process killed before every step of flush, snapshot, trim, commit and collection [rules 1, 3, 9].
+
+Two agents write, commit and collect under load; one step is armed; whichever agent reaches it first dies
+there, the other carries on, the dead one comes back. Then topic, table and chunks are judged.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.torture.cluster import Cluster, Member
+from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent
+from tests.torture.inside import inspect
+from tests.torture.run import create_topic, open_catalog, table_differs
+from tests.torture.verdict import judge
+from tests.torture.workload import BASE, Writer, read_all
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(120)]
+
+REACHED_SECONDS_MAX = 45
+PARTITIONS = (0, 1)
+BUSY = {
+    "snapshots": {"interval_s": 1, "entries_max": 50},
+    "collection": {"interval_s": 1, "grace_s": 0},
+    "replica": {"heartbeat_ms": 300},
+    "tables": {
+        "interval_ms": 300, "manifests_merged_at": 3, "orphan_interval_s": 1, "orphan_grace_s": 0,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def armed(tmp_path_factory: pytest.TempPathFactory) -> Armed:
+    return Armed(tmp_path_factory.mktemp("crash") / "armed")
+
+
+@pytest.fixture(scope="module")
+def cluster(armed: Armed) -> Iterator[Cluster]:
+    class Agent(CrashingAgent):
+        """Knows where the armed step is written."""
+
+    Agent.armed = armed.path
+    with Cluster(2, BUSY, agent=Agent) as made:
+        yield made
+
+
+@pytest.mark.parametrize("step", ALL_STEPS)
+def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
+    topic = "t-" + step.replace("/", "-")
+    writer = _begin(cluster, topic)
+    if step == "table/set-old-table-aside":
+        writer = _again(cluster, topic, writer)
+    elif step.startswith("collect/"):
+        _make_garbage(cluster, topic)
+    elif step == "table/delete-orphans":
+        _make_orphan(cluster, topic)
+    armed.arm(step)
+    dead = _dead(cluster, step)
+    back = threading.Thread(target=dead.agent.restart)
+    back.start()
+    time.sleep(1)
+    writer.stop()
+    final = read_all(cluster.bootstrap, topic, PARTITIONS)
+    back.join()
+    verdict = judge(writer.sent, final, [])
+    catalog = open_catalog(dead.agent.http, cluster.s3_properties)
+    verdict.findings += table_differs(catalog, topic, final)
+    verdict.findings += inspect(cluster)
+    print(f"\nkilled before {step}: {verdict.report()}")
+    assert verdict.findings == [], verdict.report()
+    assert verdict.acknowledged == len(writer.sent) > 0
+
+
+def _begin(cluster: Cluster, topic: str) -> Writer:
+    """A new topic that is being written to."""
+    create_topic(cluster.bootstrap, topic, len(PARTITIONS))
+    writer = Writer("w", cluster.bootstrap, topic, PARTITIONS, rate=100)
+    writer.start()
+    _until(lambda: len(writer.sent) > 0)
+    return writer
+
+
+def _dead(cluster: Cluster, step: str) -> Member:
+    """The agent that died at the step. A step that nobody reaches is no step."""
+    _until(lambda: any(m.agent.ended_by_itself is not None for m in cluster.members), f"{step} was reached")
+    (dead,) = [member for member in cluster.members if member.agent.ended_by_itself is not None]
+    assert dead.agent.ended_by_itself == -signal.SIGKILL, dead.agent.log_tail()
+    return dead
+
+
+def _until(condition: Callable[[], bool], what: str = "it came true") -> None:
+    deadline = time.monotonic() + REACHED_SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"not before {REACHED_SECONDS_MAX} s were over: {what}"
+        time.sleep(0.02)
+
+
+def _delete(cluster: Cluster, topic: str) -> None:
+    admin = AdminClient({**BASE, "bootstrap.servers": cluster.bootstrap})
+    admin.delete_topics([topic], request_timeout=30)[topic].result(30)
+
+
+def _has_table(cluster: Cluster, topic: str) -> bool:
+    tables = cluster.members[0].status()["tables"]
+    return any(each["topic"] == topic and sum(each["next_offsets"]) > 0 for each in tables)
+
+
+def _again(cluster: Cluster, topic: str, writer: Writer) -> Writer:
+    """Delete the topic, once it has a table, and create another of its name."""
+    _until(lambda: _has_table(cluster, topic))
+    writer.stop()
+    _delete(cluster, topic)
+    return _begin(cluster, topic)
+
+
+def _make_garbage(cluster: Cluster, topic: str) -> None:
+    """A topic that is deleted leaves chunks that nothing refers to."""
+    scratch = f"{topic}-scratch"
+    writer = _begin(cluster, scratch)
+    writer.stop()
+    _delete(cluster, scratch)
+
+
+def _make_orphan(cluster: Cluster, topic: str) -> None:
+    """A file that no snapshot names, where a dead committer would have left it."""
+    _until(lambda: _has_table(cluster, topic))
+    catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
+    location = catalog.load_table(("floe", topic.replace("-", "_"))).location()
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    cluster.store.client().put_object(Bucket=bucket, Key=f"{key}/data/orphan.parquet", Body=b"left behind")
