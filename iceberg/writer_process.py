@@ -47,7 +47,7 @@ def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryvi
 
 
 def main() -> None:
-    """Serve requests until the agent closes the pipe."""
+    """Serve requests until the agent closes the pipe or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides when its helper ends
     pa.set_cpu_count(1)
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -59,7 +59,10 @@ def main() -> None:
             return
         assert isinstance(request, Request)
         reply, parts = answer(request, content)
-        send(replies, reply, parts)
+        try:
+            send(replies, reply, parts)
+        except BrokenPipeError:  # nobody is left to tell
+            return
 
 
 if __name__ == "__main__":
