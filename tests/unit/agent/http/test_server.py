@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import httpx
 import pytest
@@ -43,6 +43,18 @@ def guarded(requests_in_flight_max: int, *routes: Route) -> Starlette:
     return Starlette(routes=routes, middleware=[guard])
 
 
+def on_sigterm(number: int, frame: object) -> None:
+    """The process's own handler."""
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    """SIGTERM belongs to the process: tests before this one may have left anything there."""
+    before = signal.signal(signal.SIGTERM, on_sigterm)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.fixture
 async def address(edge: Edge) -> AsyncIterator[str]:
     """The agent's HTTP side on a real port."""
@@ -51,8 +63,8 @@ async def address(edge: Edge) -> AsyncIterator[str]:
     await server.stop()
 
 
-async def test_it_serves_on_a_real_port_and_leaves_signals_alone(address: str) -> None:
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+async def test_it_serves_on_a_real_port_and_leaves_signals_alone(handler: None, address: str) -> None:
+    assert signal.getsignal(signal.SIGTERM) is on_sigterm
     async with httpx.AsyncClient(base_url=address) as client:
         assert (await client.get("/livez")).status_code == 200
         assert (await client.get("/status.json")).json()["agent"] == "edge"
