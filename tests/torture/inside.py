@@ -83,16 +83,21 @@ async def chunks_differ(log_url: str, store_url: str, store_options: dict[str, A
         follower.knows(target)
         async with asyncio.timeout(AGREE_SECONDS_MAX):
             await follower.wait(target)
+        await _cancelled(following)  # the state stands still from here on
         reader = ChunkReader(store, CACHE_BYTES)
         findings = [found for part in _partitions(follower.state) for found in await _partition(part, reader)]
         await reader.close()
         return findings
     finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+        await _cancelled(following)
         await store.close()
         await log.close()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _partitions(state: State) -> list[Partition]:
