@@ -45,7 +45,7 @@ def _command(
         if operation not in range(len(OPERATIONS)):
             return Refused(Code.INVALID_REQUEST, f"{config}: operation {operation} is unknown")
         if value is None and OPERATIONS[operation] != Change.DELETE:
-            return Refused(Code.INVALID_CONFIG, f"{config}: a value is needed")
+            return Refused(Code.INVALID_REQUEST, f"{config}: a value is needed")
         own_name = config if kind == Resource.TOPIC else TOPIC_NAME_BY_BROKER_NAME.get(config, config)
         translated.append(Change(name=own_name, operation=OPERATIONS[operation], value=value or ""))
     if kind == Resource.TOPIC:

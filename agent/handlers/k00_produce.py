@@ -38,7 +38,13 @@ VERSIONS = (0, 13)
 VERSION_SERVED_MIN = 3
 TOPIC_IDS_SINCE = 13
 ACKS = (-1, 0, 1)
-KEEPS_LOG_START = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP, Code.UNKNOWN_SERVER_ERROR)
+KEEPS_LOG_START = (
+    Code.INVALID_RECORD,
+    Code.INVALID_TIMESTAMP,
+    Code.INVALID_PRODUCER_EPOCH,
+    Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Code.UNKNOWN_SERVER_ERROR,
+)
 
 
 class Unacknowledged(WireError):
@@ -195,6 +201,8 @@ async def _await_outcomes(
     for answer, partition, offered, outcome in rows:
         if outcome.code:
             _fail(answer, outcome.code, outcome.message)
+            if outcome.code in KEEPS_LOG_START:
+                answer.log_start_offset = partition.log_start
             continue
         answer.base_offset = outcome.base_offset
         answer.log_start_offset = partition.log_start

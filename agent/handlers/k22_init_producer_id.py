@@ -2,7 +2,8 @@
 
 Versions 0 to 5.
 Behaviour: ids are unique for ever; each agent takes blocks of them from the log. A producer that asks with an
-id of its own (KIP-360) gets a new id and epoch 0: sequences are kept per id, so it starts afresh.
+id and epoch of its own (KIP-360) gets a new id and epoch 0: sequences are kept per id, so it starts afresh.
+One without the other is INVALID_REQUEST.
 Deviations: this cluster has no transactions yet: a transactional id is answered with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final.
 """
@@ -26,13 +27,15 @@ async def handle(ctx: Context, request: InitProducerIdRequest, version: int) -> 
         code = (
             Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else Code.INVALID_REQUEST
         )
-        return InitProducerIdResponse(error_code=code)
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1)
     ids = ctx.services.producer_ids
     async with ids.lock:
         if ids.next == ids.end:
             result = await propose_one(ctx, AllocateProducerIds(count=PRODUCER_ID_BLOCK))
             if not isinstance(result, Done):
-                return InitProducerIdResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
+                return InitProducerIdResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)
             assert isinstance(result.value, int), f"producer ids begin at {result.value!r}"
             ids.next, ids.end = result.value, result.value + PRODUCER_ID_BLOCK
         producer_id = ids.next

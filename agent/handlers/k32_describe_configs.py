@@ -1,7 +1,8 @@
 """DescribeConfigs: configs of topics and brokers, with where each value comes from.
 
 Versions 1 to 4.
-Behaviour: answered after a read barrier. Brokers: any live node id; the empty name: what was set for all.
+Behaviour: answered after a read barrier; no names means all configs. Brokers: any live node id; the empty
+name: what was set for all.
 Deviations: a broker shows the defaults of topic configs and a few of the agent's settings, not Kafka's
 whole list (see configs.py). Loggers, client metrics and groups have no configs here: INVALID_REQUEST.
 """
@@ -44,7 +45,7 @@ def _describe(
         result.error_code, result.error_message = entries
         return result
     wanted = resource.configuration_keys
-    result.configs = [_shown(entry, request) for entry in entries if wanted is None or entry.name in wanted]
+    result.configs = [_shown(entry, request) for entry in entries if not wanted or entry.name in wanted]
     return result
 
 

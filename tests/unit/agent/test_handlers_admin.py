@@ -318,7 +318,7 @@ async def test_single_configs_are_set_appended_subtracted_and_deleted(agent: Age
         (("no.such", 0, "1"), Code.INVALID_CONFIG),
         (("retention.ms", 0, "x"), Code.INVALID_CONFIG),
         (("retention.ms", 2, "1"), Code.INVALID_CONFIG),
-        (("retention.ms", 0, None), Code.INVALID_CONFIG),
+        (("retention.ms", 0, None), Code.INVALID_REQUEST),
         (("retention.ms", 9, "1"), Code.INVALID_REQUEST),
     ],
 )
