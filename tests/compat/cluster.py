@@ -7,6 +7,7 @@ import json
 import os
 import urllib.request
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Self
 
 from deploy.services import Etcd
@@ -17,9 +18,15 @@ _numbers = itertools.count(1)
 
 
 class Cluster:
-    """Agents over a given etcd and S3 server, under a cluster name and a bucket of their own."""
+    """Agents over a given etcd and S3 server, under a cluster name and a bucket of their own.
 
-    def __init__(self, etcd: Etcd, store: S3Service, agents: int = 2) -> None:
+    With a `directory` an agent that was stopped can be started again.
+    """
+
+    def __init__(
+        self, etcd: Etcd, store: S3Service, agents: int = 2, directory: Path | None = None, **log: object
+    ) -> None:
+        """`log`: further settings of the agents' log section."""
         number = f"{os.getpid()}-{next(_numbers)}"
         settings: dict[str, Any] = clustered(
             etcd=etcd.endpoint,
@@ -28,10 +35,11 @@ class Cluster:
             access_key=store.access_key,
             secret_key=store.secret_key,
         )
-        settings["log"]["url"] = f"etcd://{etcd.endpoint}/compat-{number}"
+        settings["log"] = {"url": f"etcd://{etcd.endpoint}/compat-{number}", **log}
         settings["tables"] = {"enabled": False}
         settings["shutdown"] = {"drain_ms": 100}
-        self.agents = [FloeAgent(f"agent-{index}", settings) for index in range(agents)]
+        names = [f"agent-{index}" for index in range(agents)]
+        self.agents = [FloeAgent(name, settings, directory and directory / name) for name in names]
         self._stack = ExitStack()
 
     @property
