@@ -30,7 +30,6 @@ from iceberg.spark.verdict import (
     EXAMPLES_MAX,
     EXTRA,
     GAP,
-    KINDS,
     MISSING,
     Finding,
     TopicCount,
@@ -39,6 +38,7 @@ from iceberg.spark.verdict import (
 
 KEYS = ("topic", "partition", "offset")
 COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_ms")
+COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA)
 _WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
 
 
@@ -79,16 +79,14 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     if given.consumed is not None:
         witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
     witnesses["table"] = _tables(spark, given)
-    joined = _joined(witnesses).persist()
-    try:
-        counts, findings = _differences(joined, list(witnesses))
-        partitions = _per_partition(joined, list(witnesses))
-        gaps = _gaps(joined, partitions, given)
-    finally:
-        joined.unpersist()
+    joined = _joined(witnesses)
+    partitions = _per_partition(joined, list(witnesses))
+    counts = {kind: sum(row[kind] for row in partitions) for kind in _found(list(witnesses))}
+    findings = _examples(joined, list(witnesses), counts)
+    gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
-    counts[GAP], counts[ACCOUNT] = len(gaps), len(accounts)
+    counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
     return Verdict(counts, [*findings, *gaps[:EXAMPLES_MAX], *accounts[:EXAMPLES_MAX]], topics)
 
 
@@ -167,7 +165,7 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
     """Kind → (condition, detail) pairs over a row of `_joined`."""
     reference = names[0]
     present = F.col(reference).isNotNull()
-    problems: dict[str, list[tuple[Column, Column]]] = {kind: [] for kind in KINDS}
+    problems: dict[str, list[tuple[Column, Column]]] = {kind: [] for kind in COMPARISONS}
     for name in names:
         twice = F.col(f"{name}.n") > 1
         where = f"{_WORDS[name]} holds it "
@@ -193,32 +191,30 @@ def _extra_text(reference: str, name: str) -> str:
     return f"in the {_WORDS[name]}, but never read by the consumer"
 
 
-def _differences(joined: DataFrame, names: Sequence[str]) -> tuple[dict[str, int], list[Finding]]:
-    """Rows with a problem counted per kind (a row once per kind), and examples in offset order."""
-    problems = {kind: pairs for kind, pairs in _problems(names).items() if pairs}
-    found = {
+def _found(names: Sequence[str]) -> dict[str, Column]:
+    """Kind → whether a row of `_joined` has a problem of that kind."""
+    return {
         kind: reduce(Column.__or__, [F.coalesce(condition, F.lit(False)) for condition, _ in pairs])
-        for kind, pairs in problems.items()
+        for kind, pairs in _problems(names).items()
     }
-    row = joined.agg(*(F.count_if(condition).alias(kind) for kind, condition in found.items())).first()
-    counts = {kind: int(row[kind]) if kind in found and row is not None else 0 for kind in KINDS}
+
+
+def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int]) -> list[Finding]:
+    """The first rows of each kind that was counted, in offset order: joins again, when all is not well."""
+    problems, found = _problems(names), _found(names)
     findings: list[Finding] = []
-    for kind, condition in found.items():
-        if counts[kind]:
-            detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
-            rows = (
-                joined.where(condition)
-                .select(*KEYS, detail.alias("detail"))
-                .orderBy(*KEYS)
-                .limit(EXAMPLES_MAX)
-            )
-            findings += [Finding(kind, *example) for example in rows.collect()]
-    return counts, findings
+    for kind in (kind for kind, count in counts.items() if count):
+        detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
+        rows = joined.where(found[kind]).select(*KEYS, detail.alias("detail")).orderBy(*KEYS)
+        findings += [Finding(kind, *example) for example in rows.limit(EXAMPLES_MAX).collect()]
+    return findings
 
 
 def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
-    """Per topic and partition and witness: rows, different offsets, lowest and highest offset."""
-    columns: list[Column] = []
+    """Per topic and partition: rows with each kind of problem (a row once per kind), and per witness its
+    rows, different offsets, lowest and highest offset. The only pass over the data when all is well.
+    """
+    columns = [F.count_if(condition).alias(kind) for kind, condition in _found(names).items()]
     for name in names:
         offset = F.when(F.col(name).isNotNull(), F.col("offset"))
         columns += [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyspark.sql import SparkSession
 
+from deploy.run.stages import Embedded
 from iceberg.spark.pipelines import flights
 
 pytestmark = pytest.mark.services
@@ -99,24 +100,26 @@ SAMPLE: Mapping[str, list[dict[str, object]]] = {
 
 
 @pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> dict[str, str]:
-    """Topic → view over the Iceberg table that pyiceberg wrote."""
-    catalog = SqlCatalog(
-        "sample", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/sample"
-    )
-    catalog.create_namespace("floe")
-    for topic, values in SAMPLE.items():
-        schema = pa.schema([("value", VALUES[topic])])
-        table = catalog.create_table(f"floe.{topic}", schema)
-        table.append(pa.Table.from_pylist([{"value": value} for value in values], schema))
-        location = catalog.load_table(f"floe.{topic}").metadata_location
-        spark.read.format("iceberg").load(location).createOrReplaceTempView(topic)
-    catalog.close()
-    return {topic: topic for topic in SAMPLE}
+def tables(spark: SparkSession, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Topic → table that pyiceberg wrote through an agent's REST catalog, which Spark knows as `rest`."""
+    with Embedded(tmp_path / "floe") as floe:
+        uri = f"{floe.http[0]}/iceberg"
+        catalog = RestCatalog("floe", uri=uri)
+        catalog.create_namespace("sample")
+        for topic, values in SAMPLE.items():
+            schema = pa.schema([("value", VALUES[topic])])
+            table = catalog.create_table(f"sample.{topic}", schema)
+            table.append(pa.Table.from_pylist([{"value": value} for value in values], schema))
+        catalog.close()
+        spark.conf.set("spark.sql.catalog.rest", "org.apache.iceberg.spark.SparkCatalog")
+        spark.conf.set("spark.sql.catalog.rest.type", "rest")
+        spark.conf.set("spark.sql.catalog.rest.uri", uri)
+        spark.conf.set("spark.sql.catalog.rest.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
+        yield {topic: f"rest.sample.{topic}" for topic in SAMPLE}
 
 
 def test_delays_are_joined_and_replaced_by_a_second_run(spark: SparkSession, tables: dict[str, str]) -> None:
-    written = flights.run(spark, tables, results="local.results")
+    written = flights.run(spark, tables, results="rest.results")
     first = {name: [row.asDict() for row in spark.table(table).collect()] for name, table in written.items()}
 
     united, american = first["delays_by_airline"]
@@ -145,7 +148,7 @@ def test_delays_are_joined_and_replaced_by_a_second_run(spark: SparkSession, tab
     assert (seven["mean_arrival_delay_in_rain"], seven["mean_arrival_delay_dry"]) == (None, 15.0)
     assert (six["wind_speed_mph"], six["visibility_miles"]) == (20.0, 2.0)
 
-    flights.run(spark, tables, results="local.results")
+    flights.run(spark, tables, results="rest.results")
     second = {name: [row.asDict() for row in spark.table(table).collect()] for name, table in written.items()}
     assert second == first
-    assert spark.table("local.results.delays_by_hour.snapshots").count() > 1
+    assert spark.table("rest.results.delays_by_hour.snapshots").count() > 1

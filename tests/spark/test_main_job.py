@@ -43,8 +43,8 @@ def test_the_job_ends_equal_twice_and_leaves_a_report_and_no_process(tmp_path: P
         ran = run_job(tmp_path)
         assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
         assert ran.stdout.splitlines()[-1] == (
-            f"verdict: equal · rows {ROWS} flights + {ROWS} weather + {ROWS} planes + {ROWS} airports + 16 airlines"
-            f" · missing 0 · doubled 0 · changed 0 · rejected {REFUSED} of {REFUSED}"
+            f"verdict: equal · rows {ROWS} flights + {ROWS} weather + {ROWS} planes + {ROWS} airports"
+            f" + 16 airlines · missing 0 · doubled 0 · changed 0 · rejected {REFUSED} of {REFUSED}"
         )
         assert processes_below(tmp_path) == []
     report = (tmp_path / "report.html").read_text()
