@@ -31,7 +31,7 @@ from coordination.commands import Listener as ListenerMessage
 from coordination.commands import RegisterAgent
 from coordination.log import Log, Unavailable
 from coordination.replica import Replica
-from coordination.state.cluster import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
 from objectstore.store import ObjectStore, StoreError
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from coordination.commands import CommitChunk, ForgetChunks
 from coordination.kafka_codes import Code
 from coordination.state import producers
+from coordination.state.data import StateData
 from coordination.state.slices import ROW
 from coordination.state.types import At, ChunkCommitted, Done, Refused, Result
 from objectstore.naming import ChunkId
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 Columns = Iterator[tuple[int, int, int, int, int, int, int]]
 
@@ -27,7 +24,7 @@ REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's 
 SEQUENCE_MASK = (1 << 31) - 1  # sequences wrap from 2^31 - 1 to 0
 
 
-def commit_chunk(state: State, message: CommitChunk, at: At) -> Result:
+def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
     """Give the chunk's batches their offsets. Refused whole when malformed or out of the author's order."""
     handles = list(message.partition)
     refusal = _malformed(message, handles, len(state.partitions)) or _out_of_order(message, at)
@@ -47,7 +44,7 @@ def commit_chunk(state: State, message: CommitChunk, at: At) -> Result:
     return answer
 
 
-def _append(state: State, columns: Columns, position: int, now_ms: int, answer: ChunkCommitted) -> int:
+def _append(state: StateData, columns: Columns, position: int, now_ms: int, answer: ChunkCommitted) -> int:
     """Append each batch to its partition or note its error; returns the number of index rows written."""
     partitions, serial, pack, mask = state.partitions, state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
     base_offsets = answer.base_offsets
@@ -119,6 +116,6 @@ def _out_of_order(message: CommitChunk, at: At) -> str | None:
     return None
 
 
-def forget_chunks(state: State, message: ForgetChunks, at: At) -> Result:
+def forget_chunks(state: StateData, message: ForgetChunks, at: At) -> Result:
     """Drop deleted chunks from the garbage. Done's value: how many were in it."""
     return Done(state.chunks.forget(ChunkId(c.incarnation, c.number) for c in message.chunks))

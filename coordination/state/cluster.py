@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordination.commands import Claim, RecordSnapshot, ReleaseClaim, SetFeatureLevel, Trim
 from coordination.kafka_codes import Code
+from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, StateData
 from coordination.state.errors import UnsupportedFeature
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, SnapshotRecord
 
-if TYPE_CHECKING:
-    from coordination.state.state import State
-
-FEATURE_LEVEL_MIN = 1  # the oldest feature level that this code applies
-FEATURE_LEVEL_MAX = 1  # and the newest
 SNAPSHOTS_KEPT = 3
 CLAIMS_MAX = 100_000
 CLAIM_NAME_LENGTH_MAX = 512  # characters
 
 
-def claim(state: State, message: Claim, at: At) -> Result:
+def claim(state: StateData, message: Claim, at: At) -> Result:
     """Take a job nobody live holds. Done's value: the claim's revision (the old one for its holder)."""
     holder = state.claims.get(message.name)
     if holder is not None:
@@ -34,7 +28,7 @@ def claim(state: State, message: Claim, at: At) -> Result:
     return Done(at.revision)
 
 
-def release_claim(state: State, message: ReleaseClaim, at: At) -> Result:
+def release_claim(state: StateData, message: ReleaseClaim, at: At) -> Result:
     """Give a job back. Done's value: None."""
     if state.claims.get(message.name) != ClaimHolder(at.author.incarnation, message.claim_revision):
         return Refused(Code.NOT_COORDINATOR, f"claim {message.name!r} is not the author's")
@@ -42,7 +36,7 @@ def release_claim(state: State, message: ReleaseClaim, at: At) -> Result:
     return Done()
 
 
-def set_feature_level(state: State, message: SetFeatureLevel, at: At) -> Result:
+def set_feature_level(state: StateData, message: SetFeatureLevel, at: At) -> Result:
     """Raise the feature level once every live agent knows it. Done's value: the level.
 
     Raises UnsupportedFeature when the level is raised above what this code knows: nothing after it
@@ -67,7 +61,7 @@ def set_feature_level(state: State, message: SetFeatureLevel, at: At) -> Result:
     return Done(message.level)
 
 
-def record_snapshot(state: State, message: RecordSnapshot, at: At) -> Result:
+def record_snapshot(state: StateData, message: RecordSnapshot, at: At) -> Result:
     """Remember a durable snapshot; the newest three count. Done's value: the keys that count no more."""
     newest = state.snapshots[-1].revision if state.snapshots else 0
     if not newest < message.revision < at.revision:
@@ -81,7 +75,7 @@ def record_snapshot(state: State, message: RecordSnapshot, at: At) -> Result:
     return Done(tuple(snapshot.key for snapshot in dropped))
 
 
-def trim_bound(state: State) -> int:
+def trim_bound(state: StateData) -> int:
     """The highest revision through which the log may be trimmed now; 0 when nothing may be.
 
     Not above the second-newest snapshot (a corrupt newest one must not strand anybody) and not above
@@ -93,7 +87,7 @@ def trim_bound(state: State) -> int:
     return min([state.snapshots[-2].revision, *applied])
 
 
-def trim(state: State, message: Trim, at: At) -> Result:
+def trim(state: StateData, message: Trim, at: At) -> Result:
     """Say whether the log may be trimmed. Done's value: the revision through which it may be."""
     bound = trim_bound(state)
     if message.through > bound:

@@ -7,22 +7,18 @@ entry, so that an author can learn what became of an append whose answer it lost
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordination.commands import FenceIncarnation, Heartbeat, LeaveMetadata, RegisterAgent
 from coordination.kafka_codes import Code
 from coordination.state import multipart
+from coordination.state.data import StateData
 from coordination.state.types import At, Broker, Done, Endpoint, Incarnation, Refused, Result
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 FENCED_REMEMBERED_MAX = 4096  # fenced incarnations kept in the state
 AGENTS_MAX = 1000  # live incarnations
 NAME_LENGTH_MAX = 253  # characters of an agent's name (a DNS name)
 
 
-def register_agent(state: State, message: RegisterAgent, at: At) -> Result:
+def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
     """Make the author a broker; an older run under its name is fenced. Done's value: the node id."""
     author = at.author
     if author.registered_revision:
@@ -52,7 +48,7 @@ def register_agent(state: State, message: RegisterAgent, at: At) -> Result:
     return Done(node_id)
 
 
-def _refusal(state: State, message: RegisterAgent) -> Refused | None:
+def _refusal(state: StateData, message: RegisterAgent) -> Refused | None:
     if not 0 < len(message.name) <= NAME_LENGTH_MAX:
         return Refused(
             Code.INVALID_REGISTRATION, f"agent name {message.name!r}: 1 to {NAME_LENGTH_MAX} characters"
@@ -74,7 +70,7 @@ def _refusal(state: State, message: RegisterAgent) -> Refused | None:
     return None
 
 
-def _node_id(state: State, message: RegisterAgent) -> int:
+def _node_id(state: StateData, message: RegisterAgent) -> int:
     """The agent's node id: the one it asks for, the one its name had before, or a new one."""
     wanted = message.node_id
     if wanted < 0:
@@ -89,7 +85,7 @@ def _node_id(state: State, message: RegisterAgent) -> int:
     return wanted
 
 
-def fence_incarnation(state: State, message: FenceIncarnation, at: At) -> Result:
+def fence_incarnation(state: StateData, message: FenceIncarnation, at: At) -> Result:
     """End an incarnation. Done's value: the sequence of its last entry; None when it was not live."""
     known = state.incarnations.get(message.incarnation)
     if known is None or not known.live:
@@ -98,7 +94,7 @@ def fence_incarnation(state: State, message: FenceIncarnation, at: At) -> Result
     return Done(known.sequence)
 
 
-def fence(state: State, incarnation: Incarnation, at: At) -> None:
+def fence(state: StateData, incarnation: Incarnation, at: At) -> None:
     """From here on nothing of this incarnation counts: broker, claims and pending changes go."""
     incarnation.fenced_revision = at.revision
     at.fenced.append(incarnation.incarnation)
@@ -115,25 +111,25 @@ def fence(state: State, incarnation: Incarnation, at: At) -> None:
         state.fenced_count -= 1
 
 
-def leave_metadata(state: State, message: LeaveMetadata, at: At) -> Result:
+def leave_metadata(state: StateData, message: LeaveMetadata, at: At) -> Result:
     """Take the author out of Metadata; its claims go to others, its commands still count. Value: None."""
     _drop_broker(state, at.author)
     _drop_claims(state, at.author)
     return Done()
 
 
-def _drop_broker(state: State, incarnation: Incarnation) -> None:
+def _drop_broker(state: StateData, incarnation: Incarnation) -> None:
     broker = state.brokers.get(incarnation.node_id)
     if broker is not None and broker.incarnation == incarnation.incarnation:
         del state.brokers[incarnation.node_id]
 
 
-def _drop_claims(state: State, incarnation: Incarnation) -> None:
+def _drop_claims(state: StateData, incarnation: Incarnation) -> None:
     number = incarnation.incarnation
     for name in [name for name, holder in state.claims.items() if holder.incarnation == number]:
         del state.claims[name]
 
 
-def heartbeat(state: State, message: Heartbeat, at: At) -> Result:
+def heartbeat(state: StateData, message: Heartbeat, at: At) -> Result:
     """Nothing but what every entry does: note the author's applied revision. Done's value: None."""
     return Done()

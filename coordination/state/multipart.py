@@ -1,26 +1,26 @@
 """Changes larger than one entry (rule 12, KIP-868): begin, parts, end; invisible until the end.
 
-Parts gather per author and id. End applies all commands at one point of the log; Abort or the author's
-fencing drops them. Done's value of End: the tuple of the inner results, in order.
+Parts gather per author and id. End takes them (State.dispatch applies all commands at one point of the
+log); Abort or the author's fencing drops them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from coordination.commands import Abort, Begin, Commands, End, Part
+from google.protobuf.message import DecodeError
+
+from coordination.commands import Abort, Begin, Command, Commands, End, Part
 from coordination.kafka_codes import Code
+from coordination.state.data import StateData
 from coordination.state.types import At, Done, Refused, Result
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 CHANGES_PER_AUTHOR_MAX = 4
 CHANGE_BYTES_MAX = 64 * 1024 * 1024  # of all parts of one change
-_OUTER = ("begin", "part", "end", "abort", "register_agent")  # kinds that cannot stand inside a change
+OUTER = ("begin", "part", "end", "abort", "register_agent")  # kinds that cannot stand inside a change
 
 
-def begin(state: State, message: Begin, at: At) -> Result:
+def begin(state: StateData, message: Begin, at: At) -> Result:
     """Open a change. Done's value: None."""
     author = at.author.incarnation
     key = (author, message.id)
@@ -32,7 +32,7 @@ def begin(state: State, message: Begin, at: At) -> Result:
     return Done()
 
 
-def part(state: State, message: Part, at: At) -> Result:
+def part(state: StateData, message: Part, at: At) -> Result:
     """Add the next part. Done's value: None. A wrong part ends the change."""
     key = (at.author.incarnation, message.id)
     parts = state.pending.get(key)
@@ -53,8 +53,8 @@ def part(state: State, message: Part, at: At) -> Result:
     return Done()
 
 
-def end(state: State, message: End, at: At) -> Result:
-    """Apply the change. Done's value: the inner results."""
+def take(state: StateData, message: End, at: At) -> Sequence[Command] | Refused:
+    """The commands of a change that is complete; it is open no more."""
     parts = state.pending.pop((at.author.incarnation, message.id), None)
     if parts is None:
         return _not_open(message.id)
@@ -63,22 +63,20 @@ def end(state: State, message: End, at: At) -> Result:
             Code.INVALID_REQUEST,
             f"change {message.id}: {message.parts} parts announced, {len(parts)} came; the change is dropped",
         )
-    inner = Commands.FromString(b"".join(parts)).commands
-    kinds = state.kinds_of(inner)
-    for kind in kinds:
-        if kind in _OUTER:
-            return Refused(Code.INVALID_REQUEST, f"change {message.id} holds a command {kind!r}: not allowed")
-    return Done(tuple(state.dispatch(inner, kinds, at)))
+    try:
+        return Commands.FromString(b"".join(parts)).commands
+    except DecodeError as error:
+        return Refused(Code.INVALID_REQUEST, f"change {message.id} holds no commands: {error}; it is dropped")
 
 
-def abort(state: State, message: Abort, at: At) -> Result:
+def abort(state: StateData, message: Abort, at: At) -> Result:
     """Drop the change. Done's value: None."""
     if state.pending.pop((at.author.incarnation, message.id), None) is None:
         return _not_open(message.id)
     return Done()
 
 
-def drop_all_of(state: State, incarnation: int) -> None:
+def drop_all_of(state: StateData, incarnation: int) -> None:
     """Drop every open change of a fenced author."""
     for key in [key for key in state.pending if key[0] == incarnation]:
         del state.pending[key]

@@ -6,14 +6,10 @@ the rest: first contact, a new epoch, duplicates, gaps. Plus producer ids and th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordination.commands import AllocateProducerIds, ExpireProducers
 from coordination.kafka_codes import Code
+from coordination.state.data import StateData
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 PRODUCER_ID_BLOCK_MAX = 1_000_000  # ids in one AllocateProducerIds
 _MASK = (1 << 31) - 1
@@ -70,7 +66,7 @@ def _older(entry: ProducerEntry, behind: int) -> bool:
     return behind > (entry.last_sequence - entry.recent[0]) & _MASK
 
 
-def allocate_producer_ids(state: State, message: AllocateProducerIds, at: At) -> Result:
+def allocate_producer_ids(state: StateData, message: AllocateProducerIds, at: At) -> Result:
     """Reserve ids that nobody else gets. Done's value: the first of `count` consecutive ids."""
     if not 0 < message.count <= PRODUCER_ID_BLOCK_MAX:
         return Refused(
@@ -81,7 +77,7 @@ def allocate_producer_ids(state: State, message: AllocateProducerIds, at: At) ->
     return Done(first)
 
 
-def expire_producers(state: State, message: ExpireProducers, at: At) -> Result:
+def expire_producers(state: StateData, message: ExpireProducers, at: At) -> Result:
     """Forget producers that were idle since `idle_since_ms`. Done's value: how many entries went."""
     first = message.first_partition
     end = first + message.partitions if message.partitions else len(state.partitions)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.state import topics
+from coordination.state.data import StateData
 from coordination.state.types import At, Done, Refused, Result, Schema, Topic
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 DESCRIPTOR_BYTES_MAX = 4 * 1024 * 1024  # one descriptor set; above one entry it travels in parts
 SCHEMAS_MAX = 100_000
 
 
-def bind_schema(state: State, message: BindSchema, at: At) -> Result:
+def bind_schema(state: StateData, message: BindSchema, at: At) -> Result:
     """Bind or unbind. Done's value: the schema id, the old one when nothing changed, None when unbound."""
     topic = state.topics.get(message.topic)
     if topic is None:

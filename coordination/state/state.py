@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from coordination.commands import ENTRY_FORMAT, Command, Entry
+from coordination.commands import ENTRY_FORMAT, Command, End, Entry
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
 from coordination.state import (
@@ -26,26 +26,33 @@ from coordination.state import (
     tables,
     topics,
 )
-from coordination.state.chunk_table import ChunkTable
+from coordination.state.data import StateData
 from coordination.state.digest import START, chain
 from coordination.state.errors import InvariantBroken, UnknownCommand
 from coordination.state.types import (
     Applied,
     At,
-    Broker,
-    ClaimHolder,
+    Done,
     Incarnation,
-    Partition,
     Refused,
     Result,
-    Schema,
-    SnapshotRecord,
-    Table,
-    Topic,
 )
 
 HASHES_REMEMBERED = 8192  # revisions whose rolling hash an agent can still tell
 Handler = Callable[["State", Any, At], Result]
+
+
+def _end(state: State, message: End, at: At) -> Result:
+    """Apply a change of several parts at this point of the log. Done's value: the inner results."""
+    inner = multipart.take(state, message, at)
+    if isinstance(inner, Refused):
+        return inner
+    kinds = state.kinds_of(inner)
+    for kind in kinds:
+        if kind in multipart.OUTER:
+            return Refused(Code.INVALID_REQUEST, f"change {message.id} holds a command {kind!r}: not allowed")
+    return Done(tuple(state.dispatch(inner, kinds, at)))
+
 
 _HANDLERS: dict[str, Handler] = {
     "commit_chunk": chunks.commit_chunk,
@@ -74,40 +81,17 @@ _HANDLERS: dict[str, Handler] = {
     "trim": cluster.trim,
     "begin": multipart.begin,
     "part": multipart.part,
-    "end": multipart.end,
+    "end": _end,
     "abort": multipart.abort,
 }
 
 
-class State:
-    """Everything the cluster has agreed on, after the entry of `revision`."""
+class State(StateData):
+    """The data, how entries change it, and the hash that two agents compare."""
 
     def __init__(self) -> None:
-        self.revision = 0
+        super().__init__()
         self.digest = START
-        self.clock_ms = 0  # the highest stamp of any entry
-        self.feature_level = cluster.FEATURE_LEVEL_MIN
-        self.topics: dict[str, Topic] = {}
-        self.topics_by_id: dict[bytes, Topic] = {}
-        self.names_without_dots: dict[str, str] = {}  # topic names by what metric names make of them
-        self.partitions: list[Partition | None] = []  # by handle
-        self.partition_count = 0  # of existing topics
-        self.chunks = ChunkTable()
-        self.next_producer_id = 0
-        self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
-        self.fenced_count = 0
-        self.brokers: dict[int, Broker] = {}
-        self.node_ids: dict[str, int] = {}
-        self.next_node_id = 1
-        self.cluster_configs: dict[str, str] = {}
-        self.schemas: dict[int, Schema] = {}
-        self.next_schema_id = 1
-        self.tables: dict[tuple[str, str], Table] = {}
-        self.namespaces: dict[str, dict[str, str]] = {}
-        self.claims: dict[str, ClaimHolder] = {}
-        self.snapshots: list[SnapshotRecord] = []  # oldest first
-        self.trimmed_through = 0
-        self.pending: dict[tuple[int, int], list[bytes]] = {}  # open multi-part changes
         self._hashes: deque[tuple[int, bytes]] = deque(maxlen=HASHES_REMEMBERED)
 
     @property
@@ -120,11 +104,6 @@ class State:
         if revision >= self.revision:
             return self.hash
         return next((digest.hex() for at, digest in reversed(self._hashes) if at <= revision), None)
-
-    def is_live(self, incarnation: int) -> bool:
-        """Whether the incarnation is registered and not fenced."""
-        known = self.incarnations.get(incarnation)
-        return known is not None and known.live
 
     def apply(self, log_entry: LogEntry) -> Applied:
         """Apply the log's next entry. Raises StateError when this agent must stop; the state is then void."""

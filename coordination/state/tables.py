@@ -8,14 +8,11 @@ a namespace with tables.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from coordination.commands import CommitTable, DropNamespace, DropTable, PutNamespace
 from coordination.kafka_codes import Code
+from coordination.state.data import StateData
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 NAME_LENGTH_MAX = 1024  # characters of a namespace, table name or location
 NAMESPACE_BYTES_MAX = 65_536  # of all properties of one namespace
@@ -23,7 +20,7 @@ TABLES_MAX = 100_000
 NAMESPACES_MAX = 10_000
 
 
-def commit_table(state: State, message: CommitTable, at: At) -> Result:
+def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
     """Create a table or move its pointer. Done's value: the revision of the commit."""
     key = (message.namespace, message.name)
     table = state.tables.get(key)
@@ -39,7 +36,7 @@ def commit_table(state: State, message: CommitTable, at: At) -> Result:
     return Done(at.revision)
 
 
-def _commit_refusal(state: State, message: CommitTable, table: Table | None, at: At) -> Refused | None:
+def _commit_refusal(state: StateData, message: CommitTable, table: Table | None, at: At) -> Refused | None:
     title = f"table {message.namespace}.{message.name}"
     if message.claim:
         holder = state.claims.get(message.claim)
@@ -83,7 +80,7 @@ def _ledger_refusal(title: str, table: Table, message: CommitTable) -> Refused |
     return None
 
 
-def drop_table(state: State, message: DropTable, at: At) -> Result:
+def drop_table(state: StateData, message: DropTable, at: At) -> Result:
     """Forget a table, or rename it. Done's value: its metadata location."""
     key = (message.namespace, message.name)
     table = state.tables.get(key)
@@ -102,7 +99,7 @@ def drop_table(state: State, message: DropTable, at: At) -> Result:
     return Done(table.metadata_location)
 
 
-def put_namespace(state: State, message: PutNamespace, at: At) -> Result:
+def put_namespace(state: StateData, message: PutNamespace, at: At) -> Result:
     """Create a namespace or replace its properties. Done's value: None."""
     if not 0 < len(message.name) <= NAME_LENGTH_MAX:
         return Refused(Code.INVALID_REQUEST, f"namespace {message.name!r}: 1 to {NAME_LENGTH_MAX} characters")
@@ -118,7 +115,7 @@ def put_namespace(state: State, message: PutNamespace, at: At) -> Result:
     return Done()
 
 
-def drop_namespace(state: State, message: DropNamespace, at: At) -> Result:
+def drop_namespace(state: StateData, message: DropNamespace, at: At) -> Result:
     """Forget an empty namespace. Done's value: None."""
     if message.name not in state.namespaces:
         return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {message.name!r} does not exist")

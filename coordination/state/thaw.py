@@ -8,7 +8,7 @@ from typing import Any
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.chunk_table import Chunk
-from coordination.state.cluster import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.slices import ROW_BYTES, SliceIndex
 from coordination.state.state import State

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from coordination import topic_configs
 from coordination.commands import (
@@ -16,12 +15,10 @@ from coordination.commands import (
     MoveLogStart,
 )
 from coordination.kafka_codes import Code
+from coordination.state.data import StateData
 from coordination.state.slices import SliceIndex
 from coordination.state.types import At, Done, Partition, Refused, Result, Topic
 from coordination.topic_configs import TOPIC_CONFIGS, ConfigType, split_list
-
-if TYPE_CHECKING:
-    from coordination.state.state import State
 
 TOPIC_NAME_LENGTH_MAX = 249  # Kafka's Topic.MAX_NAME_LENGTH
 PARTITIONS_PER_TOPIC_MAX = 10_000
@@ -43,7 +40,7 @@ def name_refusal(name: str) -> str | None:
     return None
 
 
-def create_topic(state: State, message: CreateTopic, at: At) -> Result:
+def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     """Create a topic with its partitions. Done's value: the topic id."""
     name = message.name
     refusal = name_refusal(name)
@@ -75,7 +72,7 @@ def create_topic(state: State, message: CreateTopic, at: At) -> Result:
     return Done(topic.topic_id)
 
 
-def add_partitions(state: State, topic: Topic, total: int) -> None:
+def add_partitions(state: StateData, topic: Topic, total: int) -> None:
     """Grow the topic to `total` partitions, each under a new handle. Handles are never given twice."""
     for index in range(len(topic.partitions), total):
         partition = Partition(len(state.partitions), topic, index, SliceIndex(state.chunks))
@@ -84,7 +81,7 @@ def add_partitions(state: State, topic: Topic, total: int) -> None:
         state.partition_count += 1
 
 
-def delete_topic(state: State, message: DeleteTopic, at: At) -> Result:
+def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     """Delete a topic by name or id; its chunks lose their references. Done's value: the topic id."""
     topic = state.topics_by_id.get(message.topic_id) if message.topic_id else state.topics.get(message.name)
     if topic is None and message.topic_id:
@@ -104,7 +101,7 @@ def delete_topic(state: State, message: DeleteTopic, at: At) -> Result:
     return Done(topic.topic_id)
 
 
-def create_partitions(state: State, message: CreatePartitions, at: At) -> Result:
+def create_partitions(state: StateData, message: CreatePartitions, at: At) -> Result:
     """Grow a topic. Done's value: None."""
     topic = state.topics.get(message.topic)
     if topic is None:
@@ -122,7 +119,7 @@ def create_partitions(state: State, message: CreatePartitions, at: At) -> Result
     return Done()
 
 
-def alter_topic_configs(state: State, message: AlterTopicConfigs, at: At) -> Result:
+def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) -> Result:
     """Change a topic's own configs, all or none. Done's value: None."""
     topic = state.topics.get(message.topic)
     if topic is None:
@@ -135,7 +132,7 @@ def alter_topic_configs(state: State, message: AlterTopicConfigs, at: At) -> Res
     return Done()
 
 
-def alter_cluster_configs(state: State, message: AlterClusterConfigs, at: At) -> Result:
+def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At) -> Result:
     """Change the cluster's defaults of topic configs, all or none. Done's value: None."""
     configs, refusal = _altered(state.cluster_configs, {}, message.changes, message.replace_all)
     if refusal:
@@ -144,7 +141,7 @@ def alter_cluster_configs(state: State, message: AlterClusterConfigs, at: At) ->
     return Done()
 
 
-def move_log_start(state: State, message: MoveLogStart, at: At) -> Result:
+def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
     """Delete records below the offsets. Done's value: per partition the log start, or -1 where refused.
 
     Refused per partition when it does not exist or the offset is outside [log start, high watermark]
@@ -172,7 +169,7 @@ def unknown(name: str) -> Refused:
     return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
 
 
-def _count_refusal(state: State, total: int, more: int) -> str | None:
+def _count_refusal(state: StateData, total: int, more: int) -> str | None:
     if not 0 < total <= PARTITIONS_PER_TOPIC_MAX:
         return f"{total} partitions: a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}"
     if state.partition_count + more > PARTITIONS_MAX:
