@@ -1,21 +1,20 @@
 """What applying one record batch costs: the budget of every agent for the whole cluster's traffic.
 
-Run: python -m tests.bench.bench_apply. Prints one JSON line per figure. `--profile` adds cProfile's view
-and the cost of parsing alone.
+`python -m tests.bench.bench_apply` prints where the time goes: parsing alone, and cProfile's view.
 """
 
 from __future__ import annotations
 
-import argparse
 import cProfile
 import gc
-import json
 import statistics
 import time
+from collections.abc import Iterable
 
 from coordination.commands import CommitChunk, CreateTopic, Entry, RegisterAgent, command
 from coordination.log import LogEntry
 from coordination.state import ChunkCommitted, State
+from tests.bench.figure import Figure
 
 INCARNATION = 0x1234_5678_9ABC
 PARTITIONS = 1000
@@ -91,7 +90,7 @@ def profile() -> None:
     for one in entries:
         Entry.FromString(one.payload)
     parse = (time.process_time() - started) / (4000 * 30)
-    print(json.dumps({"name": "parse_only", "value": round(parse * 1e6, 3), "unit": "us/slice"}))
+    print(f"parsing alone: {parse * 1e6:.3f} µs a slice")
     state = prepared()
     profiler = cProfile.Profile()
     profiler.enable()
@@ -101,20 +100,14 @@ def profile() -> None:
     profiler.print_stats("tottime")
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--profile", action="store_true")
-    if parser.parse_args().profile:
-        profile()
-        return
+def figures() -> Iterable[Figure]:
+    """Chunks of a few and of many batches, with and without idempotent producers."""
     for batches in (30, 200):
         for idempotent in (True, False):
+            kind = "idempotent" if idempotent else "plain"
             rate = measure(batches, idempotent)
-            name = f"apply_{batches}_batches_{'idempotent' if idempotent else 'plain'}"
-            figure = {"name": name, "value": round(rate), "unit": "slices/s", "peer": None, "ratio": None}
-            print(json.dumps({**figure, "goal": GOAL, "met": rate >= GOAL}), flush=True)
+            yield Figure(f"apply, chunks of {batches} batches, {kind}", rate, "slices/s/core", goal=GOAL)
 
 
 if __name__ == "__main__":
-    main()
+    profile()

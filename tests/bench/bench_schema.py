@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from objectstore import batch
 from objectstore.compression import Compression
 from schema.validator import Validator
+from tests.bench.figure import Figure
 from tests.unit.schema import samples
 
 RECORDS = 20_000
@@ -73,20 +74,13 @@ def median_rate(work: Callable[[], object], units: float) -> float:
     return statistics.median(rates)
 
 
-def run() -> list[dict[str, object]]:
+def figures() -> Iterable[Figure]:
     """One figure per form of the batch."""
     validator = Validator.from_binding(samples.bound(samples.FLIGHTS, "nyc.Flight"))
-    figures: list[dict[str, object]] = []
     for compression in (Compression.NONE, Compression.ZSTD):
         batches = flight_batches(compression)
         if any(validator.check(each) for each in batches):
             raise AssertionError("the flights are not valid")
         rate = median_rate(lambda batches=batches: [validator.check(each) for each in batches], RECORDS)
-        name = f"validate flights, {compression.name.lower()}"
-        figures.append({"name": name, "value": round(rate), "unit": "records/s/core", "goal": 150_000})
-    return figures
-
-
-if __name__ == "__main__":
-    for figure in run():
-        print(figure)
+        name = f"protobuf validation of flights, {compression.name.lower()}"
+        yield Figure(name, rate, "records/s/core", goal=150_000)

@@ -1,13 +1,12 @@
 """What many partitions cost an agent: memory of the state, time to freeze, to write and to load a snapshot.
 
-Run: python -m tests.bench.bench_state [partitions …]. One fresh process per size; one JSON line per figure.
-Every partition has 20 slices and one producer; topics have 10 partitions.
+One fresh process per size and step. Every partition has 20 slices and one producer; topics have 10
+partitions. The log is in memory: tests/bench/bench_start.py has the whole agent over etcd and MinIO.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import resource
 import subprocess
 import sys
@@ -26,9 +25,14 @@ from coordination.state.freeze import freeze, freeze_now
 from objectstore.adapters.memory import MemoryStore
 from objectstore.naming import snapshot_key
 from tests.bench.bench_apply import INCARNATION, entry
+from tests.bench.figure import Figure
 
 SIZES = (10_000, 100_000)
-GOALS = {("rss_mib", 10_000): 300.0, ("start_s", 10_000): 3.0, ("rss_mib", 100_000): 1024.0}
+GOALS = {
+    ("memory of a replica alone", 10_000): 300.0,
+    ("replica's start", 10_000): 3.0,
+    ("memory of a replica alone", 100_000): 1024.0,
+}
 SLICES, PER_TOPIC, PER_CHUNK = 20, 10, 1000
 
 
@@ -58,16 +62,9 @@ def build(partitions: int) -> State:
 
 
 def figure(name: str, size: int, value: float, unit: str) -> None:
-    """Print one figure with its goal."""
+    """Tell the parent process one figure."""
     goal = GOALS.get((name, size))
-    line = {
-        "name": f"state_{size}_{name}",
-        "value": round(value, 3),
-        "unit": unit,
-        "peer": None,
-        "ratio": None,
-    }
-    print(json.dumps({**line, "goal": goal, "met": None if goal is None else value < goal}), flush=True)
+    print(Figure(f"{size:,} partitions, {name}", value, unit, goal=goal, better="less").line(), flush=True)
 
 
 def longest(steps: Iterable[object]) -> tuple[float, float]:
@@ -84,13 +81,13 @@ def write(size: int, path: str) -> None:
     """Build, measure freezing and encoding, leave the snapshot in `path`."""
     state = build(size)
     total, worst = longest(freeze(state))
-    figure("freeze_s", size, total, "s (apply waits)")
-    figure("freeze_step_ms", size, worst * 1e3, "ms (the loop waits)")
+    figure("freezing, apply waits", size, total, "s")
+    figure("freezing, the loop waits", size, worst * 1e3, "ms")
     total, worst = longest(encode_steps(freeze_now(state)))
-    figure("encode_s", size, total, "s (beside apply)")
-    figure("encode_step_ms", size, worst * 1e3, "ms (the loop waits)")
+    figure("encoding beside apply", size, total, "s")
+    figure("encoding, the loop waits", size, worst * 1e3, "ms")
     content = encode(state)
-    figure("snapshot_mib", size, len(content) / 2**20, "MiB")
+    figure("snapshot", size, len(content) / 2**20, "MiB")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_bytes(content)
 
@@ -99,7 +96,7 @@ def load(size: int, path: str) -> None:
     """Start an agent from the snapshot in a fresh process."""
     content = Path(path).read_bytes()
     _, worst = longest(decode_steps(content))
-    figure("decode_step_ms", size, worst * 1e3, "ms (the loop waits)")
+    figure("decoding, the loop waits", size, worst * 1e3, "ms")
 
 
 async def start(size: int, content: bytes) -> None:
@@ -112,30 +109,32 @@ async def start(size: int, content: bytes) -> None:
     begun = time.perf_counter()
     replica = Replica(MemoryLog(server, clock), store, clock)
     await replica.start(RegisterAgent(name="new", node_id=-1, feature_min=1, feature_max=1))
-    figure("start_s", size, time.perf_counter() - begun, "s")
-    figure("rss_mib", size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
+    figure("replica's start", size, time.perf_counter() - begun, "s")
+    figure(
+        "memory of a replica alone", size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB"
+    )
     await replica.stop()
 
 
-def main() -> None:
-    """Run each size in processes of its own."""
-    arguments = sys.argv[1:]
-    if arguments and arguments[0] in ("write", "load", "start"):
-        size, path = int(arguments[1]), arguments[2]
-        if arguments[0] == "write":
-            write(size, path)
-        elif arguments[0] == "load":
-            load(size, path)
-        else:
-            asyncio.run(start(size, Path(path).read_bytes()))
-        return
-    for size in [int(argument) for argument in arguments] or SIZES:
+def figures() -> Iterable[Figure]:
+    """Each size in processes of its own."""
+    for size in SIZES:
         path = f"build/bench/state-{size}.snap"
         for step in ("write", "load", "start"):
-            subprocess.run(
-                [sys.executable, "-m", "tests.bench.bench_state", step, str(size), path], check=True
-            )
+            command = [sys.executable, "-m", "tests.bench.bench_state", step, str(size), path]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            yield from map(Figure.read, done.stdout.splitlines())
+
+
+def step_of(step: str, size: int, path: str) -> None:
+    """One step, in a process of its own."""
+    if step == "write":
+        write(size, path)
+    elif step == "load":
+        load(size, path)
+    else:
+        asyncio.run(start(size, Path(path).read_bytes()))
 
 
 if __name__ == "__main__":
-    main()
+    step_of(sys.argv[1], int(sys.argv[2]), sys.argv[3])

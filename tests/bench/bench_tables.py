@@ -7,7 +7,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from iceberg.writers import FileWriter, ProcessWriter, ThreadWriter
 from objectstore import batch
 from objectstore.compression import Compression
 from tests.bench.bench_schema import BATCH_RECORDS, flight_values, median_rate
+from tests.bench.figure import Figure
 from tests.unit.iceberg import rig as rigs
 from tests.unit.schema import samples
 
@@ -73,29 +74,27 @@ async def loop_delays(table: Layout, slices: list[memoryview], process: bool) ->
     return statistics.quantiles(delays, n=100)[98], max(delays)
 
 
-def run() -> list[dict[str, object]]:
-    """Throughput of both kinds of topic, and what the event loop feels of it."""
+def figures() -> Iterable[Figure]:
+    """Throughput of both kinds of topic, what the event loop feels of it, and one small commit."""
     pa.set_cpu_count(1)
     flights, raw = flights_layout(), layout.build(None, None)
     flight_slices = slices_of(flight_values(FLIGHTS), Compression.NONE)
     raw_slices = slices_of(raw_values(RAW_RECORDS), Compression.NONE)
     rows = median_rate(lambda: writer.write_file(flights, 0, flight_slices, 0, FLIGHTS), FLIGHTS)
+    yield Figure("committer, flights", rows, "rows/s/core", goal=200_000)
     megabytes = RAW_RECORDS * RAW_BYTES / 1e6
     rate = median_rate(lambda: writer.write_file(raw, 0, raw_slices, 0, RAW_RECORDS), megabytes)
-    figures: list[dict[str, object]] = [
-        {"name": "committer, flights", "value": round(rows), "unit": "rows/s/core", "goal": 200_000},
-        {"name": "committer, 1 kB raw", "value": round(rate, 1), "unit": "MB/s/core", "goal": 60},
-    ]
+    yield Figure("committer, 1 kB raw records", rate, "MB/s/core", goal=60)
     for name, process in (("thread", False), ("process", True)):
         late, latest = asyncio.run(loop_delays(flights, flight_slices, process))
         title = f"event loop late while a {name} writes"
-        figures.append({"name": f"{title}, p99", "value": round(late, 1), "unit": "ms"})
-        figures.append({"name": f"{title}, longest", "value": round(latest, 1), "unit": "ms"})
-    figures.append(asyncio.run(commit_cost()))
-    return figures
+        yield Figure(f"{title}, p99", late, "ms", better="less")
+        yield Figure(f"{title}, longest", latest, "ms", better="less")
+    typical = asyncio.run(commit_ms())
+    yield Figure(f"one commit of one record, after {COMMITS} of them", typical, "ms", better="less")
 
 
-async def commit_cost() -> dict[str, object]:
+async def commit_ms() -> float:
     """Time of one commit of one record to a table that has COMMITS snapshots behind it, log in memory."""
     with tempfile.TemporaryDirectory() as folder:
         async with rigs.running(Path(folder, "rig")) as rig:
@@ -107,10 +106,4 @@ async def commit_cost() -> dict[str, object]:
                 start = time.perf_counter()
                 await committer.run_once()
                 times.append((time.perf_counter() - start) * 1000)
-    last = statistics.median(times[-COMMITS // 5 :])
-    return {"name": f"one commit, after {COMMITS} of them", "value": round(last, 1), "unit": "ms"}
-
-
-if __name__ == "__main__":
-    for figure in run():
-        print(figure)
+    return statistics.median(times[-COMMITS // 5 :])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
 ROUNDS = 3  # medians of at least three; peers take turns within a round
@@ -46,6 +46,12 @@ class Figure:
         }
         known["peer_value"] = self.peer_value and round(self.peer_value, 3)
         return json.dumps(known)
+
+    @classmethod
+    def read(cls, line: str) -> Figure:
+        """The figure of a line that another process wrote."""
+        known = json.loads(line)
+        return cls(**{field.name: known[field.name] for field in fields(cls)})
 
 
 def median(measure: Callable[[], float], rounds: int = ROUNDS) -> float:
