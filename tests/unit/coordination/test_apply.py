@@ -280,6 +280,8 @@ def test_wrong_parts_end_a_change(script: Script) -> None:
     script.one(A, Begin(id=3))
     assert refused(script.one(B, Abort(id=3)), Code.INVALID_REQUEST), "it is A's"
     assert script.one(A, Abort(id=3)) == Done()
+    script.apply(A, Begin(id=4), Part(id=4, content=b"\xff"))
+    assert refused(script.one(A, End(id=4, parts=1)), Code.INVALID_REQUEST), "garbage stops no replica"
     nested = [getattr(c, c.WhichOneof("kind")) for c in split_large([command(Begin(id=9))], 4, 99)]
     assert refused(script.apply(A, *nested).results[-1], Code.INVALID_REQUEST)
     for number in range(4):
