@@ -35,8 +35,8 @@ test-unit: setup ## the inner loop: no services
 test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark
 	$(PY) -m pytest tests
 
-torture: services ## every fault once and the named experiments (SEED=n repeats one)
-	$(PY) -m pytest tests/torture -s
+torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
+	TORTURE=full $(PY) -m pytest tests/torture -s
 
 soak: services ## faults for MINUTES=n, repeated by SEED=n
 	$(PY) -m tests.torture.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -65,12 +65,12 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
         _make_garbage(cluster, topic)
     elif step == "table/delete-orphans":
         _make_orphan(cluster, topic)
+    elif step == "table/load-table":
+        _kill_committer(cluster, topic)
     if step not in BEGINNINGS:
         armed.arm(step)
-    if step == "table/load-table":
-        _hand_over(cluster, topic)
     dead = _dead(cluster, step)
-    back = threading.Thread(target=dead.agent.restart)
+    back = threading.Thread(target=_bring_back, args=[cluster])
     back.start()
     time.sleep(1)
     writer.stop()
@@ -127,12 +127,19 @@ def _again(cluster: Cluster, topic: str, writer: Writer) -> Writer:
     return _begin(cluster, topic)
 
 
-def _hand_over(cluster: Cluster, topic: str) -> None:
-    """Kill the agent that commits the topic, so that another takes over a table that exists."""
+def _bring_back(cluster: Cluster) -> None:
+    """Start again whoever is dead."""
+    for member in cluster.members:
+        if not member.agent.running:
+            member.agent.restart()
+
+
+def _kill_committer(cluster: Cluster, topic: str) -> None:
+    """Kill the agent that commits the topic: the other takes over a table that exists once it is fenced."""
     _until(lambda: _has_table(cluster, topic))
     holder = cluster.members[0].status()["claims"][f"committer/{topic}"]
     (member,) = [each for each in cluster.members if each.status()["incarnation"] == holder]
-    member.agent.restart()
+    member.agent.kill()
 
 
 def _make_garbage(cluster: Cluster, topic: str) -> None:
