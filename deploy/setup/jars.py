@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 JARS = ROOT / "build" / "jars"
 FETCH_SECONDS_MAX = 900
+# The wheel's Java brings its own list of authorities; a machine behind a proxy has added to the system's.
+TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 
 ROOTS = {
     "iceberg": (
@@ -133,7 +135,9 @@ def _fetch(name: str, jars: Sequence[Jar]) -> None:
 def _ivy(work: Path, jars: Sequence[Jar], *, transitive: bool, pattern: str) -> None:
     (work / "settings.xml").write_text(_settings(work / "cache", use_poms=transitive))
     (work / "ivy.xml").write_text(_module(jars, transitive=transitive))
-    command: list[str | Path] = [java_home() / "bin" / "java", "-cp", _ivy_jar(), "org.apache.ivy.Main"]
+    trust = [f"-Djavax.net.ssl.trustStore={store}" for store in TRUST_STORES if store.is_file()][:1]
+    command: list[str | Path] = [java_home() / "bin" / "java", *trust]
+    command += ["-cp", _ivy_jar(), "org.apache.ivy.Main"]
     command += ["-settings", work / "settings.xml", "-ivy", work / "ivy.xml", "-warn"]
     command += ["-types", "jar", "bundle", "-confs", "default", "-retrieve", f"{work}/out/{pattern}"]
     try:
