@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from coordination.replica import OutcomeUnknown, Unavailable
-
 from agent.http.answers import Problem
 from coordination.log import LogError
+from coordination.replica import OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
     from agent.http.parts import Parts
