@@ -31,11 +31,12 @@ AGREE_SECONDS_MAX = 30
 LEVELS = ("error", "critical")
 
 
-def inspect(cluster: Cluster) -> list[Finding]:
-    """Everything below, over a cluster that is whole again."""
+def inspect(cluster: Cluster, topic: str | None = None) -> list[Finding]:
+    """Everything below, over a cluster that is whole again; the chunks of one topic, or of all."""
     findings = [Finding("agent-ended", "process", words) for words in cluster.ended]
     findings += asyncio.run(_agree(cluster))
-    findings += asyncio.run(chunks_differ(cluster.log_url, cluster.store_url, cluster.store_options))
+    opened = (cluster.log_url, cluster.store_url, cluster.store_options)
+    findings += asyncio.run(chunks_differ(*opened, topic))
     for member in cluster.members:
         findings += list(words(member))
     return findings
@@ -70,7 +71,9 @@ async def _agree(cluster: Cluster) -> list[Finding]:
     return found
 
 
-async def chunks_differ(log_url: str, store_url: str, store_options: dict[str, Any]) -> list[Finding]:
+async def chunks_differ(
+    log_url: str, store_url: str, store_options: dict[str, Any], topic: str | None
+) -> list[Finding]:
     """Every partition's batches tile [log start, high watermark), exist, are whole and in sequence."""
     clock = SystemClock()
     log = open_log(log_url, clock)
@@ -85,7 +88,8 @@ async def chunks_differ(log_url: str, store_url: str, store_options: dict[str, A
             await follower.wait(target)
         await _cancelled(following)  # the state stands still from here on
         reader = ChunkReader(store, CACHE_BYTES)
-        findings = [found for part in _partitions(follower.state) for found in await _partition(part, reader)]
+        partitions = _partitions(follower.state, topic)
+        findings = [found for each in partitions for found in await _partition(each, reader)]
         await reader.close()
         return findings
     finally:
@@ -100,8 +104,9 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
         await task
 
 
-def _partitions(state: State) -> list[Partition]:
-    return [partition for partition in state.partitions if partition is not None]
+def _partitions(state: State, topic: str | None) -> list[Partition]:
+    there = [partition for partition in state.partitions if partition is not None]
+    return [partition for partition in there if topic in (None, partition.topic.name)]
 
 
 async def _partition(partition: Partition, reader: ChunkReader) -> list[Finding]:

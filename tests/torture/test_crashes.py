@@ -86,7 +86,7 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     verdict = judge(writer.sent, final, [])
     catalog = open_catalog(dead.agent.http, cluster.s3_properties)
     verdict.findings += table_differs(catalog, topic, final)
-    verdict.findings += inspect(cluster)
+    verdict.findings += inspect(cluster, topic)
     print(f"\nkilled before {step}: {verdict.report()}")
     assert verdict.findings == [], verdict.report()
     assert verdict.acknowledged == len(writer.sent) > 0

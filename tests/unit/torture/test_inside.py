@@ -1,0 +1,61 @@
+"""The look inside after a torture run finds what it is for: damage that no client has read yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.app import App
+from agent.config import Config
+from objectstore.batch import NewRecord, build
+from objectstore.chunk import HEADER_SIZE
+from tests.bench.load import create_topic
+from tests.compat import raw
+from tests.torture.inside import chunks_differ
+from tests.torture.verdict import Finding
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+async def data(tmp_path: Path) -> Path:
+    """What an agent left that took three batches."""
+    app = App(Config.embedded(tmp_path, kafka_port=0, http_port=0))
+    await app.start()
+    bootstrap = f"127.0.0.1:{app.kafka_port}"
+    await create_topic(bootstrap, "t", 1)
+    for value in (b"one", b"two", b"three"):
+        await raw.produce(bootstrap, "t", build([NewRecord(NOW, None, value)]))
+    await app.stop()
+    return tmp_path
+
+
+async def findings(data: Path) -> list[Finding]:
+    return await chunks_differ(f"sqlite://{data}/log.sqlite", f"file://{data}/store", {}, None)
+
+
+def chunks(data: Path) -> list[Path]:
+    return sorted((data / "store/chunks").rglob("*.chunk"))
+
+
+async def test_what_is_whole_has_no_findings(data: Path) -> None:
+    assert len(chunks(data)) == 3
+    assert await findings(data) == []
+
+
+async def test_a_chunk_that_is_gone_is_found(data: Path) -> None:
+    chunks(data)[1].unlink()
+    (found,) = await findings(data)
+    assert (found.anomaly, found.place) == ("unreadable-chunk", "t-0")
+    assert "offset 1:" in found.detail
+
+
+async def test_a_flipped_bit_is_found(data: Path) -> None:
+    chunk = chunks(data)[2]
+    content = bytearray(chunk.read_bytes())
+    content[HEADER_SIZE + 65] ^= 1
+    chunk.write_bytes(content)
+    (found,) = await findings(data)
+    assert found.anomaly == "unreadable-chunk"
+    assert "offset 2:" in found.detail
