@@ -21,7 +21,7 @@ class ProduceConfig(Section):
     """The produce path: records wait here until they are a chunk worth writing."""
 
     linger_ms: Millis = 15
-    """Longest time that the oldest record waits for company, milliseconds."""
+    """Longest time that the oldest record waits for company, milliseconds; 4 times that per PUT under way."""
 
     quiet_ms: Millis = 2
     """Flush early when nothing more has arrived for this long, milliseconds."""

@@ -4,12 +4,13 @@ A flush is one PUT and one place in the log, so it should carry as much as possi
 anyone wait for bytes that will not come. The buffer is flushed when
 
 * it is full (`buffer_bytes_max` or `batches_max`),
-* its oldest byte is `linger_s` old, or
+* its oldest byte is `linger_s` old, four times as old for each flush that is still under way, or
 * nothing more can arrive: every producing connection has used up its window (it has as many requests
   unanswered as it ever keeps) or has been quiet for a while: `quiet_s`, or twice as long as connections take
   at present from an answer to their next request. This reason waits while an earlier flush is under way,
   because that flush's answers are what opens the windows again.
 
+Under full load a chunk thus holds what came while the one before it was written, however slow the store is.
 PUTs cost money: a token bucket (`puts_per_s`, `puts_burst`) delays every reason but a drain.
 Times are seconds of one monotonic clock (the event loop's).
 """
@@ -32,6 +33,10 @@ class Reason(Enum):
 
 FORGET_S = 1.0
 """A connection with nothing unanswered is forgotten after this, seconds: it may be closed."""
+
+LINGER_GROWTH = 4
+"""How many times longer the oldest byte lingers for each flush under way: the store is busy, and one larger
+chunk costs less than another one beside it."""
 
 TURNAROUND_WEIGHT = 0.1
 """Share of the newest sample in the moving average of what connections take from an answer to a request."""
@@ -152,7 +157,7 @@ class FlushPlanner:
         limits = self.limits
         if self.buffered_bytes >= limits.buffer_bytes_max or self.buffered_batches >= limits.batches_max:
             return Reason.FULL, None
-        linger_end = oldest + limits.linger_s
+        linger_end = oldest + limits.linger_s * LINGER_GROWTH**self.in_flight
         if now >= linger_end:
             return Reason.LINGER, None
         if self.in_flight:

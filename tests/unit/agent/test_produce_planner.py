@@ -111,14 +111,15 @@ def test_waiting_in_vain_is_unlearned() -> None:
         now += 10
 
 
-def test_idle_waits_for_the_flush_under_way_but_not_longer_than_linger(planner: FlushPlanner) -> None:
+def test_idle_waits_for_the_flush_under_way_but_not_for_ever(planner: FlushPlanner) -> None:
     planner.arrived(1, 10, 1, 0.0)
     flush_all(planner, 0.0)
     planner.arrived(2, 10, 1, 0.001)
-    assert planner.decide(0.001).wake_at == pytest.approx(0.101)
-    assert planner.decide(0.1011).reason is Reason.LINGER
+    assert planner.decide(0.001).wake_at == pytest.approx(0.401)
     planner.completed()
     assert planner.decide(0.002).reason is Reason.IDLE
+    planner.in_flight = 1
+    assert planner.decide(0.4011).reason is Reason.LINGER
 
 
 def test_a_full_buffer_is_flushed_beside_another_flush(planner: FlushPlanner) -> None:
