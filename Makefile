@@ -28,6 +28,7 @@ generate: setup ## rewrite everything that is generated and committed
 	$(PY) -m agent.wire.generate
 	$(PY) -m agent.config.docs
 	$(PY) -m agent.handlers.docs
+	$(PY) -m agent.architecture
 
 test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q

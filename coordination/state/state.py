@@ -54,7 +54,7 @@ def _end(state: State, message: End, at: At) -> Result:
     return Done(tuple(state.dispatch(inner, kinds, at)))
 
 
-_HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, Handler] = {
     "commit_chunk": chunks.commit_chunk,
     "forget_chunks": chunks.forget_chunks,
     "register_agent": members.register_agent,
@@ -140,7 +140,7 @@ class State(StateData):
         author = at.author
         for command, kind in zip(commands, kinds, strict=True):
             if (author.registered_revision and not author.fenced_revision) or kind == "register_agent":
-                results.append(_HANDLERS[kind](self, getattr(command, kind), at))
+                results.append(HANDLERS[kind](self, getattr(command, kind), at))
             else:
                 results.append(_not_live(author))
         return results

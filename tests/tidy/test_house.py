@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.architecture import PAGE as ARCHITECTURE
+from agent.architecture import render as architecture
 from agent.config import Config
 from agent.config.docs import PAGE as CONFIGURATION
 from agent.config.docs import render as configuration
@@ -78,8 +80,9 @@ def test_imports_run_one_way() -> None:
     [
         (CONFIGURATION, configuration, "python -m agent.config.docs"),
         (PROTOCOL, protocol, "python -m agent.handlers.docs"),
+        (ARCHITECTURE, architecture, "python -m agent.architecture"),
     ],
-    ids=["configuration", "protocol"],
+    ids=["configuration", "protocol", "architecture"],
 )
 def test_generated_pages_are_fresh(page: Path, render: Callable[[], str], command: str) -> None:
     assert page.read_text(encoding="utf-8") == render(), f"stale: run {command}"

@@ -21,7 +21,7 @@ from coordination.state import (
     Refused,
     Result,
 )
-from coordination.state.state import _HANDLERS
+from coordination.state.state import HANDLERS
 from objectstore.naming import ChunkId
 from tests.unit.coordination.kit import START_MS, Script, chunk, tiles
 
@@ -41,7 +41,7 @@ def refused(result: Result, code: Code) -> bool:
 
 
 def test_every_command_of_the_log_has_a_handler() -> None:
-    assert set(KINDS) == set(_HANDLERS)
+    assert set(KINDS) == set(HANDLERS)
 
 
 # Chunks and slices.
