@@ -21,7 +21,7 @@ from tests.torture.run import create_topic, open_catalog, table_differs
 from tests.torture.verdict import judge
 from tests.torture.workload import BASE, Writer, read_all
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 
 REACHED_SECONDS_MAX = 45
 PARTITIONS = (0, 1)
