@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.error
 import urllib.request
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 
 from agent.cli.app import app
 from agent.config import Config
+from deploy.services import Etcd, Minio
+from deploy.services.floe import FloeAgent, clustered
 from objectstore.naming import FINGERPRINT_KEY
 from tests.compat.conftest import Embedded
 
@@ -52,6 +55,35 @@ def test_every_setting_is_there() -> None:
 def test_every_address_answers(embedded: Embedded, path: str) -> None:
     with urllib.request.urlopen(embedded.http + path, timeout=10) as answer:
         assert answer.status == 200
+
+
+@pytest.mark.services
+def test_a_bucket_is_found_missing_prepared_and_found_fit(etcd: Etcd, minio: Minio, tmp_path: Path) -> None:
+    name = f"prepared-{tmp_path.name}".replace("_", "-")[:63].strip("-")
+    settings = clustered(
+        etcd=etcd.endpoint,
+        bucket_url=f"s3://{name}/prod",
+        s3_endpoint=minio.endpoint,
+        access_key=minio.access_key,
+        secret_key=minio.secret_key,
+    )
+    file = FloeAgent("check", settings, tmp_path).config_file  # never started
+
+    def floe(*words: str) -> tuple[int, dict[str, str]]:
+        done = CliRunner().invoke(app, [*words, "--config", str(file), "--json"])
+        return done.exit_code, {
+            row.pop("check", "") or row["subject"]: row["remedy"] for row in json.loads(done.stdout)
+        }
+
+    status, remedies = floe("check")
+    assert status == 1
+    assert "floe bucket prepare" in remedies["bucket exists"]
+    assert "store" not in remedies, "one cause, one remedy"
+    assert floe("bucket", "prepare")[0] == 0
+    assert floe("bucket", "check")[0] == 0
+    status, remedies = floe("check")
+    assert status == 0
+    assert not any(remedies.values())
 
 
 def test_an_address_that_is_not_there_is_404(embedded: Embedded) -> None:
