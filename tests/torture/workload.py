@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.torture.verdict import Place, Seen, Sent
 
@@ -130,13 +130,22 @@ def _seen(reader: str, message: Message) -> Seen:
     return Seen(reader, message.topic(), message.partition(), message.offset(), message.value())
 
 
+def _end(client: Consumer, topic: str, partition: int) -> int:
+    """The high watermark. librdkafka gives a question up when its broker leaves Metadata: ask again."""
+    deadline = time.monotonic() + FINAL_READ_SECONDS_MAX
+    while True:
+        try:
+            place = TopicPartition(topic, partition)
+            return int(client.get_watermark_offsets(place, timeout=30, cached=False)[1])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._DESTROY_BROKER or time.monotonic() > deadline:
+                raise
+
+
 def read_all(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[Place, list[tuple[int, bytes]]]:
     """Every partition from its start to the high watermark of now, by a fresh client."""
     client = consumer(bootstrap)
-    ends = {
-        partition: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)[1]
-        for partition in partitions
-    }
+    ends = {partition: _end(client, topic, partition) for partition in partitions}
     found: dict[Place, list[tuple[int, bytes]]] = {(topic, partition): [] for partition in partitions}
     client.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     deadline = time.monotonic() + FINAL_READ_SECONDS_MAX
