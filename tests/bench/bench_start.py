@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
@@ -36,10 +37,10 @@ async def fill(bootstrap: str, slices: int, *, create: bool) -> None:
         await produce_all(bootstrap, frame, slices, 1)
 
 
-def status(agent: FloeAgent) -> dict[str, object]:
+def status(agent: FloeAgent) -> dict[str, Any]:
     """What the agent says of its replica."""
     with urllib.request.urlopen(f"{agent.http}/status", timeout=10) as response:
-        found: dict[str, object] = json.load(response)["replica"]
+        found: dict[str, Any] = json.load(response)["replica"]
     return found
 
 
@@ -47,7 +48,7 @@ def await_snapshot(agent: FloeAgent) -> None:
     """Return once a snapshot holds everything that is in the log now."""
     through = status(agent)["revision"]
     deadline = time.monotonic() + SNAPSHOT_S_MAX
-    while not any(revision >= through for revision in status(agent)["snapshots"]):  # type: ignore[attr-defined]
+    while not any(revision >= through for revision in status(agent)["snapshots"]):
         assert time.monotonic() < deadline, f"no snapshot at {through} after {SNAPSHOT_S_MAX} s"
         time.sleep(0.2)
 
