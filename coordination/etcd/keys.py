@@ -3,6 +3,7 @@
     /floe/{cluster}/agents/{incarnation:016x}                 the incarnation key: last sequence and info
     /floe/{cluster}/log/{incarnation:016x}/{sequence:016x}    an entry's payload; written once, never changed
     /floe/{cluster}/trimmed                                   entries are gone through this revision
+    /floe/{cluster}/identity                                  a random number drawn once: whose log this is
 
 Every modification of an incarnation key after its creation is an append, in the same transaction as the
 entry: so the key's mod_revision is the revision of its newest entry.
@@ -40,6 +41,7 @@ class Keys:
         self.agents = f"{self.prefix}agents/".encode()
         self.log = f"{self.prefix}log/".encode()
         self.trimmed = f"{self.prefix}trimmed".encode()
+        self.identity = f"{self.prefix}identity".encode()
 
     def agent(self, incarnation: int) -> bytes:
         """The incarnation key."""
@@ -121,6 +123,14 @@ def register(keys: Keys, incarnation: int, info: bytes, lease: int) -> pb.TxnReq
         compare=[revision_is(agent, 0), unused],
         success=[put(agent, encode_key(0, info), lease)],
         failure=[get(agent)],
+    )
+
+
+def identity(keys: Keys, drawn: bytes) -> pb.TxnRequest:
+    """Read the log's own name; the first to ask gives it."""
+    key = keys.identity
+    return pb.TxnRequest(
+        compare=[revision_is(key, 0)], success=[put(key, drawn), get(key)], failure=[get(key)]
     )
 
 

@@ -72,9 +72,17 @@ class EtcdLog:
         return ENTRY_BYTES_MAX
 
     async def identity(self) -> str:
-        """etcd's cluster id and the prefix. Raises Unavailable."""
-        header = (await self._read(pb.RangeRequest(key=self._keys.trimmed, count_only=True))).header
-        return f"etcd:{header.cluster_id:016x}:{self._keys.prefix}"
+        """The prefix and a number drawn at the log's birth. Raises Unavailable.
+
+        etcd's own cluster id would not do: an etcd that lost its data gets the same one again.
+        """
+        drawn = b"%032x" % self._clock.random_bits(128)
+        try:
+            response = await self._client.txn(requests.identity(self._keys, drawn))
+        except EtcdError as error:
+            raise Unavailable(str(error)) from error
+        (found,) = response.responses[-1].response_range.kvs
+        return f"etcd:{found.value.decode()}:{self._keys.prefix}"
 
     async def register(self, incarnation: int, info: bytes, ttl_s: float) -> EtcdChain:
         """See coordination.log.Log. After Unavailable use a new number: this one may have been taken."""

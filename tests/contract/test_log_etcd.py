@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -91,6 +92,16 @@ async def test_a_restored_etcd_that_was_written_on_is_still_refused(lab: EtcdLab
     client.link.heal()
     with pytest.raises(LogRegressed, match="not in etcd any more"):
         await reader.task
+
+
+async def test_an_emptied_etcd_is_another_log(lab: EtcdLab) -> None:
+    """etcd's own cluster id would be the same again; the bucket's fingerprint must not fit [rule 11]."""
+    client = await lab.client()
+    before = await client.log.identity()
+    await asyncio.to_thread(lab.etcd.kill)
+    await asyncio.to_thread(shutil.rmtree, lab.etcd.data)
+    await asyncio.to_thread(lab.etcd.start)
+    assert await (await lab.client()).log.identity() != before
 
 
 async def test_compaction_by_an_operator_loses_no_entry_to_a_new_follower(lab: EtcdLab) -> None:
