@@ -79,4 +79,4 @@ def figures() -> Iterable[Figure]:
     yield Figure("embedded produce, raw frames, 16 partitions", speed, "MB/s")
     yield Figure("agent CPU of embedded produce", sorted(cpu)[1], "CPU-s/GB", goal=3, better="less")
     yield Figure("PUTs of embedded produce", sorted(puts)[1], "PUTs/MiB", goal=0.3, better="less")
-    yield Figure("embedded produce, one small record at a time", quiet, "ms")
+    yield Figure("embedded produce, one small record at a time", quiet, "ms", better="less")

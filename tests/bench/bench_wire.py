@@ -184,7 +184,7 @@ def figures() -> Iterable[Figure]:
     runs = sorted(throughput() for _ in range(ROUNDS))
     speed, cpu = runs[len(runs) // 2]
     yield Figure("server, 1 MB produce requests, decoded and answered", speed, "MB/s")
-    yield Figure("server, 1 MB produce requests, CPU", cpu, "CPU-s/GB")
+    yield Figure("server, 1 MB produce requests, CPU", cpu, "CPU-s/GB", better="less")
 
 
 if __name__ == "__main__":
