@@ -52,7 +52,7 @@ def read(bootstrap: str, topic: str) -> float:
     """MB/s (10^6 bytes) of one consumer reading everything."""
     ends = [REQUESTS * RECORDS_PER_BATCH] * PARTITIONS
     begin = time.perf_counter()
-    size = asyncio.run(fetch_all(bootstrap, topic, ends, PARTITION_BYTES_MAX, BYTES_MAX))
+    size = fetch_all(bootstrap, topic, ends, PARTITION_BYTES_MAX, BYTES_MAX)
     return size / (time.perf_counter() - begin) / 1e6
 
 
