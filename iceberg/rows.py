@@ -10,12 +10,15 @@ import pyarrow.compute as pc
 
 from iceberg.layout import Layout, Part
 from objectstore import batch as record_batch
-from objectstore.batch import Headers
+from objectstore.batch import CorruptBatch, Headers, Record
 from schema.framing import FramingError
 
 PIECE_ROWS = 2_048
 PIECE_BYTES = 256 << 10
 """Rows and record bytes turned into columns at once: bounds how long one call holds the interpreter (ms)."""
+
+UNREADABLE_HEADER = "floe.unreadable"
+"""Key of the one header of a row that stands for a batch nobody can open; the value says why."""
 
 _TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 
@@ -39,7 +42,8 @@ def arrow_batches(
     """The records of one partition with start ≤ offset < end, in order, as the table's rows.
 
     Each element of `slices` is filled by record batches with their final offsets. Control batches give no
-    rows. Raises objectstore.batch.CorruptBatch.
+    rows; a batch whose CRC holds but that cannot be opened gives one. Raises objectstore.batch.CorruptBatch
+    for bytes that are not what was stored.
     """
     piece = _Piece()
     for view in slices:
@@ -57,7 +61,12 @@ def arrow_batches(
 
 
 def _add(piece: _Piece, batch: memoryview, timestamp_type: int, start: int, end: int) -> None:
-    records = list(record_batch.records(batch))
+    try:
+        records = list(record_batch.records(batch))
+    except CorruptBatch as error:
+        if not record_batch.check_crc(batch, 0, len(batch)):
+            raise
+        records = [_unreadable(batch, error)]
     if not records:
         return
     if records[0].offset < start or records[-1].offset >= end:
@@ -72,6 +81,18 @@ def _add(piece: _Piece, batch: memoryview, timestamp_type: int, start: int, end:
     piece.values += values
     piece.headers += headers
     piece.size += len(batch)
+
+
+def _unreadable(batch: memoryview, error: CorruptBatch) -> Record:
+    """What a batch that no consumer can open becomes: one row at its first offset that keeps its bytes.
+
+    Its CRC holds, so these are the bytes that its producer sent; a table must not wait for them for ever.
+    """
+    header = record_batch.peek(batch)
+    last = header.base_offset + header.last_offset_delta
+    reason = f"batch of offsets {header.base_offset} to {last} cannot be opened: {error}"
+    marks = [(UNREADABLE_HEADER, reason.encode())]
+    return Record(header.base_offset, header.max_timestamp, None, bytes(batch), marks)
 
 
 def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from objectstore.batch import peek, records, split
+from objectstore.batch import CorruptBatch, peek, records, split
 
 
 class Found(NamedTuple):
@@ -19,7 +19,10 @@ INLINE_BYTES_MAX = 16 * 1024  # batches up to this size are decoded on the event
 
 
 async def first_at_or_after(slice_bytes: memoryview, timestamp_ms: int) -> Found | None:
-    """The first record of the slice whose timestamp is at least `timestamp_ms`. Raises CorruptBatch."""
+    """The first record of the slice whose timestamp is at least `timestamp_ms`.
+
+    In a batch that cannot be opened it is the batch's first offset.
+    """
     for position, size in split(slice_bytes):
         if peek(slice_bytes, position).max_timestamp < timestamp_ms:
             continue
@@ -31,7 +34,7 @@ async def first_at_or_after(slice_bytes: memoryview, timestamp_ms: int) -> Found
 
 
 async def highest(slice_bytes: memoryview) -> Found | None:
-    """The first record with the slice's highest timestamp (KIP-734). Raises CorruptBatch."""
+    """The first record with the slice's highest timestamp (KIP-734)."""
     top = max(peek(slice_bytes, position).max_timestamp for position, _ in split(slice_bytes))
     return await first_at_or_after(slice_bytes, top)
 
@@ -43,7 +46,11 @@ async def _decoded(batch: memoryview, timestamp_ms: int) -> Found | None:
 
 
 def _first(batch: memoryview, timestamp_ms: int) -> Found | None:
-    for record in records(batch):
-        if record.timestamp >= timestamp_ms:
-            return Found(record.offset, record.timestamp)
+    try:
+        for record in records(batch):
+            if record.timestamp >= timestamp_ms:
+                return Found(record.offset, record.timestamp)
+    except CorruptBatch:  # stored as its producer sent it; its header is all that can be known
+        header = peek(batch)
+        return Found(header.base_offset, header.max_timestamp)
     return None

@@ -125,7 +125,11 @@ class Rig:
             )
             for at, value in enumerate(values)
         ]
-        content = batch.build(records)
+        return await self.store_batch(batch.build(records), partition, topic)
+
+    async def store_batch(self, content: bytes, partition: int = 0, topic: str = "t") -> int:
+        """Store one batch, sound or not, as a chunk of its own and commit it; returns its base offset."""
+        header = batch.peek(content)
         handle = self.replica.state.topics[topic].partitions[partition].handle
         self._chunks += 1
         chunk = ChunkId(self.replica.incarnation, self._chunks)
@@ -139,8 +143,8 @@ class Rig:
             first_position=HEADER_SIZE,
             partition=[handle],
             length=[len(content)],
-            offsets=[len(records)],
-            max_timestamp_ms=[records[-1].timestamp],
+            offsets=[header.last_offset_delta + 1],
+            max_timestamp_ms=[header.max_timestamp],
         )
         (result,) = await self.replica.submit([command(message)])
         assert isinstance(result, ChunkCommitted), result

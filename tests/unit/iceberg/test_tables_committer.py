@@ -12,7 +12,10 @@ from coordination.replica.errors import OutcomeUnknown
 from iceberg import ledger, metadata
 from iceberg.committer import Committer, CommitterOptions, LostRace
 from iceberg.metadata import Retention
+from iceberg.rows import UNREADABLE_HEADER
 from iceberg.setup import TableConflict
+from objectstore import batch
+from objectstore.compression import Compression
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import KillAt, Killed, Rig
 from tests.unit.schema import samples
@@ -50,6 +53,23 @@ async def test_commits_go_on_from_the_ledger(rig: Rig) -> None:
         assert await rig.drain(committer) == 1
     await rig.assert_table_is_topic({0: [b"%d" % number for number in range(5)]})
     assert await rig.committer().run_once() is None
+
+
+async def test_a_batch_that_nobody_can_open_does_not_hold_up_its_table(rig: Rig) -> None:
+    """Garbage under a good CRC: one row keeps its bytes and says why, the records behind it follow."""
+    await rig.create_topic()
+    sound = batch.peek(batch.build([batch.NewRecord(1, None, b"x"), batch.NewRecord(2, None, b"y")]))
+    garbage = batch.seal(sound._replace(attributes=int(Compression.GZIP)), b"\x55" * 100)
+    await rig.produce([b"before"])
+    assert await rig.store_batch(garbage) == 1
+    await rig.produce([b"after"])
+    assert await rig.drain(rig.committer()) == 3
+    rows = {row["kafka"]["offset"]: row for row in await rig.rows()}
+    assert [rows[0]["value"]["__raw__"], rows[3]["value"]["__raw__"]] == [b"before", b"after"]
+    (mark,) = rows[1]["headers"]
+    assert mark["key"] == UNREADABLE_HEADER
+    assert mark["value"].startswith(b"batch of offsets 1 to 2 cannot be opened: ")
+    assert rows[1]["value"]["__raw__"].endswith(b"\x55" * 100)
 
 
 async def test_a_topic_without_records_has_an_empty_table(rig: Rig) -> None:
