@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.torture.cluster import Cluster, Member
@@ -69,12 +70,13 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
         armed.arm(step)
     writer = _begin(cluster, topic)
     if step.startswith("collect/"):
-        _make_garbage(cluster, topic)
+        _make_garbage(cluster, topic, lambda: armed.arm(step))
     elif step == "table/delete-orphans":
-        _make_orphan(cluster, topic)
+        _make_orphan(cluster, topic, lambda: armed.arm(step))
     elif step == "table/load-table":
         _kill_committer(cluster, topic)
-    if step not in BEGINNINGS:
+        armed.arm(step)
+    elif step not in BEGINNINGS:
         armed.arm(step)
     dead = _dead(cluster, step)
     back = threading.Thread(target=_bring_back, args=[cluster])
@@ -118,7 +120,10 @@ def _until(condition: Callable[[], bool], what: str = "it came true") -> None:
 
 def _delete(cluster: Cluster, topic: str) -> None:
     admin = AdminClient({**BASE, "bootstrap.servers": cluster.bootstrap})
-    admin.delete_topics([topic], request_timeout=30)[topic].result(30)
+    try:
+        admin.delete_topics([topic], request_timeout=30)[topic].result(30)
+    except KafkaException:  # the agent that was asked died with its answer: it was done all the same
+        _until(lambda: topic not in admin.list_topics(timeout=5).topics, f"{topic} was deleted")
 
 
 def _has_table(cluster: Cluster, topic: str) -> bool:
@@ -149,18 +154,23 @@ def _kill_committer(cluster: Cluster, topic: str) -> None:
     member.agent.kill()
 
 
-def _make_garbage(cluster: Cluster, topic: str) -> None:
-    """A topic that is deleted leaves chunks that nothing refers to."""
+def _make_garbage(cluster: Cluster, topic: str, arm: Callable[[], None]) -> None:
+    """A topic that is deleted leaves chunks that nothing refers to.
+
+    `arm` comes before: a collection may pass at once, and finds nothing the next time.
+    """
     scratch = f"{topic}-scratch"
     writer = _begin(cluster, scratch)
     writer.stop()
+    arm()
     _delete(cluster, scratch)
 
 
-def _make_orphan(cluster: Cluster, topic: str) -> None:
-    """A file that no snapshot names, where a dead committer would have left it."""
+def _make_orphan(cluster: Cluster, topic: str, arm: Callable[[], None]) -> None:
+    """A file that no snapshot names, where a dead committer would have left it. `arm` comes before."""
     _until(lambda: _has_table(cluster, topic))
     catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
     location = catalog.load_table(("floe", topic.replace("-", "_"))).location()
     bucket, _, key = location.removeprefix("s3://").partition("/")
+    arm()
     cluster.store.client().put_object(Bucket=bucket, Key=f"{key}/data/orphan.parquet", Body=b"left behind")
