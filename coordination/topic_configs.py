@@ -87,10 +87,13 @@ def _check_string(config: TopicConfig, value: str) -> str | None:
 def _check_list(config: TopicConfig, value: str) -> str | None:
     if config.pattern is not None:
         return _check_string(config, value)
-    for item in split_list(value):
+    items = split_list(value)
+    for item in items:
         if config.choices and item not in config.choices:
             return f"{config.name}: {item!r} is not one of {', '.join(config.choices)}"
-    return None if value.strip() else f"{config.name}: at least one of {', '.join(config.choices)} is needed"
+        if items.count(item) > 1:
+            return f"{config.name}: {item!r} is named twice"
+    return None
 
 
 _NUMBER = {
@@ -124,12 +127,13 @@ _B, _S, _I, _L, _D, _LIST = (
 _NONE = "No effect in Floe: "
 _DISK = _NONE + "there are no log segments on broker disks."
 _TIER = _NONE + "all records are in the object store already."
-_RETENTION = "Not enforced yet."
 
 _TABLE: tuple[TopicConfig, ...] = (
     TopicConfig(
-        "cleanup.policy", _LIST, "delete", "delete, compact or both. " + _RETENTION,
-        choices=("delete", "compact"), broker_name="log.cleanup.policy",
+        "cleanup.policy", _LIST, "delete",
+        "`delete`: old records go by retention.ms and retention.bytes. `compact`: the newest record of each key "
+        "stays. Both: both. Empty: everything is kept.",
+        choices=("delete", "compact"), broker_name="log.cleanup.policy", in_effect=True,
     ),
     TopicConfig(
         "compression.type", _S, "producer",
@@ -142,8 +146,9 @@ _TABLE: tuple[TopicConfig, ...] = (
                 broker_name="compression.lz4.level"),
     TopicConfig("compression.zstd.level", _I, "3", _NONE + "batches are never recompressed.", -131072, 22,
                 broker_name="compression.zstd.level"),
-    TopicConfig("delete.retention.ms", _L, "86400000", _RETENTION, 0,
-                broker_name="log.cleaner.delete.retention.ms"),
+    TopicConfig("delete.retention.ms", _L, "86400000",
+                "How long a tombstone of a compacted topic stays after compaction first kept it, ms.", 0,
+                broker_name="log.cleaner.delete.retention.ms", in_effect=True),
     TopicConfig("file.delete.delay.ms", _L, "60000", _DISK, 0, broker_name="log.segment.delete.delay.ms"),
     TopicConfig("flush.messages", _L, str(LONG_MAX), _NONE + "an acknowledged record is durable.", 1,
                 broker_name="log.flush.interval.messages"),
@@ -157,8 +162,9 @@ _TABLE: tuple[TopicConfig, ...] = (
                 pattern=_THROTTLE),
     TopicConfig("local.retention.bytes", _L, "-2", _TIER, -2, broker_name="log.local.retention.bytes"),
     TopicConfig("local.retention.ms", _L, "-2", _TIER, -2, broker_name="log.local.retention.ms"),
-    TopicConfig("max.compaction.lag.ms", _L, str(LONG_MAX), _RETENTION, 1,
-                broker_name="log.cleaner.max.compaction.lag.ms"),
+    TopicConfig("max.compaction.lag.ms", _L, str(LONG_MAX),
+                "A record that is older than this, ms, makes its partition due for compaction.", 1,
+                broker_name="log.cleaner.max.compaction.lag.ms", in_effect=True),
     TopicConfig("max.message.bytes", _I, "1048588", "The largest record batch, bytes, as sent.",
                 0, INT_MAX, broker_name="message.max.bytes", in_effect=True),
     TopicConfig("message.timestamp.after.max.ms", _L, "3600000",
@@ -171,18 +177,23 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "Whether a record keeps the producer's timestamp or gets the agent's at the append.",
                 choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type",
                 in_effect=True),
-    TopicConfig("min.cleanable.dirty.ratio", _D, "0.5", _RETENTION, 0, 1,
-                broker_name="log.cleaner.min.cleanable.ratio"),
-    TopicConfig("min.compaction.lag.ms", _L, "0", _RETENTION, 0,
-                broker_name="log.cleaner.min.compaction.lag.ms"),
+    TopicConfig("min.cleanable.dirty.ratio", _D, "0.5",
+                "Share of a partition's bytes not yet compacted from which on it is due for compaction.", 0, 1,
+                broker_name="log.cleaner.min.cleanable.ratio", in_effect=True),
+    TopicConfig("min.compaction.lag.ms", _L, "0", "A record younger than this, ms, is never compacted.", 0,
+                broker_name="log.cleaner.min.compaction.lag.ms", in_effect=True),
     TopicConfig("min.insync.replicas", _I, "1", _NONE + "the object store replicates.", 1, INT_MAX,
                 broker_name="min.insync.replicas"),
     TopicConfig("preallocate", _B, "false", _DISK, broker_name="log.preallocate"),
     TopicConfig("remote.storage.enable", _B, "false", _TIER),
     TopicConfig("remote.log.copy.disable", _B, "false", _TIER),
     TopicConfig("remote.log.delete.on.disable", _B, "false", _TIER),
-    TopicConfig("retention.bytes", _L, "-1", _RETENTION, -1, broker_name="log.retention.bytes"),
-    TopicConfig("retention.ms", _L, "604800000", _RETENTION, -1, broker_name="log.retention.ms"),
+    TopicConfig("retention.bytes", _L, "-1",
+                "Record bytes of a partition above which its oldest go; -1: no limit.", -1,
+                broker_name="log.retention.bytes", in_effect=True),
+    TopicConfig("retention.ms", _L, "604800000",
+                "Age of the newest timestamp of a piece of the log at which it goes, ms; -1: never.", -1,
+                broker_name="log.retention.ms", in_effect=True),
     TopicConfig("segment.bytes", _I, "1073741824", _DISK, 14, INT_MAX, broker_name="log.segment.bytes"),
     TopicConfig("segment.index.bytes", _I, "10485760", _DISK, 4, INT_MAX,
                 broker_name="log.index.size.max.bytes"),
@@ -196,6 +207,10 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "The table's name, `table` or `namespace.table`; empty: in namespace floe, the topic's name "
                 "with dots and dashes as underscores.",
                 pattern=_TABLE_NAME, in_effect=True),
+    TopicConfig("floe.table.retention", _S, "keep",
+                "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log start "
+                "go too, by whole files.",
+                choices=("keep", "follow"), in_effect=True),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
@@ -226,3 +241,13 @@ def effective_int(name: str, topic: Mapping[str, str], cluster: Mapping[str, str
 def effective_bool(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
     """`effective` of a boolean config."""
     return effective(name, topic, cluster).lower() == "true"
+
+
+def deletes(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
+    """Whether old records go by time and size (`cleanup.policy` holds `delete`)."""
+    return "delete" in split_list(effective("cleanup.policy", topic, cluster))
+
+
+def compacts(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
+    """Whether only the newest record of each key stays (`cleanup.policy` holds `compact`)."""
+    return "compact" in split_list(effective("cleanup.policy", topic, cluster))

@@ -144,8 +144,8 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
 def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
     """Delete records below the offsets. Done's value: per partition the log start, or -1 where refused.
 
-    Refused per partition when it does not exist or the offset is outside [log start, high watermark]
-    (Kafka's DeleteRecords answers OFFSET_OUT_OF_RANGE); never goes back.
+    Refused per partition when it does not exist or the offset is beyond the high watermark (Kafka's
+    DeleteRecords answers OFFSET_OUT_OF_RANGE). Never goes back: an offset below the log start leaves it.
     """
     if len(message.partition) != len(message.offset):
         return Refused(Code.INVALID_REQUEST, "MoveLogStart: columns of different lengths")
@@ -154,13 +154,14 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
         partition = state.partitions[handle] if handle < len(state.partitions) else None
         if partition is not None and offset == -1:
             offset = partition.high_watermark
-        if partition is None or not partition.log_start <= offset <= partition.high_watermark:
+        if partition is None or not 0 <= offset <= partition.high_watermark:
             starts.append(-1)
             continue
-        partition.log_start = offset
-        state.chunks.release(partition.slices.trim(offset), at.now_ms)
-        at.touched.append(handle)
-        starts.append(offset)
+        if offset > partition.log_start:
+            partition.log_start = offset
+            state.chunks.release(partition.slices.trim(offset), at.now_ms)
+            at.touched.append(handle)
+        starts.append(partition.log_start)
     return Done(tuple(starts))
 
 

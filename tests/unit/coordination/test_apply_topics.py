@@ -98,7 +98,10 @@ def test_moving_the_log_start_drops_whole_slices_and_their_chunks(script: Script
     assert len(partition.slices.rows) == 32, "the dead front is copied away"
     assert len(script.state.chunks.garbage) == 299
     assert script.state.chunks.garbage[ChunkId(A, 1)] == START_MS + 7
-    assert script.one(A, MoveLogStart(partition=[0], offset=[5])) == Done((-1,)), "never back"
+    assert script.one(A, MoveLogStart(partition=[0], offset=[5])) == Done((2995,)), "never back"
+    for beyond in (3001, -2):
+        assert script.one(A, MoveLogStart(partition=[0], offset=[beyond])) == Done((-1,))
+    assert partition.log_start == 2995
     script.commit(A, (handles[0], 4))
     assert partition.slices.plan(2995, 1 << 30)[1][:2] == (3000, 3004)
 

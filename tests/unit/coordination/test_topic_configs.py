@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.topic_configs import TOPIC_CONFIGS, effective, effective_bool, effective_int, refusal
+from coordination.topic_configs import (
+    TOPIC_CONFIGS,
+    compacts,
+    deletes,
+    effective,
+    effective_bool,
+    effective_int,
+    refusal,
+)
 
 
 def test_every_default_passes_its_own_check() -> None:
@@ -35,8 +43,9 @@ def test_what_kafka_has() -> None:
         ("retention.ms", str(1 << 63)),
         ("segment.bytes", "13"),
         ("preallocate", "yes"),
-        ("cleanup.policy", ""),
         ("cleanup.policy", "delete,keep"),
+        ("cleanup.policy", "delete,delete"),
+        ("floe.table.retention", "drop"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("min.cleanable.dirty.ratio", "1.1"),
         ("message.timestamp.type", "createtime"),
@@ -57,6 +66,8 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
     [
         ("retention.ms", "-1"),
         ("cleanup.policy", "compact, delete"),
+        ("cleanup.policy", ""),
+        ("floe.table.retention", "follow"),
         ("preallocate", "TRUE"),
         ("min.cleanable.dirty.ratio", "0.25"),
         ("floe.table.name", "lake.flights"),
@@ -75,3 +86,18 @@ def test_the_topics_own_value_comes_before_the_clusters_and_the_default() -> Non
     assert effective_bool("preallocate", own, cluster) is True
     with pytest.raises(KeyError):
         effective("no.such", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "does"),
+    [
+        ("delete", (True, False)),
+        ("compact", (False, True)),
+        ("compact,delete", (True, True)),
+        ("", (False, False)),
+    ],
+)
+def test_cleanup_policies(policy: str, does: tuple[bool, bool]) -> None:
+    configs = {"cleanup.policy": policy}
+    assert (deletes(configs, {}), compacts(configs, {})) == does
+    assert (deletes({}, configs), compacts({}, configs)) == does
