@@ -18,6 +18,7 @@ from agent.context import Context
 from agent.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.produce.buffer import Offered, Outcome
+from agent.produce.keys import require_keys
 from agent.wire.errors import WireError
 from agent.wire.generated.produce import (
     BatchIndexAndErrorMessage,
@@ -159,6 +160,8 @@ async def _admit_batch(
     now_ms = ctx.services.clock.now_ms()
     header = admit(data.records, rules, version, now_ms)
     assert data.records is not None
+    if rules.keys_required:
+        await require_keys(data.records, topic.name, partition.index)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:
         await _validate(ctx, topic, data.records)
     if rules.append_time:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordination.kafka_codes import Code
-from coordination.topic_configs import effective, effective_int
+from coordination.topic_configs import compacts, effective, effective_int
 from objectstore.batch import HEADER_BYTES, BatchHeader, CorruptBatch, check_crc, peek
 from objectstore.compression import Compression
 
@@ -43,6 +43,7 @@ class TopicRules:
     append_time: bool
     timestamp_before_ms_max: int
     timestamp_after_ms_max: int
+    keys_required: bool
 
 
 def topic_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
@@ -58,6 +59,7 @@ def _rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
         append_time=effective("message.timestamp.type", topic, cluster) == "LogAppendTime",
         timestamp_before_ms_max=effective_int("message.timestamp.before.max.ms", topic, cluster),
         timestamp_after_ms_max=effective_int("message.timestamp.after.max.ms", topic, cluster),
+        keys_required=compacts(topic, cluster),
     )
 
 

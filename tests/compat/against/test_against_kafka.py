@@ -10,10 +10,11 @@ from deploy.services.kafka import Kafka
 from tests.compat.against.agreement import ABSENT, PAGE, Row, differences, rows, unexplained
 from tests.compat.against.questions_admin import QUESTIONS as ADMIN
 from tests.compat.against.questions_data import QUESTIONS as DATA
+from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.side import Side
 from tests.compat.cluster import Cluster
 
-QUESTIONS = ADMIN | DATA
+QUESTIONS = ADMIN | DATA | RETENTION
 
 
 @pytest.mark.services
