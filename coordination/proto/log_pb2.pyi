@@ -96,6 +96,16 @@ class Command(_message.Message):
     ALTER_CLUSTER_CONFIGS_FIELD_NUMBER: _builtins.int
     MOVE_LOG_START_FIELD_NUMBER: _builtins.int
     LEAVE_METADATA_FIELD_NUMBER: _builtins.int
+    PUT_CLASSIC_GENERATION_FIELD_NUMBER: _builtins.int
+    ASSIGN_CLASSIC_GENERATION_FIELD_NUMBER: _builtins.int
+    REPLACE_CLASSIC_MEMBER_FIELD_NUMBER: _builtins.int
+    COMMIT_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELETE_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELETE_GROUPS_FIELD_NUMBER: _builtins.int
+    EXPIRE_OFFSETS_FIELD_NUMBER: _builtins.int
+    SWAP_SEGMENTS_FIELD_NUMBER: _builtins.int
+    FORGET_SEGMENTS_FIELD_NUMBER: _builtins.int
+    ENTER_METADATA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -152,6 +162,26 @@ class Command(_message.Message):
     def move_log_start(self) -> Global___MoveLogStart: ...
     @_builtins.property
     def leave_metadata(self) -> Global___LeaveMetadata: ...
+    @_builtins.property
+    def put_classic_generation(self) -> Global___PutClassicGeneration: ...
+    @_builtins.property
+    def assign_classic_generation(self) -> Global___AssignClassicGeneration: ...
+    @_builtins.property
+    def replace_classic_member(self) -> Global___ReplaceClassicMember: ...
+    @_builtins.property
+    def commit_offsets(self) -> Global___CommitOffsets: ...
+    @_builtins.property
+    def delete_offsets(self) -> Global___DeleteOffsets: ...
+    @_builtins.property
+    def delete_groups(self) -> Global___DeleteGroups: ...
+    @_builtins.property
+    def expire_offsets(self) -> Global___ExpireOffsets: ...
+    @_builtins.property
+    def swap_segments(self) -> Global___SwapSegments: ...
+    @_builtins.property
+    def forget_segments(self) -> Global___ForgetSegments: ...
+    @_builtins.property
+    def enter_metadata(self) -> Global___EnterMetadata: ...
     def __init__(
         self,
         *,
@@ -183,12 +213,22 @@ class Command(_message.Message):
         alter_cluster_configs: Global___AlterClusterConfigs | None = ...,
         move_log_start: Global___MoveLogStart | None = ...,
         leave_metadata: Global___LeaveMetadata | None = ...,
+        put_classic_generation: Global___PutClassicGeneration | None = ...,
+        assign_classic_generation: Global___AssignClassicGeneration | None = ...,
+        replace_classic_member: Global___ReplaceClassicMember | None = ...,
+        commit_offsets: Global___CommitOffsets | None = ...,
+        delete_offsets: Global___DeleteOffsets | None = ...,
+        delete_groups: Global___DeleteGroups | None = ...,
+        expire_offsets: Global___ExpireOffsets | None = ...,
+        swap_segments: Global___SwapSegments | None = ...,
+        forget_segments: Global___ForgetSegments | None = ...,
+        enter_metadata: Global___EnterMetadata | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "set_feature_level", b"set_feature_level", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "swap_segments", b"swap_segments", "trim", b"trim"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "set_feature_level", b"set_feature_level", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "swap_segments", b"swap_segments", "trim", b"trim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "swap_segments", "forget_segments", "enter_metadata"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -303,6 +343,9 @@ class RegisterAgent(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     FEATURE_MIN_FIELD_NUMBER: _builtins.int
     FEATURE_MAX_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
+    PEER_ADDRESS_FIELD_NUMBER: _builtins.int
+    JOINING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """stable over restarts; keeps its node id"""
     node_id: _builtins.int
@@ -316,8 +359,16 @@ class RegisterAgent(_message.Message):
     feature_min: _builtins.int
     """feature levels this code can apply"""
     feature_max: _builtins.int
+    peer_address: _builtins.str
+    """host:port where other agents read what this one has in memory; empty: none"""
+    joining: _builtins.bool
+    """Metadata names it only after EnterMetadata"""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]: ...
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """"produce", "fetch", "background"; empty: all of them"""
+
     def __init__(
         self,
         *,
@@ -329,10 +380,13 @@ class RegisterAgent(_message.Message):
         version: _builtins.str = ...,
         feature_min: _builtins.int = ...,
         feature_max: _builtins.int = ...,
+        roles: _abc.Iterable[_builtins.str] | None = ...,
+        peer_address: _builtins.str = ...,
+        joining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["feature_max", b"feature_max", "feature_min", b"feature_min", "http_address", b"http_address", "listeners", b"listeners", "name", b"name", "node_id", b"node_id", "version", b"version", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["feature_max", b"feature_max", "feature_min", b"feature_min", "http_address", b"http_address", "joining", b"joining", "listeners", b"listeners", "name", b"name", "node_id", b"node_id", "peer_address", b"peer_address", "roles", b"roles", "version", b"version", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -354,6 +408,23 @@ class LeaveMetadata(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaveMetadata: _TypeAlias = LeaveMetadata  # noqa: Y015
+
+@_typing.final
+class EnterMetadata(_message.Message):
+    """The author, registered as joining, is warm: Metadata names it from here on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnterMetadata: _TypeAlias = EnterMetadata  # noqa: Y015
 
 @_typing.final
 class FenceIncarnation(_message.Message):
@@ -1118,3 +1189,507 @@ class Heartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class SegmentId(_message.Message):
+    """Names a segment or a manifest of a partition that is told beside it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.int
+    """its author"""
+    number: _builtins.int
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SegmentId: _TypeAlias = SegmentId  # noqa: Y015
+
+@_typing.final
+class MergedRange(_message.Message):
+    """What a partition's manifest holds, in short: enough to decide what is to be done without reading it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    MANIFEST_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    FIRST_END_OFFSET_FIELD_NUMBER: _builtins.int
+    FIRST_SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    FIRST_MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    FIRST_DIRTY_OFFSET_FIELD_NUMBER: _builtins.int
+    CLEAN_BYTES_FIELD_NUMBER: _builtins.int
+    FIRST_DIRTY_MS_FIELD_NUMBER: _builtins.int
+    start_offset: _builtins.int
+    """where the first segment begins; `end_offset` when there is none"""
+    end_offset: _builtins.int
+    """the tail begins here"""
+    size_bytes: _builtins.int
+    """record bytes of all segments"""
+    records: _builtins.int
+    segments: _builtins.int
+    manifest_bytes: _builtins.int
+    """of the manifest object"""
+    max_timestamp_ms: _builtins.int
+    """-1: none"""
+    first_end_offset: _builtins.int
+    """of the first segment: end, record bytes, newest timestamp"""
+    first_size_bytes: _builtins.int
+    first_max_timestamp_ms: _builtins.int
+    first_dirty_offset: _builtins.int
+    """cleanup.policy=compact: compacted below"""
+    clean_bytes: _builtins.int
+    """record bytes of the segments below it"""
+    first_dirty_ms: _builtins.int
+    """base timestamp of the first batch from there on; -1: none"""
+    def __init__(
+        self,
+        *,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        records: _builtins.int = ...,
+        segments: _builtins.int = ...,
+        manifest_bytes: _builtins.int = ...,
+        max_timestamp_ms: _builtins.int = ...,
+        first_end_offset: _builtins.int = ...,
+        first_size_bytes: _builtins.int = ...,
+        first_max_timestamp_ms: _builtins.int = ...,
+        first_dirty_offset: _builtins.int = ...,
+        clean_bytes: _builtins.int = ...,
+        first_dirty_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clean_bytes", b"clean_bytes", "end_offset", b"end_offset", "first_dirty_ms", b"first_dirty_ms", "first_dirty_offset", b"first_dirty_offset", "first_end_offset", b"first_end_offset", "first_max_timestamp_ms", b"first_max_timestamp_ms", "first_size_bytes", b"first_size_bytes", "manifest_bytes", b"manifest_bytes", "max_timestamp_ms", b"max_timestamp_ms", "records", b"records", "segments", b"segments", "size_bytes", b"size_bytes", "start_offset", b"start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergedRange: _TypeAlias = MergedRange  # noqa: Y015
+
+@_typing.final
+class SwapSegments(_message.Message):
+    """A new manifest takes the place of a partition's old one and of the oldest rows of its tail. Valid only
+    while the partition points to the expected manifest and the rows are there. The log start may have moved
+    meanwhile, but not to the end of what is swapped in.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    MERGED_FIELD_NUMBER: _builtins.int
+    LAST_CHUNK_FIELD_NUMBER: _builtins.int
+    RELEASED_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """handle"""
+    number: _builtins.int
+    """the new manifest's; its author is the entry's"""
+    @_builtins.property
+    def expected(self) -> Global___SegmentId:
+        """the manifest that is replaced; unset: there is none"""
+
+    @_builtins.property
+    def merged(self) -> Global___MergedRange:
+        """its end: that of the replaced manifest, or of a row of the tail"""
+
+    @_builtins.property
+    def last_chunk(self) -> Global___ChunkId:
+        """of that row; unset when no row is replaced"""
+
+    @_builtins.property
+    def released(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentId]:
+        """segments that the old manifest names and the new one does not"""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        expected: Global___SegmentId | None = ...,
+        number: _builtins.int = ...,
+        merged: Global___MergedRange | None = ...,
+        last_chunk: Global___ChunkId | None = ...,
+        released: _abc.Iterable[Global___SegmentId] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "last_chunk", b"last_chunk", "merged", b"merged"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "last_chunk", b"last_chunk", "merged", b"merged", "number", b"number", "partition", b"partition", "released", b"released"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SwapSegments: _TypeAlias = SwapSegments  # noqa: Y015
+
+@_typing.final
+class ForgetSegments(_message.Message):
+    """These unreferenced segments and manifests were deleted from the bucket. Columns, one element per object."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEGMENT_INCARNATION_FIELD_NUMBER: _builtins.int
+    SEGMENT_PARTITION_FIELD_NUMBER: _builtins.int
+    SEGMENT_NUMBER_FIELD_NUMBER: _builtins.int
+    MANIFEST_INCARNATION_FIELD_NUMBER: _builtins.int
+    MANIFEST_PARTITION_FIELD_NUMBER: _builtins.int
+    MANIFEST_NUMBER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def segment_incarnation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def segment_partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def segment_number(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def manifest_incarnation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def manifest_partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def manifest_number(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        segment_incarnation: _abc.Iterable[_builtins.int] | None = ...,
+        segment_partition: _abc.Iterable[_builtins.int] | None = ...,
+        segment_number: _abc.Iterable[_builtins.int] | None = ...,
+        manifest_incarnation: _abc.Iterable[_builtins.int] | None = ...,
+        manifest_partition: _abc.Iterable[_builtins.int] | None = ...,
+        manifest_number: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["manifest_incarnation", b"manifest_incarnation", "manifest_number", b"manifest_number", "manifest_partition", b"manifest_partition", "segment_incarnation", b"segment_incarnation", "segment_number", b"segment_number", "segment_partition", b"segment_partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetSegments: _TypeAlias = ForgetSegments  # noqa: Y015
+
+@_typing.final
+class ClassicMember(_message.Message):
+    """A member of a classic group. In a new generation without assignment; the leader's comes later."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Protocol(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        METADATA_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        metadata: _builtins.bytes
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            metadata: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PROTOCOLS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    instance_id: _builtins.str
+    """static membership (KIP-345)"""
+    client_id: _builtins.str
+    client_host: _builtins.str
+    session_timeout_ms: _builtins.int
+    rebalance_timeout_ms: _builtins.int
+    assignment: _builtins.bytes
+    @_builtins.property
+    def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassicMember.Protocol]:
+        """in the order of its preference"""
+
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        instance_id: _builtins.str | None = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        session_timeout_ms: _builtins.int = ...,
+        rebalance_timeout_ms: _builtins.int = ...,
+        protocols: _abc.Iterable[Global___ClassicMember.Protocol] | None = ...,
+        assignment: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "instance_id", b"instance_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "instance_id", b"instance_id", "member_id", b"member_id", "protocols", b"protocols", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
+
+Global___ClassicMember: _TypeAlias = ClassicMember  # noqa: Y015
+
+@_typing.final
+class PutClassicGeneration(_message.Message):
+    """A group's join phase is over: the next generation, whose number apply gives. Valid only while the group
+    has not changed since `expected_revision` (Group.revision; 0: it has no members and never had any).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    expected_revision: _builtins.int
+    protocol_type: _builtins.str
+    protocol: _builtins.str
+    """empty without members"""
+    leader: _builtins.str
+    """member id; empty without members"""
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassicMember]: ...
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        expected_revision: _builtins.int = ...,
+        protocol_type: _builtins.str = ...,
+        protocol: _builtins.str = ...,
+        leader: _builtins.str = ...,
+        members: _abc.Iterable[Global___ClassicMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_revision", b"expected_revision", "group", b"group", "leader", b"leader", "members", b"members", "protocol", b"protocol", "protocol_type", b"protocol_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutClassicGeneration: _TypeAlias = PutClassicGeneration  # noqa: Y015
+
+@_typing.final
+class AssignClassicGeneration(_message.Message):
+    """The leader's assignments: the generation is stable from here on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    expected_revision: _builtins.int
+    """as the generation left it"""
+    @_builtins.property
+    def member_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """columns; who is not named gets nothing"""
+
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        expected_revision: _builtins.int = ...,
+        member_id: _abc.Iterable[_builtins.str] | None = ...,
+        assignment: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "expected_revision", b"expected_revision", "group", b"group", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssignClassicGeneration: _TypeAlias = AssignClassicGeneration  # noqa: Y015
+
+@_typing.final
+class ReplaceClassicMember(_message.Message):
+    """A static member came back under a new member id, in the same generation and with its assignment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    expected_revision: _builtins.int
+    member_id: _builtins.str
+    """the one replaced"""
+    @_builtins.property
+    def member(self) -> Global___ClassicMember:
+        """its assignment is ignored"""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        expected_revision: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        member: Global___ClassicMember | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_revision", b"expected_revision", "group", b"group", "member", b"member", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplaceClassicMember: _TypeAlias = ReplaceClassicMember  # noqa: Y015
+
+@_typing.final
+class CommitOffsets(_message.Message):
+    """Positions of a group. Columns of equal length, one element per partition; empty columns: all default."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCHS_KNOWN_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    generation: _builtins.int
+    """or member epoch; negative: from outside of the group's membership"""
+    member_id: _builtins.str
+    instance_id: _builtins.str
+    member_epochs_known: _builtins.bool
+    """the request is of a version that knows the errors of KIP-848"""
+    retention_ms: _builtins.int
+    """of OffsetCommit 2 to 4: from the entry's stamp on"""
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handle"""
+
+    @_builtins.property
+    def offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def leader_epoch(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """empty: all -1"""
+
+    @_builtins.property
+    def metadata(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """empty: all empty"""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        instance_id: _builtins.str | None = ...,
+        member_epochs_known: _builtins.bool = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        offset: _abc.Iterable[_builtins.int] | None = ...,
+        leader_epoch: _abc.Iterable[_builtins.int] | None = ...,
+        metadata: _abc.Iterable[_builtins.str] | None = ...,
+        retention_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_retention_ms", b"_retention_ms", "instance_id", b"instance_id", "retention_ms", b"retention_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_retention_ms", b"_retention_ms", "generation", b"generation", "group", b"group", "instance_id", b"instance_id", "leader_epoch", b"leader_epoch", "member_epochs_known", b"member_epochs_known", "member_id", b"member_id", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "retention_ms", b"retention_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    _WhichOneofReturnType__retention_ms: _TypeAlias = _typing.Literal["retention_ms"]  # noqa: Y015
+    _WhichOneofArgType__retention_ms: _TypeAlias = _typing.Literal["_retention_ms", b"_retention_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_ms) -> _WhichOneofReturnType__retention_ms | None: ...
+
+Global___CommitOffsets: _TypeAlias = CommitOffsets  # noqa: Y015
+
+@_typing.final
+class DeleteOffsets(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handles"""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteOffsets: _TypeAlias = DeleteOffsets  # noqa: Y015
+
+@_typing.final
+class DeleteGroups(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        group: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroups: _TypeAlias = DeleteGroups  # noqa: Y015
+
+@_typing.final
+class ExpireOffsets(_message.Message):
+    """Forgets the positions of these groups that Kafka's retention no longer keeps, those of deleted topics,
+    and the groups of which nothing is left. Time is the entry's stamp.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    retention_ms: _builtins.int
+    @_builtins.property
+    def group(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        retention_ms: _builtins.int = ...,
+        group: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "retention_ms", b"retention_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpireOffsets: _TypeAlias = ExpireOffsets  # noqa: Y015

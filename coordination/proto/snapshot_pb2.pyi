@@ -38,6 +38,10 @@ class Section(_message.Message):
     GARBAGE_FIELD_NUMBER: _builtins.int
     PENDING_CHANGE_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    GROUP_OFFSETS_FIELD_NUMBER: _builtins.int
+    SEGMENT_GARBAGE_FIELD_NUMBER: _builtins.int
+    MANIFEST_GARBAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -58,6 +62,14 @@ class Section(_message.Message):
     def pending_change(self) -> Global___PendingChange: ...
     @_builtins.property
     def tail(self) -> Global___Tail: ...
+    @_builtins.property
+    def group(self) -> Global___Group: ...
+    @_builtins.property
+    def group_offsets(self) -> Global___GroupOffsets: ...
+    @_builtins.property
+    def segment_garbage(self) -> Global___SegmentGarbage: ...
+    @_builtins.property
+    def manifest_garbage(self) -> Global___ManifestGarbage: ...
     def __init__(
         self,
         *,
@@ -71,12 +83,16 @@ class Section(_message.Message):
         garbage: Global___Garbage | None = ...,
         pending_change: Global___PendingChange | None = ...,
         tail: Global___Tail | None = ...,
+        group: Global___Group | None = ...,
+        group_offsets: Global___GroupOffsets | None = ...,
+        segment_garbage: Global___SegmentGarbage | None = ...,
+        manifest_garbage: Global___ManifestGarbage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "garbage", b"garbage", "head", b"head", "kind", b"kind", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "garbage", b"garbage", "head", b"head", "kind", b"kind", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "segment_garbage", "manifest_garbage"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -150,6 +166,9 @@ class Incarnation(_message.Message):
     HTTP_ADDRESS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     LEFT_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
+    PEER_ADDRESS_FIELD_NUMBER: _builtins.int
+    JOINING_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.int
     name: _builtins.str
     node_id: _builtins.int
@@ -173,8 +192,13 @@ class Incarnation(_message.Message):
     version: _builtins.str
     left: _builtins.bool
     """live, but Metadata names it no more"""
+    peer_address: _builtins.str
+    joining: _builtins.bool
+    """live, but Metadata does not name it yet"""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]: ...
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -195,10 +219,13 @@ class Incarnation(_message.Message):
         http_address: _builtins.str = ...,
         version: _builtins.str = ...,
         left: _builtins.bool = ...,
+        roles: _abc.Iterable[_builtins.str] | None = ...,
+        peer_address: _builtins.str = ...,
+        joining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "feature_max", b"feature_max", "feature_min", b"feature_min", "fenced_revision", b"fenced_revision", "http_address", b"http_address", "incarnation", b"incarnation", "last_proposed_ms", b"last_proposed_ms", "last_revision", b"last_revision", "left", b"left", "listeners", b"listeners", "name", b"name", "next_chunk_number", b"next_chunk_number", "node_id", b"node_id", "registered_revision", b"registered_revision", "sequence", b"sequence", "version", b"version", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "feature_max", b"feature_max", "feature_min", b"feature_min", "fenced_revision", b"fenced_revision", "http_address", b"http_address", "incarnation", b"incarnation", "joining", b"joining", "last_proposed_ms", b"last_proposed_ms", "last_revision", b"last_revision", "left", b"left", "listeners", b"listeners", "name", b"name", "next_chunk_number", b"next_chunk_number", "node_id", b"node_id", "peer_address", b"peer_address", "registered_revision", b"registered_revision", "roles", b"roles", "sequence", b"sequence", "version", b"version", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -415,6 +442,7 @@ class Partition(_message.Message):
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     PRODUCERS_FIELD_NUMBER: _builtins.int
+    MERGED_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     log_start: _builtins.int
     high_watermark: _builtins.int
@@ -426,6 +454,10 @@ class Partition(_message.Message):
     """
     producers: _builtins.bytes
     """a serialized Producers; empty: none"""
+    @_builtins.property
+    def merged(self) -> Global___MergedRange:
+        """unset: nothing is merged"""
+
     def __init__(
         self,
         *,
@@ -435,14 +467,150 @@ class Partition(_message.Message):
         first_offset: _builtins.int = ...,
         rows: _builtins.bytes = ...,
         producers: _builtins.bytes = ...,
+        merged: Global___MergedRange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["merged", b"merged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "producers", b"producers", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Partition: _TypeAlias = Partition  # noqa: Y015
+
+@_typing.final
+class MergedRange(_message.Message):
+    """The pointer to a partition's manifest, and SwapSegments' MergedRange (log.proto), field by field."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    MANIFEST_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    FIRST_END_OFFSET_FIELD_NUMBER: _builtins.int
+    FIRST_SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    FIRST_MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    FIRST_DIRTY_OFFSET_FIELD_NUMBER: _builtins.int
+    CLEAN_BYTES_FIELD_NUMBER: _builtins.int
+    FIRST_DIRTY_MS_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.int
+    number: _builtins.int
+    start_offset: _builtins.int
+    end_offset: _builtins.int
+    size_bytes: _builtins.int
+    records: _builtins.int
+    segments: _builtins.int
+    manifest_bytes: _builtins.int
+    max_timestamp_ms: _builtins.int
+    first_end_offset: _builtins.int
+    first_size_bytes: _builtins.int
+    first_max_timestamp_ms: _builtins.int
+    first_dirty_offset: _builtins.int
+    clean_bytes: _builtins.int
+    first_dirty_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.int = ...,
+        number: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        records: _builtins.int = ...,
+        segments: _builtins.int = ...,
+        manifest_bytes: _builtins.int = ...,
+        max_timestamp_ms: _builtins.int = ...,
+        first_end_offset: _builtins.int = ...,
+        first_size_bytes: _builtins.int = ...,
+        first_max_timestamp_ms: _builtins.int = ...,
+        first_dirty_offset: _builtins.int = ...,
+        clean_bytes: _builtins.int = ...,
+        first_dirty_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clean_bytes", b"clean_bytes", "end_offset", b"end_offset", "first_dirty_ms", b"first_dirty_ms", "first_dirty_offset", b"first_dirty_offset", "first_end_offset", b"first_end_offset", "first_max_timestamp_ms", b"first_max_timestamp_ms", "first_size_bytes", b"first_size_bytes", "incarnation", b"incarnation", "manifest_bytes", b"manifest_bytes", "max_timestamp_ms", b"max_timestamp_ms", "number", b"number", "records", b"records", "segments", b"segments", "size_bytes", b"size_bytes", "start_offset", b"start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergedRange: _TypeAlias = MergedRange  # noqa: Y015
+
+@_typing.final
+class SegmentGarbage(_message.Message):
+    """Columns, one element per released segment that was not yet deleted from the bucket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def incarnation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def number(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def since_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        incarnation: _abc.Iterable[_builtins.int] | None = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        number: _abc.Iterable[_builtins.int] | None = ...,
+        since_ms: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "number", b"number", "partition", b"partition", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SegmentGarbage: _TypeAlias = SegmentGarbage  # noqa: Y015
+
+@_typing.final
+class ManifestGarbage(_message.Message):
+    """The same of manifests; `whole`: the segments that it names go with it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    WHOLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def incarnation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def number(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def since_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def whole(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]: ...
+    def __init__(
+        self,
+        *,
+        incarnation: _abc.Iterable[_builtins.int] | None = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        number: _abc.Iterable[_builtins.int] | None = ...,
+        since_ms: _abc.Iterable[_builtins.int] | None = ...,
+        whole: _abc.Iterable[_builtins.bool] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "number", b"number", "partition", b"partition", "since_ms", b"since_ms", "whole", b"whole"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManifestGarbage: _TypeAlias = ManifestGarbage  # noqa: Y015
 
 @_typing.final
 class Producers(_message.Message):
@@ -683,6 +851,201 @@ class PendingChange(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PendingChange: _TypeAlias = PendingChange  # noqa: Y015
+
+@_typing.final
+class Group(_message.Message):
+    """A consumer group of either protocol. What follows of it, up to the next Group: its offsets, and for
+    KIP-848 its members.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    STATE_MS_FIELD_NUMBER: _builtins.int
+    CLASSIC_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    kind: _builtins.str
+    """classic, consumer"""
+    revision: _builtins.int
+    """of the last change of its membership; 0: never had any"""
+    state_ms: _builtins.int
+    """stamp of that change"""
+    @_builtins.property
+    def classic(self) -> Global___ClassicGeneration: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        state_ms: _builtins.int = ...,
+        classic: Global___ClassicGeneration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "group_id", b"group_id", "kind", b"kind", "revision", b"revision", "state_ms", b"state_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Group: _TypeAlias = Group  # noqa: Y015
+
+@_typing.final
+class ClassicGeneration(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    ASSIGNED_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    protocol_type: _builtins.str
+    protocol: _builtins.str
+    leader: _builtins.str
+    assigned: _builtins.bool
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassicMember]: ...
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        protocol_type: _builtins.str = ...,
+        protocol: _builtins.str = ...,
+        leader: _builtins.str = ...,
+        assigned: _builtins.bool = ...,
+        members: _abc.Iterable[Global___ClassicMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assigned", b"assigned", "generation", b"generation", "leader", b"leader", "members", b"members", "protocol", b"protocol", "protocol_type", b"protocol_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClassicGeneration: _TypeAlias = ClassicGeneration  # noqa: Y015
+
+@_typing.final
+class ClassicMember(_message.Message):
+    """ClassicMember of log.proto, field by field."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Protocol(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        METADATA_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        metadata: _builtins.bytes
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            metadata: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PROTOCOLS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    instance_id: _builtins.str
+    client_id: _builtins.str
+    client_host: _builtins.str
+    session_timeout_ms: _builtins.int
+    rebalance_timeout_ms: _builtins.int
+    assignment: _builtins.bytes
+    @_builtins.property
+    def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassicMember.Protocol]: ...
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        instance_id: _builtins.str | None = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        session_timeout_ms: _builtins.int = ...,
+        rebalance_timeout_ms: _builtins.int = ...,
+        protocols: _abc.Iterable[Global___ClassicMember.Protocol] | None = ...,
+        assignment: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "instance_id", b"instance_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "instance_id", b"instance_id", "member_id", b"member_id", "protocols", b"protocols", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
+
+Global___ClassicMember: _TypeAlias = ClassicMember  # noqa: Y015
+
+@_typing.final
+class GroupOffsets(_message.Message):
+    """Positions of the group named by the last Group section. Columns by rising handle; bounded per section."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    COMMITTED_MS_FIELD_NUMBER: _builtins.int
+    METADATA_OF_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    EXPIRING_FIELD_NUMBER: _builtins.int
+    EXPIRE_MS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handle"""
+
+    @_builtins.property
+    def offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def leader_epoch(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def committed_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def metadata_of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handles of those that have metadata"""
+
+    @_builtins.property
+    def metadata(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def expiring(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handles of those that expire at a time of their own"""
+
+    @_builtins.property
+    def expire_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        offset: _abc.Iterable[_builtins.int] | None = ...,
+        leader_epoch: _abc.Iterable[_builtins.int] | None = ...,
+        committed_ms: _abc.Iterable[_builtins.int] | None = ...,
+        metadata_of: _abc.Iterable[_builtins.int] | None = ...,
+        metadata: _abc.Iterable[_builtins.str] | None = ...,
+        expiring: _abc.Iterable[_builtins.int] | None = ...,
+        expire_ms: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_ms", b"committed_ms", "expire_ms", b"expire_ms", "expiring", b"expiring", "leader_epoch", b"leader_epoch", "metadata", b"metadata", "metadata_of", b"metadata_of", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupOffsets: _TypeAlias = GroupOffsets  # noqa: Y015
 
 @_typing.final
 class Tail(_message.Message):

@@ -17,13 +17,14 @@ from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.state import State
-from coordination.state.types import Broker, Incarnation, Partition, Schema, Table
+from coordination.state.types import Broker, Incarnation, Merged, Partition, Schema, Table
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 CHUNKS_PER_STEP = 4096
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat. Made of
 # what the garbage collector need not look into: notes on 100,000 partitions would set off full collections.
-FrozenPartition = tuple[int, int, int, int, bytearray, int, int, "array[int] | None"]
+FrozenPartition = tuple[int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None]
+_MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
 _T = TypeVar("_T")
 
 
@@ -38,6 +39,8 @@ class Frozen:
     namespaces: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     chunks: list[tuple[int, int, int, int]] = field(default_factory=list)
     garbage: list[tuple[int, int, int]] = field(default_factory=list)
+    segment_garbage: list[tuple[int, int, int, int]] = field(default_factory=list)
+    manifest_garbage: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
     pending: list[tuple[int, int, list[bytes]]] = field(default_factory=list)
 
 
@@ -63,6 +66,12 @@ def freeze(state: State) -> Iterator[Frozen]:
         yield frozen
     for dropped in _groups(state.chunks.garbage.items(), CHUNKS_PER_STEP):
         frozen.garbage += [(*chunk, since_ms) for chunk, since_ms in dropped]
+        yield frozen
+    for released in _groups(state.segment_garbage.items(), CHUNKS_PER_STEP):
+        frozen.segment_garbage += [(*segment, since_ms) for segment, since_ms in released]
+        yield frozen
+    for replaced in _groups(state.manifest_garbage.items(), CHUNKS_PER_STEP):
+        frozen.manifest_garbage += [(*manifest, *since) for manifest, since in replaced]
         yield frozen
 
 
@@ -101,8 +110,24 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     for dropped in _groups(frozen.garbage, CHUNKS_PER_STEP):
         incarnation, number, since_ms = zip(*dropped, strict=True)
         yield pb.Section(garbage=pb.Garbage(incarnation=incarnation, number=number, since_ms=since_ms))
+    yield from _segment_garbage(frozen)
     for author, change_id, parts in frozen.pending:
         yield pb.Section(pending_change=pb.PendingChange(incarnation=author, id=change_id, parts=parts))
+
+
+def _segment_garbage(frozen: Frozen) -> Iterator[pb.Section]:
+    for released in _groups(frozen.segment_garbage, CHUNKS_PER_STEP):
+        incarnation, partition, number, since_ms = zip(*released, strict=True)
+        segments = pb.SegmentGarbage(
+            incarnation=incarnation, partition=partition, number=number, since_ms=since_ms
+        )
+        yield pb.Section(segment_garbage=segments)
+    for replaced in _groups(frozen.manifest_garbage, CHUNKS_PER_STEP):
+        incarnation, partition, number, since_ms, whole = zip(*replaced, strict=True)
+        manifests = pb.ManifestGarbage(
+            incarnation=incarnation, partition=partition, number=number, since_ms=since_ms, whole=whole
+        )
+        yield pb.Section(manifest_garbage=manifests)
 
 
 def _groups(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
@@ -162,6 +187,9 @@ def _incarnation(one: Incarnation, broker: Broker | None) -> pb.Incarnation:
         message.zone = broker.zone
         message.http_address = broker.http_address
         message.version = broker.version
+        message.roles.extend(broker.roles)
+        message.peer_address = broker.peer_address
+        message.joining = not broker.named
     return message
 
 
@@ -196,11 +224,17 @@ def _note(partition: Partition) -> FrozenPartition:
         slices.head,
         len(slices.rows),
         producers,
+        _note_merged(partition.merged),
     )
 
 
+def _note_merged(merged: Merged | None) -> tuple[int, ...] | None:
+    """Incarnation, number and the summary, flat."""
+    return None if merged is None else (merged.manifest.incarnation, merged.manifest.number, *merged[1:])
+
+
 def _partition(noted: FrozenPartition) -> pb.Partition:
-    handle, log_start, high_watermark, first_offset, rows, head, end, producers = noted
+    handle, log_start, high_watermark, first_offset, rows, head, end, producers, merged = noted
     message = pb.Partition(
         handle=handle,
         log_start=log_start,
@@ -210,6 +244,8 @@ def _partition(noted: FrozenPartition) -> pb.Partition:
     )
     if producers is not None:
         message.producers = _producers(producers).SerializeToString(deterministic=True)
+    if merged is not None:
+        message.merged.CopyFrom(pb.MergedRange(**dict(zip(_MERGED_FIELDS, merged, strict=True))))
     return message
 
 

@@ -7,11 +7,29 @@ entry, so that an author can learn what became of an append whose answer it lost
 
 from __future__ import annotations
 
-from coordination.commands import FenceIncarnation, Heartbeat, LeaveMetadata, RegisterAgent
+from dataclasses import replace
+
+from coordination.commands import (
+    EnterMetadata,
+    FenceIncarnation,
+    Heartbeat,
+    LeaveMetadata,
+    RegisterAgent,
+)
 from coordination.kafka_codes import Code
 from coordination.state import multipart
 from coordination.state.data import StateData
-from coordination.state.types import At, Broker, Done, Endpoint, Incarnation, Refused, Result
+from coordination.state.types import (
+    BACKGROUND,
+    ROLES,
+    At,
+    Broker,
+    Done,
+    Endpoint,
+    Incarnation,
+    Refused,
+    Result,
+)
 
 FENCED_REMEMBERED_MAX = 4096  # fenced incarnations kept in the state
 AGENTS_MAX = 1000  # live incarnations
@@ -44,6 +62,9 @@ def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
         message.zone,
         message.http_address,
         message.version,
+        tuple(message.roles) or ROLES,
+        message.peer_address,
+        not message.joining,
     )
     return Done(node_id)
 
@@ -52,6 +73,12 @@ def _refusal(state: StateData, message: RegisterAgent) -> Refused | None:
     if not 0 < len(message.name) <= NAME_LENGTH_MAX:
         return Refused(
             Code.INVALID_REGISTRATION, f"agent name {message.name!r}: 1 to {NAME_LENGTH_MAX} characters"
+        )
+    unknown = [role for role in message.roles if role not in ROLES]
+    if unknown:
+        return Refused(
+            Code.INVALID_REGISTRATION,
+            f"agent {message.name!r}: role {unknown[0]!r} is unknown: {', '.join(ROLES)} are possible",
         )
     if not message.feature_min <= state.feature_level <= message.feature_max:
         return Refused(
@@ -116,6 +143,24 @@ def leave_metadata(state: StateData, message: LeaveMetadata, at: At) -> Result:
     _drop_broker(state, at.author)
     _drop_claims(state, at.author)
     return Done()
+
+
+def enter_metadata(state: StateData, message: EnterMetadata, at: At) -> Result:
+    """Let Metadata name the author. Done's value: None. An author that has left stays away."""
+    broker = state.brokers.get(at.author.node_id)
+    if broker is None or broker.incarnation != at.author.incarnation:
+        return Refused(Code.BROKER_ID_NOT_REGISTERED, f"agent {at.author.name!r} has left Metadata")
+    state.brokers[broker.node_id] = replace(broker, named=True)
+    return Done()
+
+
+def runs_jobs(state: StateData, incarnation: int) -> bool:
+    """Whether this incarnation should do background jobs: its role says so, or nobody live has that role.
+
+    Advice to the agents: claims decide who acts.
+    """
+    willing = [broker.incarnation for broker in state.brokers.values() if BACKGROUND in broker.roles]
+    return not willing or incarnation in willing
 
 
 def _drop_broker(state: StateData, incarnation: Incarnation) -> None:

@@ -23,6 +23,7 @@ from coordination.state import (
     multipart,
     producers,
     schemas,
+    segments,
     tables,
     topics,
 )
@@ -61,6 +62,7 @@ HANDLERS: dict[str, Handler] = {
     "fence_incarnation": members.fence_incarnation,
     "heartbeat": members.heartbeat,
     "leave_metadata": members.leave_metadata,
+    "enter_metadata": members.enter_metadata,
     "create_topic": topics.create_topic,
     "delete_topic": topics.delete_topic,
     "create_partitions": topics.create_partitions,
@@ -83,6 +85,8 @@ HANDLERS: dict[str, Handler] = {
     "part": multipart.part,
     "end": _end,
     "abort": multipart.abort,
+    "swap_segments": segments.swap_segments,
+    "forget_segments": segments.forget_segments,
 }
 
 

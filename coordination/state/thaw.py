@@ -17,6 +17,7 @@ from coordination.state.types import (
     ClaimHolder,
     Endpoint,
     Incarnation,
+    Merged,
     Partition,
     ProducerEntry,
     Schema,
@@ -24,7 +25,7 @@ from coordination.state.types import (
     Table,
     Topic,
 )
-from objectstore.naming import ChunkId
+from objectstore.naming import ChunkId, ManifestId, SegmentId
 
 
 class BadSnapshot(Exception):
@@ -48,6 +49,8 @@ class Thaw:
             "namespace": self._namespace,
             "chunks": self._chunks,
             "garbage": self._garbage,
+            "segment_garbage": self._segment_garbage,
+            "manifest_garbage": self._manifest_garbage,
             "pending_change": self._pending,
             "tail": self._tail,
         }
@@ -106,7 +109,16 @@ class Thaw:
             return
         listeners = tuple(Endpoint(end.name, end.host, end.port) for end in one.listeners)
         self.state.brokers[one.node_id] = Broker(
-            one.node_id, one.name, one.incarnation, listeners, one.zone, one.http_address, one.version
+            one.node_id,
+            one.name,
+            one.incarnation,
+            listeners,
+            one.zone,
+            one.http_address,
+            one.version,
+            tuple(one.roles),
+            one.peer_address,
+            not one.joining,
         )
 
     def _new_topic(self, message: pb.Topic) -> None:
@@ -132,6 +144,8 @@ class Thaw:
             partition = Partition(message.handle, topic, len(topic.partitions), slices)
             partition.log_start = message.log_start
             partition.high_watermark = message.high_watermark
+            if message.HasField("merged"):
+                partition.merged = _merged(message.handle, message.merged)
             if message.producers:
                 partition.producers = _producers(pb.Producers.FromString(message.producers))
             topic.partitions.append(partition)
@@ -162,6 +176,16 @@ class Thaw:
         for incarnation, number, since_ms in columns:
             self.state.chunks.garbage[ChunkId(incarnation, number)] = since_ms
 
+    def _segment_garbage(self, garbage: pb.SegmentGarbage) -> None:
+        columns = zip(garbage.incarnation, garbage.partition, garbage.number, garbage.since_ms, strict=True)
+        for *name, since_ms in columns:
+            self.state.segment_garbage[SegmentId(*name)] = since_ms
+
+    def _manifest_garbage(self, garbage: pb.ManifestGarbage) -> None:
+        names = zip(garbage.incarnation, garbage.partition, garbage.number, strict=True)
+        for name, since_ms, whole in zip(names, garbage.since_ms, garbage.whole, strict=True):
+            self.state.manifest_garbage[ManifestId(*name)] = (since_ms, whole)
+
     def _pending(self, change: pb.PendingChange) -> None:
         self.state.pending[change.incarnation, change.id] = list(change.parts)
 
@@ -169,6 +193,11 @@ class Thaw:
         if tail.sections != self._sections:
             raise BadSnapshot(f"{self._sections} sections came, {tail.sections} were written")
         self.finished = True
+
+
+def _merged(handle: int, message: pb.MergedRange) -> Merged:
+    summary = [getattr(message, name) for name in Merged._fields[1:]]
+    return Merged(ManifestId(message.incarnation, handle, message.number), *summary)
 
 
 def _producers(message: pb.Producers) -> dict[int, ProducerEntry]:

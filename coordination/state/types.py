@@ -5,9 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coordination.kafka_codes import Code
 from coordination.state.slices import SliceIndex
+from objectstore.naming import ManifestId
 
 
 class ProducerEntry:
@@ -34,10 +36,32 @@ class ProducerEntry:
         return recent[-1] + ((self.last_sequence - recent[-2]) & 0x7FFFFFFF) if recent else -1
 
 
-class Partition:
-    """One partition. Offsets [log_start, high_watermark) are readable; `handle` is its name in the log."""
+class Merged(NamedTuple):
+    """A partition's manifest and what it holds in short (log.proto MergedRange says what the fields mean)."""
 
-    __slots__ = ("handle", "high_watermark", "index", "log_start", "producers", "slices", "topic")
+    manifest: ManifestId
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    records: int
+    segments: int
+    manifest_bytes: int
+    max_timestamp_ms: int
+    first_end_offset: int
+    first_size_bytes: int
+    first_max_timestamp_ms: int
+    first_dirty_offset: int
+    clean_bytes: int
+    first_dirty_ms: int
+
+
+class Partition:
+    """One partition. Offsets [log_start, high_watermark) are readable; `handle` is its name in the log.
+
+    Offsets below `merged.end_offset` are in segments, those from there on in the rows of `slices`.
+    """
+
+    __slots__ = ("handle", "high_watermark", "index", "log_start", "merged", "producers", "slices", "topic")
 
     def __init__(self, handle: int, topic: Topic, index: int, slices: SliceIndex) -> None:
         self.handle = handle
@@ -46,7 +70,13 @@ class Partition:
         self.log_start = 0
         self.high_watermark = 0
         self.slices = slices
+        self.merged: Merged | None = None
         self.producers: dict[int, ProducerEntry] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Record bytes that it holds: merged ones as their manifest has them, and the tail's."""
+        return self.slices.size_bytes + (self.merged.size_bytes if self.merged is not None else 0)
 
     @property
     def last_stable(self) -> int:
@@ -86,9 +116,13 @@ class Endpoint:
     port: int
 
 
+PRODUCE, FETCH, BACKGROUND = "produce", "fetch", "background"
+ROLES = (PRODUCE, FETCH, BACKGROUND)  # what an agent may be for; all of them unless it says otherwise
+
+
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live agent as Metadata shows it."""
+    """A live agent. Metadata shows it when it is `serving`. `peer_address`: host:port, empty for none."""
 
     node_id: int
     name: str
@@ -97,6 +131,14 @@ class Broker:
     zone: str
     http_address: str
     version: str
+    roles: tuple[str, ...] = ROLES
+    peer_address: str = ""
+    named: bool = True  # False from its registration as joining until EnterMetadata
+
+    @property
+    def serving(self) -> bool:
+        """Whether Kafka clients are sent to it."""
+        return self.named and (PRODUCE in self.roles or FETCH in self.roles)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from coordination.commands import (
     DropNamespace,
     DropTable,
     End,
+    EnterMetadata,
     Entry,
     FenceIncarnation,
     Heartbeat,
@@ -45,6 +46,7 @@ from coordination.state import (
     UnknownCommand,
     UnsupportedFeature,
 )
+from coordination.state.members import runs_jobs
 from tests.unit.coordination.kit import Script, chunk
 
 A, B = 11, 12
@@ -125,6 +127,38 @@ def test_an_agent_that_leaves_metadata_still_writes(script: Script) -> None:
     script.through_snapshot()
     assert list(script.state.brokers) == [2]
     assert script.commit(A, (0, 1)).errors == [0]
+
+
+def test_a_joining_agent_is_named_only_once_it_enters(script: Script) -> None:
+    """It registers so that it may write; clients are sent to it when it is warm."""
+    script.one(13, RegisterAgent(name="x", node_id=-1, feature_max=1, joining=True))
+    assert not script.state.brokers[3].serving
+    script.through_snapshot()
+    assert not script.state.brokers[3].serving
+    assert script.one(13, EnterMetadata()) == Done()
+    assert script.state.brokers[3].serving
+    script.through_snapshot()
+    assert script.state.brokers[3].serving
+    script.one(13, LeaveMetadata())
+    assert refused(script.one(13, EnterMetadata()), Code.BROKER_ID_NOT_REGISTERED), "it left for good"
+    assert 3 not in script.state.brokers
+
+
+def test_roles_say_who_serves_and_who_runs_jobs(script: Script) -> None:
+    for number, roles in ((13, ["background"]), (14, ["fetch"]), (15, [])):
+        agent = RegisterAgent(name=f"r{number}", node_id=number, feature_max=1, peer_address="h:2")
+        agent.roles.extend(roles)
+        assert script.one(number, agent) == Done(number)
+    script.through_snapshot()
+    brokers = script.state.brokers
+    assert [brokers[n].serving for n in (13, 14, 15)] == [False, True, True]
+    assert brokers[13].peer_address == "h:2"
+    assert [runs_jobs(script.state, n) for n in (13, 14, 15)] == [True, False, True]
+    for number in (A, B, 13, 15):
+        script.one(number, LeaveMetadata())
+    assert runs_jobs(script.state, 14), "nobody with the role lives: somebody has to"
+    odd = RegisterAgent(name="odd", node_id=-1, feature_max=1, roles=["barista"])
+    assert refused(script.one(16, odd), Code.INVALID_REGISTRATION)
 
 
 # Claims, tables, schemas.

@@ -29,7 +29,7 @@ def test_numbers_that_agents_of_two_versions_share() -> None:
         "format": 1, "incarnation": 2, "sequence": 3, "proposed_ms": 4, "applied_revision": 5, "commands": 6,
     }  # fmt: skip
     kinds = sorted(Command.DESCRIPTOR.fields, key=lambda f: f.number)
-    assert [f.number for f in kinds] == list(range(1, 29))
+    assert [f.number for f in kinds][:28] == list(range(1, 29))
     assert [f.name for f in kinds][:5] == [
         "commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic",
     ]  # fmt: skip
