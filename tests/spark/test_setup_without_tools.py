@@ -1,8 +1,9 @@
-"""Set-up on a machine that has Python only: installed Java, Go and Maven are hidden."""
+"""Set-up on a machine that has Python only: installed Java, Go, Maven, Node.js and kcat are hidden."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HIDDEN = ("java", "javac", "go", "gofmt", "mvn", "gradle")
+HIDDEN = ("java", "javac", "go", "gofmt", "mvn", "gradle", "node", "npm", "npx", "kcat")
 SMALLEST_TOOL = "kubeconform"
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
@@ -86,3 +87,38 @@ def test_a_tool_is_built_by_the_wheels_go(bare: dict[str, str], fresh: Path) -> 
     assert built.is_relative_to(fresh)
     version = subprocess.run([built, "-v"], capture_output=True, text=True, check=True)
     assert version.stdout.strip()
+
+
+def test_node_and_its_packages_come_as_locked(bare: dict[str, str], fresh: Path) -> None:
+    code = "from deploy.setup.node import modules, node_command; print(node_command(), modules())"
+    node, modules = run(code, bare, fresh).split()
+    assert Path(node).is_relative_to(sys.prefix)
+    assert Path(modules).is_relative_to(fresh)
+    show = (
+        "for (const name of ['kafkajs', '@platformatic/kafka']) require(name); console.log(process.version)"
+    )
+    ran = subprocess.run(
+        [node, "-e", show], env={"NODE_PATH": modules}, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.startswith("v24."), ran.stderr
+
+
+def test_kcat_comes_from_debians_packages(bare: dict[str, str], fresh: Path) -> None:
+    command = run("from deploy.setup.kcat import kcat_command; print(*kcat_command())", bare, fresh).split()
+    assert Path(command[-1]).is_relative_to(fresh)
+    shown = subprocess.run([*command, "-V"], capture_output=True, text=True, check=True).stdout
+    assert "Version 1.7.1 " in shown
+
+
+def test_a_package_with_another_hash_is_not_unpacked(bare: dict[str, str], fresh: Path) -> None:
+    pins = fresh / "deploy" / "setup" / "debian-kcat.sha256"
+    pins.write_text(re.sub("^.", "g", pins.read_text()))
+    code = """
+from deploy.setup.kcat import NoKcat, kcat_command
+try:
+    print(kcat_command())
+except NoKcat as error:
+    print(error)
+"""
+    assert "do not use it" in run(code, bare, fresh)
+    assert not (fresh / "build" / "tools" / "kcat" / "root").exists()
