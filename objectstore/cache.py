@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from objectstore.naming import ChunkId
+from objectstore.naming import ChunkId, SegmentId
 
 ENTRY_BYTES = 400  # what an entry costs beside its bytes, measured with tracemalloc
-Key = tuple[ChunkId, int]
+Key = tuple[ChunkId | SegmentId, int]
 
 
 class SliceCache:

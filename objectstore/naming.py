@@ -11,6 +11,8 @@ import re
 from typing import NamedTuple
 
 CHUNKS = "chunks/"
+SEGMENTS = "segments/"
+MANIFESTS = "manifests/"
 SNAPSHOTS = "snapshots/"
 TABLES = "tables/"
 FINGERPRINT_KEY = "cluster.json"
@@ -20,6 +22,7 @@ KEY_BYTES_MAX = 1024  # S3's limit, root prefix included; ours are far shorter
 
 _CHUNK = re.compile(r"chunks/([0-9a-f]{16})/([0-9a-f]{16})\.chunk")
 _SNAPSHOT = re.compile(r"snapshots/([0-9a-f]{16})-([0-9a-f]{16})\.snap")
+_MERGED = re.compile(r"(?:segments|manifests)/([0-9a-f]{16})/([0-9a-f]{8})-([0-9a-f]{16})\.(seg|manifest)")
 _FOLDER = re.compile(r"[0-9a-f]{16}")
 
 
@@ -30,15 +33,36 @@ class ChunkId(NamedTuple):
     number: int
 
 
+class SegmentId(NamedTuple):
+    """Names one segment object: its author's incarnation, its partition's handle, and a random number."""
+
+    incarnation: int
+    partition: int
+    number: int
+
+
+class ManifestId(NamedTuple):
+    """Names one manifest object, as SegmentId does a segment. The two are never kept in one collection."""
+
+    incarnation: int
+    partition: int
+    number: int
+
+
 class SliceRef(NamedTuple):
-    """Records of one partition in one chunk: offsets [base_offset, end_offset), bytes [position, +length)."""
+    """Records of one partition in one object: offsets [base_offset, end_offset), bytes [position, +length).
+
+    In a chunk the batches are as they were sent and their offsets dense. In a segment (a block of it) they
+    have their offsets, there may be gaps, and `crc` is the CRC-32C of the bytes; -1 in a chunk.
+    """
 
     base_offset: int
     end_offset: int
-    chunk: ChunkId
+    chunk: ChunkId | SegmentId
     position: int
     length: int
     max_timestamp_ms: int
+    crc: int = -1
 
 
 class SnapshotId(NamedTuple):
@@ -53,15 +77,46 @@ def chunk_key(chunk: ChunkId) -> str:
     return f"chunks/{chunk.incarnation:016x}/{chunk.number:016x}.chunk"
 
 
+def segment_key(segment: SegmentId) -> str:
+    """The key of a segment object."""
+    return f"segments/{segment.incarnation:016x}/{segment.partition:08x}-{segment.number:016x}.seg"
+
+
+def manifest_key(manifest: ManifestId) -> str:
+    """The key of a manifest object."""
+    return f"manifests/{manifest.incarnation:016x}/{manifest.partition:08x}-{manifest.number:016x}.manifest"
+
+
+def object_key(named: ChunkId | SegmentId) -> str:
+    """The key of the object that a slice lies in."""
+    return segment_key(named) if isinstance(named, SegmentId) else chunk_key(named)
+
+
+def parse_segment_key(key: str) -> SegmentId | None:
+    """The segment that `key` names; None when it does not look like a segment's."""
+    match = _MERGED.fullmatch(key)
+    if match is None or not key.startswith(SEGMENTS) or match[4] != "seg":
+        return None
+    return SegmentId(int(match[1], 16), int(match[2], 16), int(match[3], 16))
+
+
+def parse_manifest_key(key: str) -> ManifestId | None:
+    """The manifest that `key` names; None when it does not look like a manifest's."""
+    match = _MERGED.fullmatch(key)
+    if match is None or not key.startswith(MANIFESTS) or match[4] != "manifest":
+        return None
+    return ManifestId(int(match[1], 16), int(match[2], 16), int(match[3], 16))
+
+
 def parse_chunk_key(key: str) -> ChunkId | None:
     """The chunk that `key` names; None when it does not look like a chunk's."""
     match = _CHUNK.fullmatch(key)
     return ChunkId(int(match[1], 16), int(match[2], 16)) if match else None
 
 
-def incarnation_prefix(incarnation: int) -> str:
-    """The folder that holds every chunk of an incarnation, ending with a slash."""
-    return f"chunks/{incarnation:016x}/"
+def incarnation_prefix(incarnation: int, kind: str = CHUNKS) -> str:
+    """The folder of an incarnation's chunks, or of `kind` (SEGMENTS, MANIFESTS), ending with a slash."""
+    return f"{kind}{incarnation:016x}/"
 
 
 def parse_incarnation_folder(segment: str) -> int | None:

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from crc32c import crc32c
+
 from objectstore.batch import CorruptBatch, check_crc, patch, peek
 from objectstore.cache import Key, SliceCache
-from objectstore.naming import ChunkId, SliceRef, chunk_key
+from objectstore.naming import ChunkId, ManifestId, SegmentId, SliceRef, manifest_key, object_key
 from objectstore.ranges import Span, coalesce
 from objectstore.store import Buffer, NotFound, ObjectStore, StoreError
 
@@ -27,10 +29,11 @@ Flight = tuple[SliceRef, asyncio.Future[memoryview]]
 
 
 class ChunkMissing(StoreError):
-    """The chunk is gone: it was trimmed or replaced. Catch up with the log and plan again (rule 9)."""
+    """A chunk, segment or manifest is gone: trimmed or replaced. Catch up and plan again (rule 9)."""
 
-    def __init__(self, chunk: ChunkId) -> None:
-        super().__init__(f"chunk {chunk_key(chunk)} does not exist (any more)")
+    def __init__(self, chunk: ChunkId | SegmentId | ManifestId) -> None:
+        key = manifest_key(chunk) if isinstance(chunk, ManifestId) else object_key(chunk)
+        super().__init__(f"{key} does not exist (any more)")
         self.chunk = chunk
 
 
@@ -97,7 +100,7 @@ class ChunkReader:
 
     def cached(self, wanted: SliceRef) -> memoryview | None:
         """The slice's batches if they are in memory."""
-        base_offset, _, chunk, position, length, _ = wanted
+        base_offset, _, chunk, position, length, _, _ = wanted
         key = (chunk, position)
         found = self._tail.get(key, base_offset, length)
         if found is not None:
@@ -140,7 +143,7 @@ class ChunkReader:
     def _fetch(self, missing: Sequence[SliceRef]) -> list[asyncio.Future[memoryview]]:
         """One future per slice; starts reads for those that nobody is reading yet."""
         futures = []
-        new: dict[ChunkId, list[Flight]] = {}
+        new: dict[ChunkId | SegmentId, list[Flight]] = {}
         for wanted in missing:
             key = (wanted.chunk, wanted.position)
             flight = self._flying.get(key)
@@ -157,7 +160,7 @@ class ChunkReader:
             self._start(chunk, flights)
         return futures
 
-    def _start(self, chunk: ChunkId, flights: Sequence[Flight]) -> None:
+    def _start(self, chunk: ChunkId | SegmentId, flights: Sequence[Flight]) -> None:
         ranges = [(wanted.position, wanted.length) for wanted, _ in flights]
         for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
             members = [flights[member] for member in span.members]
@@ -165,7 +168,7 @@ class ChunkReader:
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
 
-    async def _read_span(self, chunk: ChunkId, span: Span, flights: Sequence[Flight]) -> None:
+    async def _read_span(self, chunk: ChunkId | SegmentId, span: Span, flights: Sequence[Flight]) -> None:
         members = [wanted for wanted, _ in flights]
         try:
             async with self._pool:
@@ -192,11 +195,13 @@ class ChunkReader:
                 if flying is not None and flying[1] is future:
                     del self._flying[chunk, wanted.position]
 
-    async def _get(self, chunk: ChunkId, span: Span, members: Sequence[SliceRef]) -> list[memoryview]:
+    async def _get(
+        self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef]
+    ) -> list[memoryview]:
         self.stats.gets += 1
         self.stats.get_bytes += span.length
         try:
-            data = await self._store.get_range(chunk_key(chunk), span.start, span.length)
+            data = await self._store.get_range(object_key(chunk), span.start, span.length)
         except NotFound:
             raise ChunkMissing(chunk) from None
         if span.length < self._thread_bytes_min:
@@ -204,14 +209,14 @@ class ChunkReader:
         return await asyncio.to_thread(_cut, data, span.start, members)
 
     async def _again(
-        self, chunk: ChunkId, span: Span, members: Sequence[SliceRef], first: CorruptBatch
+        self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef], first: CorruptBatch
     ) -> list[memoryview]:
         """A second read tells damage on the way from damage at rest."""
         try:
             return await self._get(chunk, span, members)
         except CorruptBatch as second:
             self.stats.corrupt += 1
-            where = f"{chunk_key(chunk)} bytes {span.start}+{span.length}"
+            where = f"{object_key(chunk)} bytes {span.start}+{span.length}"
             raise CorruptSlice(f"{where}: {second}; the read before: {first}") from second
 
 
@@ -220,6 +225,8 @@ def patched(data: Buffer, wanted: SliceRef) -> memoryview:
 
     Checks everything that was committed: the CRC of each batch, and that they take the slice's offsets.
     """
+    if isinstance(wanted.chunk, SegmentId):
+        return checked(data, wanted)
     out = bytearray(data)
     position, offset = 0, wanted.base_offset
     while position < len(out):
@@ -235,6 +242,14 @@ def patched(data: Buffer, wanted: SliceRef) -> memoryview:
             f"the batches end at offset {offset}, committed were offsets to {wanted.end_offset}"
         )
     return memoryview(out).toreadonly()
+
+
+def checked(data: Buffer, wanted: SliceRef) -> memoryview:
+    """A read-only copy of a segment's block, which has its offsets already. Raises CorruptBatch."""
+    out = bytes(data)
+    if crc32c(out) != wanted.crc:
+        raise CorruptBatch(f"the CRC of the block at byte {wanted.position} does not match")
+    return memoryview(out)
 
 
 def _cut(data: bytes, start: int, members: Sequence[SliceRef]) -> list[memoryview]:

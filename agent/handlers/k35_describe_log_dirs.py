@@ -47,5 +47,5 @@ async def handle(ctx: Context, request: DescribeLogDirsRequest, version: int) ->
 
 def _partition(partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
-        partition_index=partition.index, partition_size=partition.slices.size_bytes, offset_lag=0
+        partition_index=partition.index, partition_size=partition.size_bytes, offset_lag=0
     )

@@ -105,6 +105,8 @@ class Command(_message.Message):
     EXPIRE_OFFSETS_FIELD_NUMBER: _builtins.int
     SWAP_SEGMENTS_FIELD_NUMBER: _builtins.int
     FORGET_SEGMENTS_FIELD_NUMBER: _builtins.int
+    ALTER_GROUP_CONFIGS_FIELD_NUMBER: _builtins.int
+    UPDATE_FEATURES_FIELD_NUMBER: _builtins.int
     ENTER_METADATA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
@@ -181,6 +183,10 @@ class Command(_message.Message):
     @_builtins.property
     def forget_segments(self) -> Global___ForgetSegments: ...
     @_builtins.property
+    def alter_group_configs(self) -> Global___AlterGroupConfigs: ...
+    @_builtins.property
+    def update_features(self) -> Global___UpdateFeatures: ...
+    @_builtins.property
     def enter_metadata(self) -> Global___EnterMetadata: ...
     def __init__(
         self,
@@ -222,13 +228,15 @@ class Command(_message.Message):
         expire_offsets: Global___ExpireOffsets | None = ...,
         swap_segments: Global___SwapSegments | None = ...,
         forget_segments: Global___ForgetSegments | None = ...,
+        alter_group_configs: Global___AlterGroupConfigs | None = ...,
+        update_features: Global___UpdateFeatures | None = ...,
         enter_metadata: Global___EnterMetadata | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "swap_segments", b"swap_segments", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "swap_segments", b"swap_segments", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "swap_segments", "forget_segments", "enter_metadata"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -614,7 +622,7 @@ Global___AlterTopicConfigs: _TypeAlias = AlterTopicConfigs  # noqa: Y015
 
 @_typing.final
 class AlterClusterConfigs(_message.Message):
-    """Defaults of the topic configs for the whole cluster, under the topic config's name."""
+    """Broker configs of the whole cluster, by Kafka's broker names (coordination/broker_configs.py)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -636,6 +644,96 @@ class AlterClusterConfigs(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterClusterConfigs: _TypeAlias = AlterClusterConfigs  # noqa: Y015
+
+@_typing.final
+class AlterGroupConfigs(_message.Message):
+    """Configs of a group, which need not exist (coordination/group_configs.py)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    REPLACE_ALL_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    replace_all: _builtins.bool
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterTopicConfigs.Change]: ...
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        changes: _abc.Iterable[Global___AlterTopicConfigs.Change] | None = ...,
+        replace_all: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "group", b"group", "replace_all", b"replace_all"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterGroupConfigs: _TypeAlias = AlterGroupConfigs  # noqa: Y015
+
+@_typing.final
+class UpdateFeatures(_message.Message):
+    """Finalizes levels of features, all or none; `floe.level` is the feature level of SetFeatureLevel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Update(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        class _Kind:
+            ValueType = _typing.NewType("ValueType", _builtins.int)
+            V: _TypeAlias = ValueType  # noqa: Y015
+
+        class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpdateFeatures.Update._Kind.ValueType], _builtins.type):
+            DESCRIPTOR: _descriptor.EnumDescriptor
+            UNKNOWN: UpdateFeatures.Update._Kind.ValueType  # 0
+            UPGRADE: UpdateFeatures.Update._Kind.ValueType  # 1
+            SAFE_DOWNGRADE: UpdateFeatures.Update._Kind.ValueType  # 2
+            UNSAFE_DOWNGRADE: UpdateFeatures.Update._Kind.ValueType  # 3
+
+        class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+        UNKNOWN: UpdateFeatures.Update.Kind.ValueType  # 0
+        UPGRADE: UpdateFeatures.Update.Kind.ValueType  # 1
+        SAFE_DOWNGRADE: UpdateFeatures.Update.Kind.ValueType  # 2
+        UNSAFE_DOWNGRADE: UpdateFeatures.Update.Kind.ValueType  # 3
+
+        NAME_FIELD_NUMBER: _builtins.int
+        LEVEL_FIELD_NUMBER: _builtins.int
+        KIND_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        level: _builtins.int
+        kind: Global___UpdateFeatures.Update.Kind.ValueType
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            level: _builtins.int = ...,
+            kind: Global___UpdateFeatures.Update.Kind.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "level", b"level", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    UPDATES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def updates(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpdateFeatures.Update]: ...
+    def __init__(
+        self,
+        *,
+        updates: _abc.Iterable[Global___UpdateFeatures.Update] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["updates", b"updates"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateFeatures: _TypeAlias = UpdateFeatures  # noqa: Y015
 
 @_typing.final
 class MoveLogStart(_message.Message):

@@ -42,6 +42,7 @@ class Section(_message.Message):
     GROUP_OFFSETS_FIELD_NUMBER: _builtins.int
     SEGMENT_GARBAGE_FIELD_NUMBER: _builtins.int
     MANIFEST_GARBAGE_FIELD_NUMBER: _builtins.int
+    ADMINISTRATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -70,6 +71,8 @@ class Section(_message.Message):
     def segment_garbage(self) -> Global___SegmentGarbage: ...
     @_builtins.property
     def manifest_garbage(self) -> Global___ManifestGarbage: ...
+    @_builtins.property
+    def administration(self) -> Global___Administration: ...
     def __init__(
         self,
         *,
@@ -87,12 +90,13 @@ class Section(_message.Message):
         group_offsets: Global___GroupOffsets | None = ...,
         segment_garbage: Global___SegmentGarbage | None = ...,
         manifest_garbage: Global___ManifestGarbage | None = ...,
+        administration: Global___Administration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "segment_garbage", "manifest_garbage"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "segment_garbage", "manifest_garbage", "administration"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1068,3 +1072,77 @@ class Tail(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Tail: _TypeAlias = Tail  # noqa: Y015
+
+@_typing.final
+class GroupConfigs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    @_builtins.property
+    def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Property]: ...
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        configs: _abc.Iterable[Global___Property] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupConfigs: _TypeAlias = GroupConfigs  # noqa: Y015
+
+@_typing.final
+class Feature(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    level: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        level: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Feature: _TypeAlias = Feature  # noqa: Y015
+
+@_typing.final
+class Administration(_message.Message):
+    """The finalized features in a first section, then configs of groups, bounded per section."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_CONFIGS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    FEATURES_EPOCH_FIELD_NUMBER: _builtins.int
+    features_epoch: _builtins.int
+    @_builtins.property
+    def group_configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupConfigs]: ...
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___Feature]: ...
+    def __init__(
+        self,
+        *,
+        group_configs: _abc.Iterable[Global___GroupConfigs] | None = ...,
+        features: _abc.Iterable[Global___Feature] | None = ...,
+        features_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "features_epoch", b"features_epoch", "group_configs", b"group_configs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Administration: _TypeAlias = Administration  # noqa: Y015

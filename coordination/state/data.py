@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordination.state.chunk_table import ChunkTable
+from coordination.state.group_types import Group
 from coordination.state.types import (
     Broker,
     ClaimHolder,
@@ -13,9 +14,11 @@ from coordination.state.types import (
     Table,
     Topic,
 )
+from objectstore.naming import ManifestId, SegmentId
 
 FEATURE_LEVEL_MIN = 1  # the oldest feature level that this code applies
 FEATURE_LEVEL_MAX = 1  # and the newest
+FEATURES_AT_FIRST = {"group.version": 1}  # of a new cluster, as Apache Kafka 4.3 formats one
 
 
 class StateData:
@@ -31,17 +34,25 @@ class StateData:
         self.partitions: list[Partition | None] = []  # by handle
         self.partition_count = 0  # of existing topics
         self.chunks = ChunkTable()
+        # Objects that nothing refers to any more → Unix ms of the entry that let go of them. A manifest with
+        # True takes the segments that it names along.
+        self.segment_garbage: dict[SegmentId, int] = {}
+        self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
         self.next_producer_id = 0
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.fenced_count = 0
         self.brokers: dict[int, Broker] = {}
         self.node_ids: dict[str, int] = {}
         self.next_node_id = 1
-        self.cluster_configs: dict[str, str] = {}
+        self.cluster_configs: dict[str, str] = {}  # by Kafka's broker names
+        self.group_configs: dict[str, dict[str, str]] = {}  # by group id; the group need not exist
+        self.features: dict[str, int] = dict(FEATURES_AT_FIRST)  # finalized, besides the feature level
+        self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id = 1
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
+        self.groups: dict[str, Group] = {}  # consumer groups of either protocol
         self.claims: dict[str, ClaimHolder] = {}
         self.snapshots: list[SnapshotRecord] = []  # oldest first
         self.trimmed_through = 0

@@ -12,7 +12,7 @@ from struct import Struct, calcsize
 from typing import Literal
 
 from coordination.state.chunk_table import ChunkTable
-from objectstore.naming import SliceRef
+from objectstore.naming import ChunkId, SliceRef
 
 ROW = Struct("<qqIIq")  # end offset, chunk serial, position, length, max timestamp ms
 ROW_BYTES = ROW.size
@@ -86,6 +86,13 @@ class SliceIndex:
             self.rows = self.rows[self.head :]  # a new object: whoever reads the old one is not disturbed
             self.head = 0
         return dropped
+
+    def chunk_ending_at(self, end_offset: int) -> ChunkId | None:
+        """The chunk of the live row that ends at this offset; None when no row does."""
+        number = self._find(end_offset - 1)
+        if number == len(self) or self._row(number)[0] != end_offset:
+            return None
+        return self._chunks.by_serial[self._row(number)[1]].id
 
     def serials(self) -> list[int]:
         """The chunk serial of every live row."""

@@ -1,24 +1,21 @@
-"""Topics: create, delete, partitions, configs. Rules and codes are Kafka's (ReplicationControlManager)."""
+"""Topics: create, delete, partitions, log starts. Rules and codes are Kafka's (ReplicationControlManager)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from coordination import topic_configs
 from coordination.commands import (
-    AlterClusterConfigs,
-    AlterTopicConfigs,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
     MoveLogStart,
 )
 from coordination.kafka_codes import Code
+from coordination.state.configs import topic_refusal
 from coordination.state.data import StateData
+from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
 from coordination.state.types import At, Done, Partition, Refused, Result, Topic
-from coordination.topic_configs import TOPIC_CONFIGS, ConfigType, split_list
 
 TOPIC_NAME_LENGTH_MAX = 249  # Kafka's Topic.MAX_NAME_LENGTH
 PARTITIONS_PER_TOPIC_MAX = 10_000
@@ -26,7 +23,6 @@ PARTITIONS_MAX = 200_000  # of the cluster
 TOPIC_ID_BYTES = 16
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
-_Change = AlterTopicConfigs.Change
 
 
 def name_refusal(name: str) -> str | None:
@@ -62,7 +58,7 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
             Code.INVALID_REQUEST, f"topic id {message.topic_id.hex()!r}: 16 fresh bytes are needed"
         )
     configs = {entry.name: entry.value for entry in message.configs}
-    refusal = _configs_refusal(configs)
+    refusal = topic_refusal(configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic = Topic(name, message.topic_id, configs, at.now_ms)
@@ -93,6 +89,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     del state.names_without_dots[topic.name.replace(".", "_")]
     for partition in topic.partitions:
         state.chunks.release(partition.slices.serials(), at.now_ms)
+        drop_merged(state, partition, at.now_ms)
         state.partitions[partition.handle] = None
         state.partition_count -= 1
         at.touched.append(partition.handle)
@@ -119,28 +116,6 @@ def create_partitions(state: StateData, message: CreatePartitions, at: At) -> Re
     return Done()
 
 
-def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) -> Result:
-    """Change a topic's own configs, all or none. Done's value: None."""
-    topic = state.topics.get(message.topic)
-    if topic is None:
-        return unknown(message.topic)
-    base = topic.configs
-    configs, refusal = _altered(base, state.cluster_configs, message.changes, message.replace_all)
-    if refusal:
-        return Refused(Code.INVALID_CONFIG, refusal)
-    topic.configs = configs
-    return Done()
-
-
-def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At) -> Result:
-    """Change the cluster's defaults of topic configs, all or none. Done's value: None."""
-    configs, refusal = _altered(state.cluster_configs, {}, message.changes, message.replace_all)
-    if refusal:
-        return Refused(Code.INVALID_CONFIG, refusal)
-    state.cluster_configs = configs
-    return Done()
-
-
 def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
     """Delete records below the offsets. Done's value: per partition the log start, or -1 where refused.
 
@@ -159,6 +134,8 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
             continue
         if offset > partition.log_start:
             partition.log_start = offset
+            if partition.merged is not None and offset >= partition.merged.end_offset:
+                drop_merged(state, partition, at.now_ms)
             state.chunks.release(partition.slices.trim(offset), at.now_ms)
             at.touched.append(handle)
         starts.append(partition.log_start)
@@ -176,33 +153,3 @@ def _count_refusal(state: StateData, total: int, more: int) -> str | None:
     if state.partition_count + more > PARTITIONS_MAX:
         return f"{more} more partitions: the cluster has {state.partition_count} of at most {PARTITIONS_MAX}"
     return None
-
-
-def _configs_refusal(configs: dict[str, str]) -> str | None:
-    reasons = (topic_configs.refusal(name, value) for name, value in configs.items())
-    return next((reason for reason in reasons if reason), None)
-
-
-def _altered(
-    configs: dict[str, str], inherited: dict[str, str], changes: Iterable[_Change], replace_all: bool
-) -> tuple[dict[str, str], str | None]:
-    """The configs after the changes, and why they are refused."""
-    altered = {} if replace_all else dict(configs)
-    for change in changes:
-        known = TOPIC_CONFIGS.get(change.name)
-        if known is None:
-            return configs, f"{change.name}: unknown topic config"
-        if change.operation == _Change.SET:
-            altered[change.name] = change.value
-        elif change.operation == _Change.DELETE:
-            altered.pop(change.name, None)
-        elif known.type is not ConfigType.LIST:
-            return configs, f"{change.name}: APPEND and SUBTRACT are for lists, this is a {known.type.name}"
-        else:
-            items = split_list(topic_configs.effective(change.name, altered, inherited))
-            named = split_list(change.value)
-            items = [item for item in items if item not in named]
-            if change.operation == _Change.APPEND:
-                items += named
-            altered[change.name] = ",".join(items)
-    return altered, _configs_refusal(altered)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf.message import Message
 
-from coordination.commands import CommitChunk, CreateTopic, Entry, RegisterAgent, command
+from coordination.commands import (
+    CommitChunk,
+    CreateTopic,
+    Entry,
+    MergedRange,
+    RegisterAgent,
+    SegmentId,
+    SwapSegments,
+    command,
+)
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Result, State
@@ -107,7 +117,13 @@ def tiles(state: State) -> None:
             continue
         slices = partition.slices.plan(0, 1 << 60)
         offset = slices[0].base_offset if slices else partition.high_watermark
-        assert offset <= partition.log_start <= partition.high_watermark
+        merged = partition.merged
+        if merged is not None:
+            assert partition.log_start < merged.end_offset == offset == partition.slices.first_offset
+            assert merged.manifest not in state.manifest_garbage
+        assert partition.log_start <= partition.high_watermark
+        start = merged.start_offset if merged is not None else offset
+        assert start <= partition.log_start or (merged is not None and not merged.segments)
         for found in slices:
             assert found.base_offset == offset < found.end_offset
             offset = found.end_offset
@@ -116,3 +132,35 @@ def tiles(state: State) -> None:
         for serial in partition.slices.serials():
             references[serial] = references.get(serial, 0) + 1
     assert references == {serial: c.references for serial, c in state.chunks.by_serial.items()}
+
+
+def swap(state: State, handle: int, number: int, end_offset: int, **fields: Any) -> SwapSegments:
+    """The swap that merges one partition's rows up to the one that ends at `end_offset` into one segment."""
+    partition = state.partitions[handle]
+    assert partition is not None
+    merged = partition.merged
+    start = merged.start_offset if merged is not None else partition.slices.first_offset
+    message = SwapSegments(partition=handle, number=number)
+    message.merged.MergeFrom(
+        MergedRange(
+            start_offset=fields.get("start_offset", start),
+            end_offset=end_offset,
+            size_bytes=10 * (end_offset - start),
+            records=end_offset - start,
+            segments=fields.get("segments", 1),
+            manifest_bytes=100,
+            max_timestamp_ms=START_MS,
+            first_end_offset=end_offset,
+            first_size_bytes=10 * (end_offset - start),
+            first_max_timestamp_ms=START_MS,
+            first_dirty_ms=START_MS,
+        )
+    )
+    if merged is not None:
+        message.expected.incarnation, message.expected.number = merged.manifest[0], merged.manifest[2]
+    last = partition.slices.chunk_ending_at(end_offset)
+    if last is not None:
+        message.last_chunk.incarnation, message.last_chunk.number = last
+    for author, released in fields.get("released", ()):
+        message.released.append(SegmentId(incarnation=author, number=released))
+    return message

@@ -1,0 +1,131 @@
+"""Merged ranges: a partition's pointer to its manifest, moved by compare-and-swap, and what it let go.
+
+The old part of a partition lies in segments that a manifest in the bucket names; the state keeps only the
+pointer and a summary (DESIGN "Compaction of chunks"). Offsets [merged.start_offset, merged.end_offset) are
+the manifest's, the tail's rows begin at merged.end_offset. A swap is decided here and nowhere else: two jobs
+that merge the same partition at once do no harm, one of them is refused.
+"""
+
+from __future__ import annotations
+
+from coordination.commands import ForgetSegments, MergedRange, SwapSegments
+from coordination.kafka_codes import Code
+from coordination.state.data import StateData
+from coordination.state.types import At, Done, Merged, Partition, Refused, Result
+from objectstore.naming import ChunkId, ManifestId, SegmentId
+
+RELEASED_MAX = 10_000  # segments that one swap may let go of
+
+
+def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
+    """Point the partition to a new manifest, in place of the old one and of the tail's oldest rows.
+
+    Done's value: None. INVALID_UPDATE_VERSION when the manifest or the rows are not what was expected,
+    OFFSET_OUT_OF_RANGE when the log start has passed everything that would be swapped in.
+    """
+    handle = message.partition
+    partition = state.partitions[handle] if handle < len(state.partitions) else None
+    if partition is None:
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"no partition has the handle {handle}")
+    refusal = _outdated(partition, message) or _malformed(partition, message)
+    if refusal is not None:
+        return refusal
+    new = message.merged
+    if message.HasField("last_chunk"):
+        state.chunks.release(partition.slices.trim(new.end_offset), at.now_ms)
+    if partition.merged is not None:
+        state.manifest_garbage[partition.merged.manifest] = (at.now_ms, False)
+    for released in message.released:
+        state.segment_garbage[SegmentId(released.incarnation, handle, released.number)] = at.now_ms
+    partition.merged = _merged(ManifestId(at.author.incarnation, handle, message.number), new)
+    return Done()
+
+
+def drop_merged(state: StateData, partition: Partition, now_ms: int) -> None:
+    """Let go of the manifest and every segment that it names."""
+    if partition.merged is not None:
+        state.manifest_garbage[partition.merged.manifest] = (now_ms, True)
+        partition.merged = None
+
+
+def forget_segments(state: StateData, message: ForgetSegments, at: At) -> Result:
+    """Drop deleted objects from the garbage. Done's value: how many were in it."""
+    segments = (message.segment_incarnation, message.segment_partition, message.segment_number)
+    manifests = (message.manifest_incarnation, message.manifest_partition, message.manifest_number)
+    if any(len(frozenset(map(len, columns))) != 1 for columns in (segments, manifests)):
+        return Refused(Code.INVALID_REQUEST, "ForgetSegments: columns of different lengths")
+    forgotten = 0
+    for name in map(SegmentId, *segments):
+        forgotten += state.segment_garbage.pop(name, None) is not None
+    for manifest in map(ManifestId, *manifests):
+        forgotten += state.manifest_garbage.pop(manifest, None) is not None
+    return Done(forgotten)
+
+
+def _outdated(partition: Partition, message: SwapSegments) -> Refused | None:
+    """The refusal when something changed under the swap."""
+    merged, end = partition.merged, message.merged.end_offset
+    expected = None
+    if message.HasField("expected"):
+        expected = ManifestId(message.expected.incarnation, partition.handle, message.expected.number)
+    if expected != (merged.manifest if merged is not None else None):
+        return Refused(
+            Code.INVALID_UPDATE_VERSION,
+            f"partition {partition.handle}: its manifest is {merged.manifest if merged else None}, "
+            f"not {expected}",
+        )
+    if end <= partition.log_start:
+        return Refused(
+            Code.OFFSET_OUT_OF_RANGE,
+            f"partition {partition.handle}: the log start {partition.log_start} has passed {end}",
+        )
+    if message.HasField("last_chunk"):
+        last = ChunkId(message.last_chunk.incarnation, message.last_chunk.number)
+        if partition.slices.chunk_ending_at(end) != last:
+            return Refused(
+                Code.INVALID_UPDATE_VERSION,
+                f"partition {partition.handle}: no row of chunk {last} ends at offset {end}",
+            )
+    elif merged is None or end != merged.end_offset:
+        return Refused(
+            Code.INVALID_UPDATE_VERSION,
+            f"partition {partition.handle}: the merged range ends at "
+            f"{merged.end_offset if merged else None}, not at {end}",
+        )
+    return None
+
+
+def _malformed(partition: Partition, message: SwapSegments) -> Refused | None:
+    """The refusal of a swap that would hide records, or that nobody could have meant."""
+    new = message.merged
+    if len(message.released) > RELEASED_MAX:
+        return Refused(
+            Code.INVALID_REQUEST, f"{len(message.released)} segments released: at most {RELEASED_MAX}"
+        )
+    begins = new.start_offset <= partition.log_start if new.segments else new.start_offset == new.end_offset
+    if not begins or new.start_offset > new.end_offset:
+        return Refused(
+            Code.INVALID_REQUEST,
+            f"partition {partition.handle}: {new.segments} segments from offset {new.start_offset} to "
+            f"{new.end_offset} leave out records from the log start {partition.log_start} on",
+        )
+    return None
+
+
+def _merged(manifest: ManifestId, new: MergedRange) -> Merged:
+    return Merged(
+        manifest=manifest,
+        start_offset=new.start_offset,
+        end_offset=new.end_offset,
+        size_bytes=new.size_bytes,
+        records=new.records,
+        segments=new.segments,
+        manifest_bytes=new.manifest_bytes,
+        max_timestamp_ms=new.max_timestamp_ms,
+        first_end_offset=new.first_end_offset,
+        first_size_bytes=new.first_size_bytes,
+        first_max_timestamp_ms=new.first_max_timestamp_ms,
+        first_dirty_offset=new.first_dirty_offset,
+        clean_bytes=new.clean_bytes,
+        first_dirty_ms=new.first_dirty_ms,
+    )
