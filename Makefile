@@ -2,16 +2,18 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-unit torture soak bench fuzz lock
+.PHONY: run run-cluster help setup services lint format generate test test-unit torture soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
 setup: ## the pinned virtual environment under .venv
 	@bash deploy/setup/venv.sh
 
-services: setup ## build etcd, the S3 servers and the chart's tools; bring the jars
+services: setup ## build etcd, the S3 servers and the chart's tools; bring jars, npm packages, kcat
 	$(PY) -m deploy.services build etcd minio versitygw helm kubeconform
-	$(PY) -m deploy.setup.jars iceberg kafka
+	$(PY) -m deploy.setup.jars iceberg kafka connect streams
+	@$(PY) -m deploy.setup.node >/dev/null
+	@$(PY) -m deploy.setup.kcat >/dev/null
 
 lint: setup ## ruff, mypy strict, import contracts
 	.venv/bin/ruff format --check .
@@ -35,6 +37,10 @@ test-unit: setup ## the inner loop: no services
 
 test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark
 	$(PY) -m pytest tests
+
+compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; keeps the results (ONLY=expression)
+	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")
+	$(PY) -m tests.compat.suite.page
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s

@@ -19,14 +19,26 @@ QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LONG = ("producer-perf-test", "consumer-perf-test")
 
 TOOLS = {
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "client-compatibility-test": "org.apache.kafka.tools.ClientCompatibilityTest",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
-    "configs": "kafka.admin.ConfigCommand",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 

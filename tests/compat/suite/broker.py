@@ -1,0 +1,131 @@
+"""What a test of the suite knows of the cluster that it talks to: not whether it is Floe or Apache Kafka."""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from agent.version import VERSION
+from deploy.services import Etcd
+from deploy.services.kafka import Kafka
+from deploy.services.s3 import S3Service
+from tests.compat.cluster import Cluster
+
+WAIT_S_MAX = 60
+NAME_CHARS_MAX = 120
+# Tests of groups count members, not seconds: both brokers let the first member of a group in at once.
+KAFKA_SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=5",
+    "share.coordinator.state.topic.replication.factor=1",
+    "share.coordinator.state.topic.min.isr=1",
+)
+
+
+class Broker(ABC):
+    """A running cluster. Names begin with the test that asks for them, so answers of two brokers compare."""
+
+    name: str
+    title: str
+    version: str
+
+    def __init__(self) -> None:
+        self.scope = "suite"
+
+    @property
+    @abstractmethod
+    def bootstrap(self) -> str:
+        """`host:port` of every broker, with commas."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start every process and wait until they serve."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End every process."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Stop and start every process, one after the other, on the same data and ports."""
+
+    def fresh(self, what: str = "topic") -> str:
+        """A legal name for a topic or group that no other test uses; the same in every run."""
+        return f"{re.sub(r'[^a-zA-Z0-9._-]+', '-', self.scope)[:NAME_CHARS_MAX].strip('-')}-{what}"
+
+    def topic(self, what: str = "topic", partitions: int = 1, **configs: str) -> str:
+        """A new topic, made and led; configs with underscores for dots."""
+        name = self.fresh(what)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT_S_MAX)
+        end = time.monotonic() + WAIT_S_MAX
+        while not self._led(admin, name, partitions):
+            assert time.monotonic() < end, f"{name} has no leaders"
+            time.sleep(0.05)
+        return name
+
+    @staticmethod
+    def _led(admin: AdminClient, name: str, partitions: int) -> bool:
+        found = admin.list_topics(name, WAIT_S_MAX).topics[name]
+        return len(found.partitions) == partitions and all(
+            part.error is None and part.leader >= 0 for part in found.partitions.values()
+        )
+
+
+class ApacheKafka(Broker):
+    """One KRaft node."""
+
+    name = "kafka"
+    title = "Apache Kafka"
+    version = "4.3.1"
+
+    def __init__(self, directory: Path, settings: Sequence[str] = KAFKA_SETTINGS) -> None:
+        super().__init__()
+        self._node = Kafka(directory, settings=settings)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._node.bootstrap
+
+    def start(self) -> None:
+        self._node.start()
+
+    def stop(self) -> None:
+        self._node.stop()
+
+    def restart(self) -> None:
+        self._node.stop()
+        self._node.start()
+
+
+class Floe(Broker):
+    """Two agents on etcd and an S3 server."""
+
+    name = "floe"
+    title = "Floe"
+    version = VERSION
+
+    def __init__(self, etcd: Etcd, store: S3Service, directory: Path) -> None:
+        super().__init__()
+        self._cluster = Cluster(etcd, store, directory=directory)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    def start(self) -> None:
+        self._cluster.__enter__()
+
+    def stop(self) -> None:
+        self._cluster.__exit__(None, None, None)
+
+    def restart(self) -> None:
+        for agent in self._cluster.agents:
+            agent.stop()
+            agent.start()
