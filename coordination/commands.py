@@ -14,6 +14,7 @@ from coordination.proto.log_pb2 import (
     Abort,
     AllocateProducerIds,
     AlterClusterConfigs,
+    AlterGroupConfigs,
     AlterTopicConfigs,
     AssignClassicGeneration,
     Begin,
@@ -58,6 +59,7 @@ from coordination.proto.log_pb2 import (
     SetFeatureLevel,
     SwapSegments,
     Trim,
+    UpdateFeatures,
 )
 
 ENTRY_FORMAT = 1  # Entry.format of what this code writes and reads
@@ -106,6 +108,7 @@ __all__ = [
     "Abort",
     "AllocateProducerIds",
     "AlterClusterConfigs",
+    "AlterGroupConfigs",
     "AlterTopicConfigs",
     "AssignClassicGeneration",
     "Begin",
@@ -150,6 +153,7 @@ __all__ = [
     "SetFeatureLevel",
     "SwapSegments",
     "Trim",
+    "UpdateFeatures",
     "command",
     "config_entries",
     "split_large",

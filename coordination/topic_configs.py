@@ -1,7 +1,7 @@
 """The topic configs that Floe knows: names, types, defaults, bounds and what each does here.
 
 One table serves apply (which refuses what is not in it), DescribeConfigs and the paths that act on a
-config. Names, types and defaults are Kafka's (org.apache.kafka.common.config.TopicConfig, 4.2); Floe's
+config. Names, types and defaults are Kafka's (org.apache.kafka.common.config.TopicConfig, 4.3); Floe's
 own begin with `floe.`. A config that Kafka has and that means nothing without broker disks is accepted,
 validated and reported, and its documentation says that it has no effect.
 """
@@ -11,109 +11,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
-INT_MAX = (1 << 31) - 1
-LONG_MAX = (1 << 63) - 1
-VALUE_LENGTH_MAX = 4096  # characters of one config value
+from coordination.config_types import INT_MAX, LONG_MAX, Config, ConfigType, split_list
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _TABLE_NAME = re.compile(rf"({_IDENTIFIER}(\.{_IDENTIFIER})?)?")
 _THROTTLE = re.compile(r"(\*|none|\d+:\d+(,\d+:\d+)*)?")
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")  # Python's int() takes more than Kafka does: blanks, underscores
-
-
-class ConfigType(IntEnum):
-    """Types as DescribeConfigs reports them (KIP-569)."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """One config. `low` and `high` bound numbers, inclusive; `choices` bounds strings and list items.
+class TopicConfig(Config):
+    """A config of a topic.
 
-    `broker_name` is the broker-level synonym that Kafka reports for it; `in_effect` is False for what
-    Floe accepts for compatibility only.
+    `broker_name` is Kafka's name for the cluster's default of it, "" where there is none; `coarser` are
+    further names of that default with the unit they count in, in ms, asked when `broker_name` is not set.
     """
 
-    name: str
-    type: ConfigType
-    default: str
-    doc: str
-    low: float = -LONG_MAX
-    high: float = LONG_MAX
-    choices: tuple[str, ...] = ()
-    pattern: re.Pattern[str] | None = None
     broker_name: str = ""
-    in_effect: bool = False
-
-    def refusal(self, value: str) -> str | None:
-        """Why `value` is not allowed, naming field, value and remedy; None when it is."""
-        if len(value) > VALUE_LENGTH_MAX:
-            return f"{self.name}: {len(value)} characters exceed the limit of {VALUE_LENGTH_MAX}"
-        return _CHECKS[self.type](self, value)
-
-
-def _check_boolean(config: TopicConfig, value: str) -> str | None:
-    if value.lower() in ("true", "false"):
-        return None
-    return f"{config.name}: {value!r} is no boolean; use true or false"
-
-
-def _check_number(config: TopicConfig, value: str) -> str | None:
-    if not _NUMBER[config.type].fullmatch(value):
-        return f"{config.name}: {value!r} is no {config.type.name.lower()}"
-    number = float(value) if config.type is ConfigType.DOUBLE else int(value)
-    if config.low <= number <= config.high:
-        return None
-    return f"{config.name}: {value} is outside [{config.low}, {config.high}]"
-
-
-def _check_string(config: TopicConfig, value: str) -> str | None:
-    if config.choices and value not in config.choices:
-        return f"{config.name}: {value!r} is not one of {', '.join(config.choices)}"
-    if config.pattern is not None and not config.pattern.fullmatch(value):
-        return f"{config.name}: {value!r} does not look like {config.pattern.pattern}"
-    return None
-
-
-def _check_list(config: TopicConfig, value: str) -> str | None:
-    if config.pattern is not None:
-        return _check_string(config, value)
-    items = split_list(value)
-    for item in items:
-        if config.choices and item not in config.choices:
-            return f"{config.name}: {item!r} is not one of {', '.join(config.choices)}"
-        if items.count(item) > 1:
-            return f"{config.name}: {item!r} is named twice"
-    return None
-
-
-_NUMBER = {
-    ConfigType.INT: _WHOLE,
-    ConfigType.LONG: _WHOLE,
-    ConfigType.DOUBLE: re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?"),
-}
-_CHECKS = {
-    ConfigType.BOOLEAN: _check_boolean,
-    ConfigType.STRING: _check_string,
-    ConfigType.INT: _check_number,
-    ConfigType.LONG: _check_number,
-    ConfigType.DOUBLE: _check_number,
-    ConfigType.LIST: _check_list,
-}
-
-
-def split_list(value: str) -> list[str]:
-    """The items of a list config, without blanks."""
-    return [item.strip() for item in value.split(",") if item.strip()]
+    coarser: tuple[tuple[str, int], ...] = ()
 
 
 _B, _S, _I, _L, _D, _LIST = (
@@ -131,8 +49,8 @@ _TIER = _NONE + "all records are in the object store already."
 _TABLE: tuple[TopicConfig, ...] = (
     TopicConfig(
         "cleanup.policy", _LIST, "delete",
-        "`delete`: old records go by retention.ms and retention.bytes. `compact`: the newest record of each key "
-        "stays. Both: both. Empty: everything is kept.",
+        "`delete`: old records go by retention.ms and retention.bytes. `compact`: the newest record of each "
+        "key stays. Both: both. Empty: everything is kept.",
         choices=("delete", "compact"), broker_name="log.cleanup.policy", in_effect=True,
     ),
     TopicConfig(
@@ -178,7 +96,8 @@ _TABLE: tuple[TopicConfig, ...] = (
                 choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type",
                 in_effect=True),
     TopicConfig("min.cleanable.dirty.ratio", _D, "0.5",
-                "Share of a partition's bytes not yet compacted from which on it is due for compaction.", 0, 1,
+                "Share of a partition's bytes not yet compacted from which on it is due for compaction.",
+                0, 1,
                 broker_name="log.cleaner.min.cleanable.ratio", in_effect=True),
     TopicConfig("min.compaction.lag.ms", _L, "0", "A record younger than this, ms, is never compacted.", 0,
                 broker_name="log.cleaner.min.compaction.lag.ms", in_effect=True),
@@ -193,24 +112,27 @@ _TABLE: tuple[TopicConfig, ...] = (
                 broker_name="log.retention.bytes", in_effect=True),
     TopicConfig("retention.ms", _L, "604800000",
                 "Age of the newest timestamp of a piece of the log at which it goes, ms; -1: never.", -1,
-                broker_name="log.retention.ms", in_effect=True),
-    TopicConfig("segment.bytes", _I, "1073741824", _DISK, 14, INT_MAX, broker_name="log.segment.bytes"),
+                broker_name="log.retention.ms", in_effect=True,
+                coarser=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
+    TopicConfig("segment.bytes", _I, "1073741824", _DISK, 1048576, INT_MAX, broker_name="log.segment.bytes"),
     TopicConfig("segment.index.bytes", _I, "10485760", _DISK, 4, INT_MAX,
                 broker_name="log.index.size.max.bytes"),
-    TopicConfig("segment.jitter.ms", _L, "0", _DISK, 0, broker_name="log.roll.jitter.ms"),
-    TopicConfig("segment.ms", _L, "604800000", _DISK, 1, broker_name="log.roll.ms"),
+    TopicConfig("segment.jitter.ms", _L, "0", _DISK, 0, broker_name="log.roll.jitter.ms",
+                coarser=(("log.roll.jitter.hours", HOUR_MS),)),
+    TopicConfig("segment.ms", _L, "604800000", _DISK, 1, broker_name="log.roll.ms",
+                coarser=(("log.roll.hours", HOUR_MS),)),
     TopicConfig("unclean.leader.election.enable", _B, "false", _NONE + "there is no election to lose by.",
                 broker_name="unclean.leader.election.enable"),
     TopicConfig("floe.table.enabled", _B, "true", "Whether the topic is kept as an Iceberg table.",
-                in_effect=True),
+                broker_name="floe.table.enabled", in_effect=True),
     TopicConfig("floe.table.name", _S, "",
                 "The table's name, `table` or `namespace.table`; empty: in namespace floe, the topic's name "
                 "with dots and dashes as underscores.",
                 pattern=_TABLE_NAME, in_effect=True),
     TopicConfig("floe.table.retention", _S, "keep",
-                "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log start "
-                "go too, by whole files.",
-                choices=("keep", "follow"), in_effect=True),
+                "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log "
+                "start go too, by whole files.",
+                choices=("keep", "follow"), broker_name="floe.table.retention", in_effect=True),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
@@ -225,12 +147,23 @@ def refusal(name: str, value: str) -> str | None:
 
 
 def effective(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> str:
-    """The value in force: the topic's own, else the cluster's, else the default. KeyError when unknown."""
+    """The value in force: the topic's own, else the cluster's, else the default. KeyError when unknown.
+
+    `cluster` holds what was set for the cluster, under Kafka's broker names.
+    """
     own = topic.get(name)
     if own is not None:
         return own
-    general = cluster.get(name)
-    return general if general is not None else TOPIC_CONFIGS[name].default
+    config = TOPIC_CONFIGS[name]
+    if cluster and config.broker_name:
+        general = cluster.get(config.broker_name)
+        if general is not None:
+            return general
+        for coarser, unit_ms in config.coarser:
+            if coarser in cluster:
+                count = int(cluster[coarser])
+                return str(count * unit_ms) if count >= 0 else "-1"
+    return config.default
 
 
 def effective_int(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> int:

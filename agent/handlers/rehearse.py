@@ -5,12 +5,26 @@ The command is applied by the real rules to a throw-away state that holds copies
 
 from __future__ import annotations
 
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, CreatePartitions, CreateTopic
-from coordination.state import topics
+from coordination.commands import (
+    AlterClusterConfigs,
+    AlterGroupConfigs,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    UpdateFeatures,
+)
+from coordination.state import configs, features, topics
 from coordination.state.state import State
 from coordination.state.types import At, Incarnation, Result, Topic
 
-Rehearsable = CreateTopic | CreatePartitions | AlterTopicConfigs | AlterClusterConfigs
+Rehearsable = (
+    CreateTopic
+    | CreatePartitions
+    | AlterTopicConfigs
+    | AlterClusterConfigs
+    | AlterGroupConfigs
+    | UpdateFeatures
+)
 
 
 def rehearse(state: State, message: Rehearsable) -> Result:
@@ -25,8 +39,12 @@ def rehearse(state: State, message: Rehearsable) -> Result:
             return topics.create_partitions(stage, message, at)
         case AlterTopicConfigs():
             _copy_topic(state, stage, message.topic)
-            return topics.alter_topic_configs(stage, message, at)
-    return topics.alter_cluster_configs(stage, message, at)
+            return configs.alter_topic_configs(stage, message, at)
+        case AlterGroupConfigs():
+            return configs.alter_group_configs(stage, message, at)
+        case UpdateFeatures():
+            return features.update_features(stage, message, at)
+    return configs.alter_cluster_configs(stage, message, at)
 
 
 def _stage(state: State) -> State:
@@ -36,6 +54,9 @@ def _stage(state: State) -> State:
     stage.names_without_dots = dict(state.names_without_dots)
     stage.partition_count = state.partition_count
     stage.cluster_configs = dict(state.cluster_configs)
+    stage.group_configs = dict(state.group_configs)
+    stage.features, stage.feature_level = dict(state.features), state.feature_level
+    stage.incarnations = state.incarnations
     return stage
 
 

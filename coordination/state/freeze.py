@@ -16,11 +16,14 @@ from itertools import islice
 from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
+from coordination.state.freeze_groups import FrozenGroup, group_sections, note_group
 from coordination.state.state import State
 from coordination.state.types import Broker, Incarnation, Merged, Partition, Schema, Table
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 CHUNKS_PER_STEP = 4096
+GROUP_CONFIGS_PER_SECTION = 256
+GROUPS_PER_STEP = 256
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat. Made of
 # what the garbage collector need not look into: notes on 100,000 partitions would set off full collections.
 FrozenPartition = tuple[int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None]
@@ -42,6 +45,10 @@ class Frozen:
     segment_garbage: list[tuple[int, int, int, int]] = field(default_factory=list)
     manifest_garbage: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
     pending: list[tuple[int, int, list[bytes]]] = field(default_factory=list)
+    group_configs: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
+    groups: list[FrozenGroup] = field(default_factory=list)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -51,6 +58,8 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.tables = list(state.tables.values())
     frozen.namespaces = [(name, dict(properties)) for name, properties in state.namespaces.items()]
     frozen.pending = [(key[0], key[1], list(parts)) for key, parts in state.pending.items()]
+    frozen.group_configs = list(state.group_configs.items())  # a change puts a new dict in
+    frozen.features, frozen.features_epoch = dict(state.features), state.features_epoch
     yield frozen
     noted = 0
     for topic in state.topics.values():
@@ -61,6 +70,9 @@ def freeze(state: State) -> Iterator[Frozen]:
             noted += 1
             if noted % PARTITIONS_PER_STEP == 0:
                 yield frozen
+    for consumers in _groups(state.groups.values(), GROUPS_PER_STEP):
+        frozen.groups += [note_group(one) for one in consumers]
+        yield frozen
     for group in _groups(state.chunks.by_serial.items(), CHUNKS_PER_STEP):
         frozen.chunks += [(serial, *chunk.id, chunk.references) for serial, chunk in group]
         yield frozen
@@ -102,6 +114,8 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:
         yield pb.Section(namespace=pb.Namespace(name=name, properties=_properties(properties)))
+    for noted in frozen.groups:
+        yield from group_sections(noted)
     for chunks in _groups(frozen.chunks, CHUNKS_PER_STEP):
         serial, incarnation, number, references = zip(*chunks, strict=True)
         yield pb.Section(
@@ -111,6 +125,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
         incarnation, number, since_ms = zip(*dropped, strict=True)
         yield pb.Section(garbage=pb.Garbage(incarnation=incarnation, number=number, since_ms=since_ms))
     yield from _segment_garbage(frozen)
+    yield from _administration(frozen)
     for author, change_id, parts in frozen.pending:
         yield pb.Section(pending_change=pb.PendingChange(incarnation=author, id=change_id, parts=parts))
 
@@ -128,6 +143,16 @@ def _segment_garbage(frozen: Frozen) -> Iterator[pb.Section]:
             incarnation=incarnation, partition=partition, number=number, since_ms=since_ms, whole=whole
         )
         yield pb.Section(manifest_garbage=manifests)
+
+
+def _administration(frozen: Frozen) -> Iterator[pb.Section]:
+    """The finalized features with the first group configs, then further group configs."""
+    features = [pb.Feature(name=name, level=level) for name, level in frozen.features.items()]
+    first = pb.Administration(features=features, features_epoch=frozen.features_epoch)
+    yield pb.Section(administration=first)
+    for group in _groups(frozen.group_configs, GROUP_CONFIGS_PER_SECTION):
+        rows = [pb.GroupConfigs(group=name, configs=_properties(configs)) for name, configs in group]
+        yield pb.Section(administration=pb.Administration(group_configs=rows))
 
 
 def _groups(items: Iterable[_T], size: int) -> Iterator[list[_T]]:

@@ -10,6 +10,8 @@ from coordination.proto import snapshot_pb2 as pb
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
+from coordination.state.freeze_groups import thaw_group, thaw_offsets
+from coordination.state.group_types import Group
 from coordination.state.slices import ROW_BYTES, SliceIndex
 from coordination.state.state import State
 from coordination.state.types import (
@@ -40,6 +42,7 @@ class Thaw:
         self.finished = False
         self._sections = 0
         self._topic: Topic | None = None
+        self._group: Group | None = None
         self._take: dict[str, Callable[[Any], None]] = {
             "head": self._head,
             "topic": self._new_topic,
@@ -51,7 +54,10 @@ class Thaw:
             "garbage": self._garbage,
             "segment_garbage": self._segment_garbage,
             "manifest_garbage": self._manifest_garbage,
+            "administration": self._administration,
             "pending_change": self._pending,
+            "group": self._new_group,
+            "group_offsets": self._group_offsets,
             "tail": self._tail,
         }
 
@@ -165,6 +171,15 @@ class Thaw:
     def _namespace(self, message: pb.Namespace) -> None:
         self.state.namespaces[message.name] = {p.name: p.value for p in message.properties}
 
+    def _new_group(self, message: pb.Group) -> None:
+        group = self._group = thaw_group(message)
+        self.state.groups[group.group_id] = group
+
+    def _group_offsets(self, message: pb.GroupOffsets) -> None:
+        if self._group is None:
+            raise BadSnapshot("positions before the first group")
+        thaw_offsets(self._group, message)
+
     def _chunks(self, chunks: pb.Chunks) -> None:
         columns = zip(chunks.serial, chunks.incarnation, chunks.number, chunks.references, strict=True)
         by_serial = self.state.chunks.by_serial
@@ -185,6 +200,14 @@ class Thaw:
         names = zip(garbage.incarnation, garbage.partition, garbage.number, strict=True)
         for name, since_ms, whole in zip(names, garbage.since_ms, garbage.whole, strict=True):
             self.state.manifest_garbage[ManifestId(*name)] = (since_ms, whole)
+
+    def _administration(self, message: pb.Administration) -> None:
+        state = self.state
+        if message.features:
+            state.features = {feature.name: feature.level for feature in message.features}
+            state.features_epoch = message.features_epoch
+        for group in message.group_configs:
+            state.group_configs[group.group] = {p.name: p.value for p in group.configs}
 
     def _pending(self, change: pb.PendingChange) -> None:
         self.state.pending[change.incarnation, change.id] = list(change.parts)

@@ -227,4 +227,4 @@ def test_configs_change_all_or_none(script: Script) -> None:
     alter(change(name="flush.ms", value="3"), replace_all=True)
     assert topic.configs == {"flush.ms": "3"}
     assert script.one(A, AlterClusterConfigs(changes=[change(name="retention.ms", value="8")])) == Done()
-    assert script.state.cluster_configs == {"retention.ms": "8"}
+    assert script.state.cluster_configs == {"log.retention.ms": "8"}, "Kafka's name for the default"

@@ -1,0 +1,138 @@
+"""Configs of topics, of the cluster and of groups: what may be set, and what is then in force.
+
+Rules and codes are Kafka's (ConfigurationControlManager): a change is applied whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from coordination import broker_configs, group_configs, topic_configs
+from coordination.broker_configs import BROKER_CONFIGS
+from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
+from coordination.config_types import Config, ConfigType, split_list
+from coordination.group_configs import GROUP_CONFIGS
+from coordination.kafka_codes import Code
+from coordination.state.data import StateData
+from coordination.state.types import At, Done, Refused, Result
+from coordination.topic_configs import TOPIC_CONFIGS
+
+GROUPS_WITH_CONFIGS_MAX = 100_000
+GROUP_ID_LENGTH_MAX = 32_767  # characters, what Kafka's wire allows
+
+_Change = AlterTopicConfigs.Change
+
+
+def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) -> Result:
+    """Change a topic's own configs, all or none. Done's value: None."""
+    topic = state.topics.get(message.topic)
+    if topic is None:
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {message.topic!r} does not exist")
+
+    def inherited(name: str) -> str:
+        return topic_configs.effective(name, {}, state.cluster_configs)
+
+    configs = _altered(TOPIC_CONFIGS, topic.configs, inherited, message.changes, message.replace_all)
+    if isinstance(configs, Refused):
+        return configs
+    refusal = topic_refusal(configs)
+    if refusal:
+        return Refused(Code.INVALID_CONFIG, refusal)
+    topic.configs = configs
+    return Done()
+
+
+def topic_refusal(configs: Mapping[str, str]) -> str | None:
+    """Why a topic may not have these configs; None when it may."""
+    reasons = (topic_configs.refusal(name, value) for name, value in configs.items())
+    return next((reason for reason in reasons if reason), None)
+
+
+def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At) -> Result:
+    """Change the broker configs of the whole cluster, all or none. Done's value: None."""
+    changes = [_by_broker_name(change) for change in message.changes]
+    for change in changes:
+        config = BROKER_CONFIGS.get(change.name)
+        if config is not None and config.read_only:
+            return Refused(
+                Code.INVALID_REQUEST, f"{config.name} cannot be changed for the cluster: {config.doc}"
+            )
+
+    def inherited(name: str) -> str:
+        return BROKER_CONFIGS[name].default
+
+    configs = _altered(BROKER_CONFIGS, state.cluster_configs, inherited, changes, message.replace_all)
+    if isinstance(configs, Refused):
+        return configs
+    reasons = (broker_configs.refusal(name, value) for name, value in configs.items())
+    refusal = next((reason for reason in reasons if reason), None) or broker_configs.contradiction(configs)
+    if refusal:
+        return Refused(Code.INVALID_CONFIG, refusal)
+    state.cluster_configs = configs
+    return Done()
+
+
+def _by_broker_name(change: _Change) -> _Change:
+    """The change under the broker's name: it may come under that of the topic config, as it once did."""
+    topic = TOPIC_CONFIGS.get(change.name)
+    if topic is None or change.name in BROKER_CONFIGS or not topic.broker_name:
+        return change
+    return _Change(name=topic.broker_name, operation=change.operation, value=change.value)
+
+
+def alter_group_configs(state: StateData, message: AlterGroupConfigs, at: At) -> Result:
+    """Change a group's own configs, all or none; the group need not exist. Done's value: None."""
+    group = message.group
+    if not 0 < len(group) <= GROUP_ID_LENGTH_MAX:
+        return Refused(Code.INVALID_REQUEST, "a group's configs: the group id must not be empty")
+
+    def inherited(name: str) -> str:
+        return GROUP_CONFIGS[name].default
+
+    own = state.group_configs.get(group, {})
+    configs = _altered(GROUP_CONFIGS, own, inherited, message.changes, message.replace_all)
+    if isinstance(configs, Refused):
+        return configs
+    refusal = group_configs.refusal(configs, state.cluster_configs)
+    if refusal:
+        return Refused(Code.INVALID_CONFIG, refusal)
+    if configs and not own and len(state.group_configs) >= GROUPS_WITH_CONFIGS_MAX:
+        return Refused(
+            Code.POLICY_VIOLATION, f"{GROUPS_WITH_CONFIGS_MAX} groups have configs of their own, the most"
+        )
+    state.group_configs.pop(group, None)
+    if configs:
+        state.group_configs[group] = configs
+    return Done()
+
+
+def _altered(
+    table: Mapping[str, Config],
+    configs: dict[str, str],
+    inherited: Callable[[str], str],
+    changes: Iterable[_Change],
+    replace_all: bool,
+) -> dict[str, str] | Refused:
+    """The configs after the changes, before their values are looked at; or why they cannot be made."""
+    altered = {} if replace_all else dict(configs)
+    for change in changes:
+        known = table.get(change.name)
+        if known is None:
+            return Refused(Code.INVALID_CONFIG, f"{change.name}: unknown config")
+        if change.operation == _Change.SET:
+            altered[change.name] = change.value
+        elif change.operation == _Change.DELETE:
+            altered.pop(change.name, None)
+        elif known.type is not ConfigType.LIST:
+            return Refused(
+                Code.INVALID_CONFIG,
+                f"{change.name}: APPEND and SUBTRACT are for lists, this is a {known.type.name}",
+            )
+        else:
+            items = split_list(altered.get(change.name, inherited(change.name)))
+            named = split_list(change.value)
+            items = [item for item in items if item not in named]
+            if change.operation == _Change.APPEND:
+                items += named
+            altered[change.name] = ",".join(items)
+    return altered
