@@ -96,10 +96,11 @@ def assemble(
         reader=reader,
         produce=produce,
         fetch=fetch,
-        hints=LeaderHints(),
+        hints=LeaderHints(lambda: replica.state.brokers),
         validators=ValidatorCache(
             entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
         ),
         metrics=metrics,
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
+        listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )

@@ -1,20 +1,28 @@
-"""Which agent Metadata names as a partition's leader. A hint: any agent serves anything.
+"""Which agents Metadata names for a partition, per zone. Hints: any agent serves anything.
 
-Rendezvous hashing keeps a partition's writers and readers on one agent, so that tail reads come from
-its memory, and moves only the partitions of an agent that came or went.
+Rendezvous hashing over the live agents of the client's zone keeps a partition's writers and readers on one
+agent per zone, so that tail reads come from its memory, and moves only the partitions of an agent that came
+or went: one that comes back under its node id gets its own partitions back.
+
+Roles are kept apart here: leaders are agents with the role produce, readers those with the role fetch.
+Where a zone has none, the whole cluster's count. docs/zones.md has the rules for operators.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+
+from coordination.state.types import FETCH, PRODUCE, Broker
 
 NO_BROKER = -1
+ANYWHERE = ""  # the zone of a client that names none, or one without agents
 
 _MASK = (1 << 64) - 1
+Seeds = list[tuple[int, int]]  # (node id, seed)
 
 
-def _mix(value: int) -> int:
+def mix(value: int) -> int:
     """splitmix64's finalizer: every bit of the input moves every bit of the output."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -25,36 +33,115 @@ def rendezvous(key: int, nodes: Iterable[tuple[int, int]]) -> int:
     """The node of the highest weight for `key` among (node id, seed); NO_BROKER when there is none."""
     best, best_weight = NO_BROKER, -1
     for node, seed in nodes:
-        weight = _mix(key ^ seed)
+        weight = mix(key ^ seed)
         if weight > best_weight:
             best, best_weight = node, weight
     return best
 
 
-class LeaderHints:
-    """Leaders by partition handle for the current set of live brokers, remembered until it changes."""
+def seeds(nodes: Iterable[int]) -> Seeds:
+    """What `rendezvous` chooses from, in an order that every agent gives them."""
+    return [(node, mix((node + 1) * 0x9E3779B97F4A7C15 & _MASK)) for node in sorted(nodes)]
 
-    def __init__(self) -> None:
-        self._nodes: tuple[int, ...] = ()
-        self._seeds: list[tuple[int, int]] = []
+
+class ZoneView:
+    """The cluster as one zone's clients should use it. Choices are remembered: the view never changes."""
+
+    def __init__(self, zone: str, brokers: Iterable[Broker]) -> None:
+        serving = [broker for broker in brokers if broker.serving]
+        near = [broker for broker in serving if zone in (ANYWHERE, broker.zone)]
+        self.nodes = [broker.node_id for broker in near]
+        self._writers = seeds(_with(PRODUCE, near) or _with(PRODUCE, serving) or self.nodes or _all(serving))
+        self._readers = seeds(_with(FETCH, near))
         self._leaders: dict[int, int] = {}
-
-    def update(self, nodes: Sequence[int]) -> None:
-        """Make `nodes` (node ids, in any order) the live brokers."""
-        ordered = tuple(sorted(nodes))
-        if ordered != self._nodes:
-            self._nodes = ordered
-            self._seeds = [(node, _mix((node + 1) * 0x9E3779B97F4A7C15 & _MASK)) for node in ordered]
-            self._leaders = {}
+        self._fetched_from: dict[int, int] = {}
 
     def leader(self, handle: int) -> int:
-        """The node id that Metadata names for the partition; NO_BROKER when no broker lives."""
+        """The node that a partition's producers are sent to."""
         leader = self._leaders.get(handle)
         if leader is None:
-            leader = rendezvous(_mix(handle + 1), self._seeds)
-            self._leaders[handle] = leader
+            leader = self._leaders[handle] = rendezvous(mix(handle + 1), self._writers)
         return leader
 
+    def reader(self, handle: int) -> int:
+        """The node that a partition's consumers are sent to; NO_BROKER when none here is for fetching."""
+        if self._readers == self._writers:
+            return self.leader(handle)
+        reader = self._fetched_from.get(handle)
+        if reader is None:
+            reader = self._fetched_from[handle] = rendezvous(mix(handle + 1), self._readers)
+        return reader
+
+
+class LeaderHints:
+    """Leaders, readers and coordinators for the brokers of now; `brokers` gives them by node id."""
+
+    def __init__(self, brokers: Callable[[], Mapping[int, Broker]]) -> None:
+        self._brokers = brokers
+        self._seen: list[Broker] = []
+        self._views: dict[str, ZoneView] = {ANYWHERE: ZoneView(ANYWHERE, ())}
+        self._serving: Seeds = []
+        self._replicas: dict[str, dict[int, tuple[int, ...]]] = {ANYWHERE: {}}
+
+    @property
+    def views(self) -> Mapping[str, ZoneView]:
+        """One per zone that has serving agents, and ANYWHERE for all of them; sorted by zone."""
+        brokers = list(self._brokers().values())
+        if brokers != self._seen:  # compares identities first: next to nothing while nobody came or went
+            self._seen = brokers
+            serving = [broker for broker in brokers if broker.serving]
+            zones = sorted({broker.zone for broker in serving} | {ANYWHERE})
+            self._views = {zone: ZoneView(zone, brokers) for zone in zones}
+            self._serving = seeds(broker.node_id for broker in serving)
+            self._replicas = {zone: {} for zone in zones}
+        return self._views
+
+    def known(self, zone: str) -> str:
+        """The zone itself when serving agents are in it, else ANYWHERE."""
+        return zone if zone in self.views else ANYWHERE
+
+    def view(self, zone: str = ANYWHERE) -> ZoneView:
+        """The view of a zone; that of the whole cluster when no serving agent is in it."""
+        views = self.views
+        return views.get(zone) or views[ANYWHERE]
+
+    def leader(self, handle: int, zone: str = ANYWHERE) -> int:
+        """The node id that Metadata names for the partition; NO_BROKER when no broker lives."""
+        return self.view(zone).leader(handle)
+
+    def reader(self, handle: int, zone: str = ANYWHERE) -> int:
+        """The node id that the partition's consumers are sent to; NO_BROKER: stay with the leader."""
+        return self.view(zone).reader(handle)
+
+    def replicas(self, handle: int, zone: str = ANYWHERE) -> tuple[int, ...]:
+        """The leader for clients of `zone`, then each zone's leader and reader: Metadata's replicas.
+
+        Rack-aware assignors find an agent of every zone in it (KIP-881), and clients follow a preferred
+        read replica only when it is in the list (KIP-392).
+        """
+        views = self.views
+        here = self.known(zone)
+        known = self._replicas[here].get(handle)
+        if known is None:
+            nodes = [views[here].leader(handle)]
+            for view in views.values():
+                nodes += (view.leader(handle), view.reader(handle))
+            known = tuple(node for node in dict.fromkeys(nodes) if node != NO_BROKER)
+            self._replicas[here][handle] = known
+        return known
+
     def coordinator(self, key: str) -> int:
-        """The node id that a group or transactional id is sent to; NO_BROKER when no broker lives."""
-        return rendezvous(_mix(zlib.crc32(key.encode()) + (1 << 33)), self._seeds)
+        """The node id that a group or transactional id is sent to; NO_BROKER when no broker serves.
+
+        The same for clients of all zones: the members of a group must meet.
+        """
+        chosen = mix(zlib.crc32(key.encode()) + (1 << 33))
+        return rendezvous(chosen, self._serving) if self.views else NO_BROKER
+
+
+def _with(role: str, brokers: Iterable[Broker]) -> list[int]:
+    return [broker.node_id for broker in brokers if role in broker.roles]
+
+
+def _all(brokers: Iterable[Broker]) -> list[int]:
+    return [broker.node_id for broker in brokers]

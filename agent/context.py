@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent.zones import zone_of
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
 
@@ -52,6 +53,10 @@ class Services:
     ranges: Mapping[int, tuple[int, int]]
     """First and last version served, by API key."""
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    listener_zones: Mapping[str, str] = field(default_factory=dict)
+    """The zone that a listener's clients count to, by its name, where it has one."""
+    leaving: bool = False
+    """Whether this agent has left Metadata and is about to stop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +71,8 @@ class Client:
     listener: str
     pauses: int = 0
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
+    sent_away: dict[int, float] = field(default_factory=dict)
+    """When this connection was told to read a partition (handle) from another agent, seconds."""
 
 
 @dataclass(slots=True)
@@ -74,6 +81,7 @@ class Context:
 
     services: Services
     client: Client
+    client_id: str | None = None
 
     @property
     def state(self) -> State:
@@ -89,10 +97,15 @@ class Context:
             return False
         return True
 
+    @property
+    def zone(self) -> str:
+        """The client's zone as far as its id or its listener tells; empty: not known."""
+        return zone_of(self.client_id, self.services.listener_zones.get(self.client.listener, ""))
+
     def brokers(self) -> list[Broker]:
-        """The live brokers by node id."""
+        """The live brokers that clients are sent to, by node id."""
         brokers = self.state.brokers
-        return [brokers[node] for node in sorted(brokers)]
+        return [brokers[node] for node in sorted(brokers) if brokers[node].serving]
 
     def endpoint(self, broker: Broker) -> Endpoint:
         """Where a client of this connection's listener reaches the broker."""
@@ -102,11 +115,21 @@ class Context:
         return broker.listeners[0]
 
     def leader(self, handle: int) -> int:
-        """The node that Metadata names for a partition; -1 when no broker lives."""
-        hints = self.services.hints
-        hints.update(tuple(self.state.brokers))
-        return hints.leader(handle)
+        """The node that Metadata names for a partition to this client; -1 when no broker lives."""
+        return self.services.hints.leader(handle, self.zone)
+
+    def replicas(self, handle: int) -> tuple[int, ...]:
+        """That node and one or two of each zone, as Metadata's replicas; empty when no broker lives."""
+        return self.services.hints.replicas(handle, self.zone)
 
     def controller(self) -> int:
-        """The node that admin requests go to; any agent serves them. -1 when no broker lives."""
-        return min(self.state.brokers, default=-1)
+        """The node that admin requests go to, in the client's zone; any serves them. -1: no broker lives."""
+        return min(self.services.hints.view(self.zone).nodes, default=-1)
+
+    def leaving(self) -> bool:
+        """Whether this agent has left Metadata while others serve: clients are told to go there."""
+        services = self.services
+        own = services.replica.incarnation
+        return services.leaving and any(
+            broker.serving and broker.incarnation != own for broker in self.state.brokers.values()
+        )

@@ -66,7 +66,9 @@ class Dispatcher:
         if not served.first <= version <= served.last:
             raise BadVersion(APIS[header.api_key], version, header.correlation_id)
         request = served.codec.decode_request(body, version)
-        response = await served.handler.handle(Context(self._services, client), request, version)
+        response = await served.handler.handle(
+            Context(self._services, client, header.client_id), request, version
+        )
         return None if response is None else served.codec.encode_response(response, version)
 
     def _woke(self) -> None:

@@ -86,6 +86,11 @@ class Config(Section):
         return self.agent.name or socket.gethostname()
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """`agent.roles` as names; empty: all of them."""
+        return () if self.agent.roles == "all" else tuple(dict.fromkeys(self.agent.roles.split(",")))
+
+    @property
     def warehouse(self) -> str:
         """URL of the folder of all tables, without a slash at its end."""
         return (self.tables.warehouse or self.store.url.rstrip("/") + "/tables").rstrip("/")

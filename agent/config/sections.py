@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr
 from agent.config.base import MIB, Port, Section
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+ROLES_PATTERN = r"^(all|(produce|fetch|background)(,(produce|fetch|background)){0,2})$"
 
 
 class ClusterConfig(Section):
@@ -33,6 +34,9 @@ class AgentConfig(Section):
     zone: Annotated[str, Field(max_length=128)] = ""
     """Availability zone, shown to clients as the rack. Empty: none."""
 
+    roles: Annotated[str, Field(pattern=ROLES_PATTERN)] = "all"
+    """What this agent is for: `all`, or some of `produce,fetch,background`. Routing only (docs/zones.md)."""
+
 
 class ListenerConfig(Section):
     """One Kafka listener: where the agent binds, and what clients are told to connect to."""
@@ -51,6 +55,9 @@ class ListenerConfig(Section):
 
     advertised_port: Port = 0
     """Port that clients connect to. 0: the bound port."""
+
+    zone: Annotated[str, Field(max_length=128)] = ""
+    """Clients that come by this listener count as in this zone, unless they name one. Empty: not known."""
 
 
 class LogConfig(Section):

@@ -68,7 +68,7 @@ class _Admitted:
 
 async def handle(ctx: Context, request: ProduceRequest, version: int) -> ProduceResponse | None:
     """Admit in the connection's order, answer when every batch has its outcome."""
-    refusal = _refusal(request, version)
+    refusal = _refusal(ctx, request, version)
     if refusal is not None:
         response = ProduceResponse(responses=[_refuse_topic(topic, *refusal) for topic in request.topic_data])
         return _answer(request, response)
@@ -81,13 +81,15 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
     return _answer(request, response)
 
 
-def _refusal(request: ProduceRequest, version: int) -> tuple[Code, str] | None:
+def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code, str] | None:
     if version < VERSION_SERVED_MIN:
         return Code.UNSUPPORTED_VERSION, f"Produce version {version}: 3 or newer is needed"
     if request.acks not in ACKS:
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
     if request.transactional_id is not None:
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster has no transactions yet"
+    if ctx.leaving():  # nothing was written: clients look who leads now, and send again there
+        return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
     return None
 
 

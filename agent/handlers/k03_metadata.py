@@ -1,15 +1,17 @@
 """Metadata: brokers, topics, partitions and who is named as their leader.
 
 Versions 0 to 13.
-Behaviour: the leader is a hint by rendezvous hash over the live agents; it is the only replica named and in
-sync. The leader epoch is constant: clients ignore metadata whose epoch goes back. The controller is a live
-broker; any agent does its work. Unknown topics and the list of all topics are answered after a read barrier.
+Behaviour: the leader is a hint by rendezvous hash over the live agents of the client's zone (docs/zones.md);
+the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
+whose epoch goes back. The controller is a live broker of the client's zone; any agent does its work. Unknown
+topics and the list of all topics are answered after a read barrier.
 Topics are created on the way where `topics.auto_create` and the request allow it.
 Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
 """
 
 from __future__ import annotations
 
+from agent.cluster import NO_BROKER
 from agent.context import Context
 from agent.fetch.planner import LEADER_EPOCH
 from agent.handlers.lookup import (
@@ -109,12 +111,11 @@ def _topic(ctx: Context, topic: Topic, operations: int) -> MetadataResponseTopic
 
 
 def _partition(ctx: Context, partition: Partition) -> MetadataResponsePartition:
-    leader = ctx.leader(partition.handle)
-    replicas = [leader] if leader >= 0 else []
+    replicas = list(ctx.replicas(partition.handle))
     return MetadataResponsePartition(
         error_code=Code.NONE if replicas else Code.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
-        leader_id=leader,
+        leader_id=replicas[0] if replicas else NO_BROKER,
         leader_epoch=LEADER_EPOCH,
         replica_nodes=replicas,
         isr_nodes=replicas,

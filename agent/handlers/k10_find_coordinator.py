@@ -45,10 +45,7 @@ def _find(ctx: Context, key: str, key_type: int) -> Coordinator:
         return _error(key, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster has no transactions yet")
     if key_type != GROUP:
         return _error(key, Code.INVALID_REQUEST, f"key type {key_type} is not supported")
-    brokers = ctx.state.brokers
-    hints = ctx.services.hints
-    hints.update(tuple(brokers))
-    broker = brokers.get(hints.coordinator(key))
+    broker = ctx.state.brokers.get(ctx.services.hints.coordinator(key))
     if broker is None:
         return _error(key, Code.COORDINATOR_NOT_AVAILABLE, "no broker is registered now")
     endpoint = ctx.endpoint(broker)

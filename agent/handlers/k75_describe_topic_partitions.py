@@ -3,11 +3,12 @@
 Versions 0.
 Behaviour: topics in the order of their names, partitions by index, at most the limit per answer; the cursor
 says where the next page begins. No names means all topics. Answered after a read barrier.
-Deviations: one replica, always eligible: the eligible and last known leaders are empty.
+Deviations: every replica is a zone's leader, always eligible: the eligible and last known leaders are empty.
 """
 
 from __future__ import annotations
 
+from agent.cluster import NO_BROKER
 from agent.context import Context
 from agent.fetch.planner import LEADER_EPOCH
 from agent.handlers.lookup import TOPIC_OPERATIONS
@@ -74,12 +75,11 @@ def _topic(ctx: Context, topic: Topic, partitions: list[Partition]) -> DescribeT
 
 
 def _partition(ctx: Context, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    leader = ctx.leader(partition.handle)
-    replicas = [leader] if leader >= 0 else []
+    replicas = list(ctx.replicas(partition.handle))
     return DescribeTopicPartitionsResponsePartition(
         error_code=Code.NONE if replicas else Code.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
-        leader_id=leader,
+        leader_id=replicas[0] if replicas else NO_BROKER,
         leader_epoch=LEADER_EPOCH,
         replica_nodes=replicas,
         isr_nodes=replicas,

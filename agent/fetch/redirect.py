@@ -1,0 +1,46 @@
+"""Where a consumer should read instead: the agent of its zone, or one that is for fetching (KIP-392).
+
+A hint like all leadership. It cannot loop: an agent that is for fetching and in the client's zone never
+sends it away, and no agent sends the same connection away from a partition twice within REPEAT_S. A client
+that does not follow is served then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from agent.cluster import ANYWHERE, NO_BROKER, LeaderHints
+from coordination.state.types import FETCH, Broker
+
+REPEAT_S = 60.0  # within this a connection is sent away from a partition once, seconds
+REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
+
+
+def suits(broker: Broker | None, zone: str) -> bool:
+    """Whether clients of the zone should read from this broker, whatever the partition."""
+    return broker is not None and FETCH in broker.roles and zone in (ANYWHERE, broker.zone)
+
+
+def elsewhere(
+    hints: LeaderHints,
+    own: Broker | None,
+    zone: str,
+    handles: Iterable[int],
+    sent: dict[int, float],
+    now: float,
+) -> Mapping[int, int]:
+    """Partition handle → the node that a client should read it from instead of `own`, which does not suit it.
+
+    `sent` is the connection's own memory of when it was sent away from which partition, seconds.
+    """
+    here = own.node_id if own is not None else NO_BROKER
+    found: dict[int, int] = {}
+    for handle in handles:
+        node = hints.reader(handle, zone)
+        if node in (NO_BROKER, here) or now - sent.get(handle, -REPEAT_S) < REPEAT_S:
+            continue
+        if len(sent) >= REMEMBERED_MAX:
+            sent.clear()
+        sent[handle] = now
+        found[handle] = node
+    return found
