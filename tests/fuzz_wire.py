@@ -96,6 +96,8 @@ def _one(rng: random.Random, module: Any, field: Field, version: int) -> Any:
             return rng.randbytes(rng.choice((0, 1, 20, 200)))
         case "uuid":
             return rng.randbytes(16)
+        case "uint16":
+            return rng.choice((0, 1, 65535))
         case "int8" | "int16" | "int32" | "int64":
             return rng.choice((-1, 0, 1, 100))
     return getattr(module, field.base)(**_values(rng, module, field.fields, version))

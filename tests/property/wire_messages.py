@@ -34,6 +34,7 @@ _INTEGERS = {
 }
 _BINARY = st.binary(max_size=8) | st.binary(min_size=120, max_size=140)
 _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = _INTEGERS | {
+    "uint16": st.integers(0, (1 << 16) - 1),
     "bool": st.booleans(),
     "float64": st.floats(allow_nan=False, allow_infinity=False),
     "string": _TEXT,

@@ -8,6 +8,7 @@ _TYPES = {
     "bool": "bool",
     "int8": "int",
     "int16": "int",
+    "uint16": "int",
     "int32": "int",
     "int64": "int",
     "float64": "float",
@@ -56,7 +57,7 @@ def default(field: Field) -> str:
         return "[]"
     if field.struct:
         return f"{field.base}()"
-    if field.base.startswith("int"):
+    if field.base.startswith(("int", "uint")):
         return str(int(field.default or "0", 0))
     if field.base == "bool":
         return str(field.default == "true")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 VERSION_MAX = 32767
 PRIMITIVES = frozenset(
-    ("bool", "int8", "int16", "int32", "int64", "float64", "string", "bytes", "records", "uuid")
+    ("bool", "int8", "int16", "uint16", "int32", "int64", "float64", "string", "bytes", "records", "uuid")
 )
 
 
