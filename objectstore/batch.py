@@ -43,6 +43,7 @@ _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
+DELETE_HORIZON = 0x40  # the base timestamp is when tombstones and markers of the batch may go (KIP-534)
 
 
 class CorruptBatch(ValueError):
@@ -97,6 +98,16 @@ class BatchHeader(NamedTuple):
     def control(self) -> bool:
         """A marker written by the broker, never by a client."""
         return bool(self.attributes & _CONTROL)
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch takes."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop its tombstones and markers, Unix ms; None before one has seen them."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -214,9 +225,9 @@ def records(buf: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Iterator
     """
     for position, size in split(buf):
         with memoryview(buf) as view:
-            padded = _decoded(view[position : position + size], decoded_bytes_max)
+            padded = uncompressed(view[position : position + size], decoded_bytes_max)
         try:
-            for each in DefaultRecordBatch(memoryview(padded)[:-_OVERRUN_BYTES]):
+            for each in DefaultRecordBatch(memoryview(padded)[:-OVERRUN_BYTES]):
                 timestamp = each.timestamp
                 yield Record(
                     each.offset,
@@ -225,23 +236,26 @@ def records(buf: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Iterator
                     each.value,
                     each.headers,
                 )
-        except _BROKEN_RECORDS as error:
+        except BROKEN_RECORDS as error:
             raise CorruptBatch(f"records of the batch at byte {position}: {error}") from error
 
 
 # The codec reads variable-length numbers without looking where its buffer ends.
-_OVERRUN_BYTES = 16
-_BROKEN_RECORDS = (CorruptRecordException, UnicodeDecodeError, OverflowError, MemoryError)
+OVERRUN_BYTES = 16
+BROKEN_RECORDS = (CorruptRecordException, UnicodeDecodeError, OverflowError, MemoryError)
 
 
-def _decoded(batch: memoryview, limit: int) -> bytearray:
-    """The batch uncompressed, with room behind it; only what the codec reads of the header is set."""
+def uncompressed(batch: memoryview, limit: int) -> bytearray:
+    """The batch with its records uncompressed and OVERRUN_BYTES behind them; raises CorruptBatch.
+
+    Its length and CRC are those of the batch as it was. `limit`: bytes of records that it may decode to.
+    """
     header = peek(batch)
     if header.record_count < 0:
         raise CorruptBatch(f"record count {header.record_count}")
     try:
         content = batch[HEADER_BYTES:]
-        out = decompress(header.compression, content, limit, HEADER_BYTES, _OVERRUN_BYTES)
+        out = decompress(header.compression, content, limit, HEADER_BYTES, OVERRUN_BYTES)
     except CannotDecompress as error:
         raise CorruptBatch(f"records cannot be decompressed: {error}") from error
     _header.pack_into(out, 0, *header._replace(attributes=header.attributes & ~_CODEC_MASK))

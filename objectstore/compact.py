@@ -1,0 +1,246 @@
+"""cleanup.policy=compact: which records of a batch stay. Pure; the rules are Kafka's cleaner's (4.3).
+
+    record                                                  stays
+    behind the offset map's range                           always
+    no key                                                  no (a topic that was not always compacted)
+    an older one of its key                                 no
+    the newest of its key, with a value                     yes
+    … a tombstone of a batch without delete horizon         yes; the batch gets one: now + delete.retention.ms
+    … a tombstone of a batch whose delete horizon is over   no
+
+A batch keeps its offsets: base offset and last offset delta stay, records in between go, and no offset is
+given twice. A batch of which nothing stays goes whole; Kafka keeps an empty one where it is a producer's
+last, because its brokers learn producers' sequences from the log: here they are in the replicated state. The
+last batch of the range keeps a record in any case, so that the log does not end below its high watermark: a
+reader that must get there (Streams restoring a store) would wait for ever.
+
+A batch that nobody can open stays as it is, and its keys are unknown. Compression stays the producer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from objectstore.batch import (
+    BROKEN_RECORDS,
+    DECODED_BYTES_MAX,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    OVERRUN_BYTES,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    peek,
+    seal,
+    split,
+)
+from objectstore.compression import compress
+from objectstore.offset_map import OffsetMap, opened
+from objectstore.transactions import Markers, Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When tombstones go. Unix ms and ms; bytes that one batch may decode to."""
+
+    now_ms: int
+    delete_retention_ms: int
+    decoded_bytes_max: int = DECODED_BYTES_MAX
+
+    def over(self, horizon_ms: int | None) -> bool:
+        """Whether a delete horizon has passed."""
+        return horizon_ms is not None and self.now_ms >= horizon_ms
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a pass saw and left. Bytes as stored; `unreadable` batches."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    unreadable: int = 0
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over a partition: first `learn` the dirty range, then `clean` everything below its end."""
+
+    offsets: OffsetMap
+    rules: Rules
+    transactions: Transactions = field(default_factory=Transactions)
+    counts: Counts = field(default_factory=Counts)
+    full: bool = False
+    """The map is full: what follows is for the next pass."""
+
+    def learn(self, buffer: Buffer) -> bool:
+        """Take note of the keys of the batches that fill `buffer`; False once the map is full."""
+        view = memoryview(buffer)
+        for position, size in split(view):
+            header = peek(view, position)
+            batch = view[position : position + size]
+            if header.control or self.transactions.aborted(header):
+                self.offsets.pass_over(header)
+            elif not self._learned(batch, header):
+                self.full = True
+                return False
+        return True
+
+    def _learned(self, batch: memoryview, header: BatchHeader) -> bool:
+        try:
+            return self.offsets.add(batch, header, self.rules.decoded_bytes_max)
+        except CorruptBatch:
+            self.offsets.pass_over(header)
+            return True
+
+    def clean(self, buffer: Buffer) -> list[Buffer]:
+        """What stays of the batches that fill `buffer`, in order."""
+        view = memoryview(buffer)
+        kept: list[Buffer] = []
+        for position, size in split(view):
+            header = peek(view, position)
+            batch = view[position : position + size]
+            left = self._clean(batch, header)
+            self.counts.bytes_in += size
+            self.counts.records_in += header.record_count
+            if left is not None:
+                kept.append(left)
+                self.counts.bytes_out += len(left)
+                self.counts.records_out += peek(left).record_count
+        return kept
+
+    def _clean(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
+        if header.base_offset > self.offsets.latest:
+            return batch
+        if header.control:
+            return self._clean_marker(batch, header)
+        if self.transactions.discard(header):
+            return batch if header.last_offset == self.offsets.latest else None
+        try:
+            return self._clean_records(batch, header)
+        except CorruptBatch:
+            self.counts.unreadable += 1
+            return batch
+
+    def _clean_marker(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
+        """A transaction's marker goes a delete horizon after the last record of the transaction has gone."""
+        horizon = header.delete_horizon_ms
+        if self.transactions.marker(header) is Markers.NEEDED or header.last_offset == self.offsets.latest:
+            return batch
+        if horizon is None:
+            plain, _ = opened(batch, header, self.rules.decoded_bytes_max)
+            return _rebuilt(
+                header, plain, [True] * header.record_count, header.max_timestamp, self._horizon()
+            )
+        return None if self.rules.over(horizon) else batch
+
+    def _clean_records(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
+        plain, reader = opened(batch, header, self.rules.decoded_bytes_max)
+        try:
+            stays, tombstones, newest_ms = self._chosen(header, reader)
+        except BROKEN_RECORDS as error:
+            raise CorruptBatch(f"records of the batch at offset {header.base_offset}: {error}") from error
+        if True not in stays:
+            return None
+        horizon = self._horizon() if tombstones and header.delete_horizon_ms is None else None
+        if False not in stays and horizon is None:
+            return batch
+        newest_ms = header.max_timestamp if header.timestamp_type else newest_ms
+        return _rebuilt(header, plain, stays, newest_ms, horizon)
+
+    def _chosen(self, header: BatchHeader, reader: DefaultRecordBatch) -> tuple[list[bool], bool, int]:
+        """Per record whether it stays; whether a tombstone does; the newest timestamp of those that do."""
+        newest, over = self.offsets.newest, self.rules.over(header.delete_horizon_ms)
+        stays: list[bool] = []
+        tombstones, newest_ms = False, -1
+        previous, last = header.base_offset - 1, header.last_offset
+        for record in reader:
+            offset, key, value = record.offset, record.key, record.value
+            if not previous < offset <= last:
+                raise CorruptBatch(f"offset {offset} after {previous} in a batch that ends at {last}")
+            previous = offset
+            keep = key is not None and newest(key) <= offset and not (over and value is None)
+            stays.append(keep)
+            if keep:
+                tombstones = tombstones or value is None
+                stamp = record.timestamp
+                if stamp is not None and stamp > newest_ms:
+                    newest_ms = stamp
+        if last == self.offsets.latest and stays and True not in stays:
+            stays[-1], newest_ms = True, -1 if record.timestamp is None else record.timestamp
+        return stays, tombstones, newest_ms
+
+    def _horizon(self) -> int:
+        return self.rules.now_ms + self.rules.delete_retention_ms
+
+
+def _rebuilt(
+    header: BatchHeader, plain: bytearray, stays: Sequence[bool], newest_ms: int, horizon_ms: int | None
+) -> bytes:
+    """The batch with the records that stay, at their offsets; with `horizon_ms` as its base timestamp.
+
+    Records are copied as bytes: keys, values, headers and whatever else they hold are not looked at.
+    """
+    view = memoryview(plain)
+    cuts = _cuts(plain, len(plain) - OVERRUN_BYTES, len(stays))
+    kept = [view[start:stop] for keep, (start, stop) in zip(stays, cuts, strict=True) if keep]
+    changed = header._replace(record_count=len(kept), max_timestamp=newest_ms)
+    if horizon_ms is None:
+        content = b"".join(kept)
+    else:
+        shift = header.base_timestamp - horizon_ms
+        content = b"".join(_shifted(each, shift) for each in kept)
+        changed = changed._replace(attributes=changed.attributes | DELETE_HORIZON, base_timestamp=horizon_ms)
+    return seal(changed, compress(header.compression, content))
+
+
+def _cuts(plain: bytearray, end: int, count: int) -> list[tuple[int, int]]:
+    """Where each record begins and ends. Raises CorruptBatch when they do not fill the batch."""
+    cuts: list[tuple[int, int]] = []
+    position = HEADER_BYTES
+    while position < end and len(cuts) < count:
+        start = position
+        length, position = _varint(plain, position)
+        if length < 0:
+            raise CorruptBatch(f"a record of {length} bytes")
+        position += length
+        cuts.append((start, position))
+    if position != end or len(cuts) != count:
+        raise CorruptBatch(f"{len(cuts)} of {count} records end at byte {position} of {end}")
+    return cuts
+
+
+def _shifted(record: memoryview, shift: int) -> bytes:
+    """The record with `shift` added to its timestamp delta: length | attributes | delta | what follows."""
+    _, position = _varint(record, 0)
+    delta, following = _varint(record, position + 1)
+    content = bytes((record[position],)) + _encoded(delta + shift) + record[following:]
+    return _encoded(len(content)) + content
+
+
+def _varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The zigzag number at `position`, and where it ends. Only for what the codec has read before."""
+    byte = buffer[position]
+    position += 1
+    number, shift = byte & 0x7F, 7
+    while byte & 0x80:
+        byte = buffer[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return (number >> 1) ^ -(number & 1), position
+
+
+def _encoded(number: int) -> bytes:
+    """A number as zigzag varint."""
+    left = number << 1 if number >= 0 else (-number << 1) - 1
+    out = bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
