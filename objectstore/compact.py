@@ -19,7 +19,8 @@ A batch that nobody can open stays as it is, and its keys are unknown. Compressi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -187,8 +188,8 @@ def _rebuilt(
     """
     view = memoryview(plain)
     cuts = _cuts(plain, len(plain) - OVERRUN_BYTES, len(stays))
-    kept = [view[start:stop] for keep, (start, stop) in zip(stays, cuts, strict=True) if keep]
-    changed = header._replace(record_count=len(kept), max_timestamp=newest_ms)
+    kept = [view[start:stop] for start, stop in _chosen_cuts(cuts, stays, whole=horizon_ms is None)]
+    changed = header._replace(record_count=sum(stays), max_timestamp=newest_ms)
     if horizon_ms is None:
         content = b"".join(kept)
     else:
@@ -198,20 +199,43 @@ def _rebuilt(
     return seal(changed, compress(header.compression, content))
 
 
-def _cuts(plain: bytearray, end: int, count: int) -> list[tuple[int, int]]:
-    """Where each record begins and ends. Raises CorruptBatch when they do not fill the batch."""
-    cuts: list[tuple[int, int]] = []
+def _cuts(plain: bytearray, end: int, count: int) -> list[int]:
+    """Where each record begins, and the end of the last. Raises CorruptBatch when they do not fill it."""
+    cuts: list[int] = []
     position = HEADER_BYTES
-    while position < end and len(cuts) < count:
-        start = position
-        length, position = _varint(plain, position)
-        if length < 0:
-            raise CorruptBatch(f"a record of {length} bytes")
-        position += length
-        cuts.append((start, position))
+    while position < end:
+        cuts.append(position)
+        low = plain[position]
+        if low < 0x80:  # most records are shorter than 64 bytes …
+            length, position = low, position + 1
+        elif (high := plain[position + 1]) < 0x80:  # … or than 8 KiB
+            length, position = high << 7 | low & 0x7F, position + 2
+        else:
+            number, position = _varint(plain, position)
+            length = number << 1
+        if length & 1 or length < 0:
+            raise CorruptBatch("a record of negative length")
+        position += length >> 1
     if position != end or len(cuts) != count:
         raise CorruptBatch(f"{len(cuts)} of {count} records end at byte {position} of {end}")
+    cuts.append(end)
     return cuts
+
+
+def _chosen_cuts(cuts: Sequence[int], stays: Sequence[bool], *, whole: bool) -> Iterator[tuple[int, int]]:
+    """Begin and end of each record that stays; with `whole`, neighbours as one."""
+    if not whole:
+        yield from itertools.compress(itertools.pairwise(cuts), stays)
+        return
+    begin = -1
+    for keep, at in zip(stays, cuts, strict=False):
+        if keep and begin < 0:
+            begin = at
+        elif not keep and begin >= 0:
+            yield begin, at
+            begin = -1
+    if begin >= 0:
+        yield begin, cuts[-1]
 
 
 def _shifted(record: memoryview, shift: int) -> bytes:
