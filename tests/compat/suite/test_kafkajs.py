@@ -1,4 +1,4 @@
-"""KafkaJS: old request versions, fetch connections without ApiVersions, a group protocol of its own making."""
+"""KafkaJS: old request versions, fetch connections that never asked for ApiVersions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def told(read: list[Message]) -> list[tuple[object, ...]]:
     ids=["acks=all", "idempotent gzip", "acks=1 gzip", "acks=0"],
 )
 def test_records_and_their_group(acks: int, idempotent: bool, gzip: bool, broker: Broker, saw: Saw) -> None:
-    """Produces with every acks, idempotently and compressed, and reads in a group that goes on where it was."""
+    """Produces with every acks, idempotently and compressed; a group reads on where it stood."""
     topic, group = broker.topic(partitions=3), broker.fresh("group")
     sent = messages(120, 3)
     where = {"topic": topic, "group": group}
