@@ -40,6 +40,7 @@ class Section(_message.Message):
     TAIL_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     GROUP_OFFSETS_FIELD_NUMBER: _builtins.int
+    CONSUMER_MEMBERS_FIELD_NUMBER: _builtins.int
     SEGMENT_GARBAGE_FIELD_NUMBER: _builtins.int
     MANIFEST_GARBAGE_FIELD_NUMBER: _builtins.int
     ADMINISTRATION_FIELD_NUMBER: _builtins.int
@@ -68,6 +69,8 @@ class Section(_message.Message):
     @_builtins.property
     def group_offsets(self) -> Global___GroupOffsets: ...
     @_builtins.property
+    def consumer_members(self) -> Global___ConsumerMembers: ...
+    @_builtins.property
     def segment_garbage(self) -> Global___SegmentGarbage: ...
     @_builtins.property
     def manifest_garbage(self) -> Global___ManifestGarbage: ...
@@ -88,15 +91,16 @@ class Section(_message.Message):
         tail: Global___Tail | None = ...,
         group: Global___Group | None = ...,
         group_offsets: Global___GroupOffsets | None = ...,
+        consumer_members: Global___ConsumerMembers | None = ...,
         segment_garbage: Global___SegmentGarbage | None = ...,
         manifest_garbage: Global___ManifestGarbage | None = ...,
         administration: Global___Administration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "segment_garbage", "manifest_garbage", "administration"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -869,6 +873,7 @@ class Group(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     STATE_MS_FIELD_NUMBER: _builtins.int
     CLASSIC_FIELD_NUMBER: _builtins.int
+    CONSUMER_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     kind: _builtins.str
     """classic, consumer"""
@@ -878,6 +883,8 @@ class Group(_message.Message):
     """stamp of that change"""
     @_builtins.property
     def classic(self) -> Global___ClassicGeneration: ...
+    @_builtins.property
+    def consumer(self) -> Global___ConsumerGroup: ...
     def __init__(
         self,
         *,
@@ -886,10 +893,11 @@ class Group(_message.Message):
         revision: _builtins.int = ...,
         state_ms: _builtins.int = ...,
         classic: Global___ClassicGeneration | None = ...,
+        consumer: Global___ConsumerGroup | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "consumer", b"consumer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "group_id", b"group_id", "kind", b"kind", "revision", b"revision", "state_ms", b"state_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "consumer", b"consumer", "group_id", b"group_id", "kind", b"kind", "revision", b"revision", "state_ms", b"state_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -994,6 +1002,177 @@ class ClassicMember(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
 
 Global___ClassicMember: _TypeAlias = ClassicMember  # noqa: Y015
+
+@_typing.final
+class ConsumerGroup(_message.Message):
+    """A group of KIP-848; its members follow in sections of their own, bounded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_EPOCH_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_EPOCH_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_MS_FIELD_NUMBER: _builtins.int
+    METADATA_HASH_FIELD_NUMBER: _builtins.int
+    group_epoch: _builtins.int
+    assignment_epoch: _builtins.int
+    assignment_ms: _builtins.int
+    metadata_hash: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        group_epoch: _builtins.int = ...,
+        assignment_epoch: _builtins.int = ...,
+        assignment_ms: _builtins.int = ...,
+        metadata_hash: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_epoch", b"assignment_epoch", "assignment_ms", b"assignment_ms", "group_epoch", b"group_epoch", "metadata_hash", b"metadata_hash"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerGroup: _TypeAlias = ConsumerGroup  # noqa: Y015
+
+@_typing.final
+class ConsumerMembers(_message.Message):
+    """Members of the group named by the last Group section, in its order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsumerMember]: ...
+    def __init__(
+        self,
+        *,
+        members: _abc.Iterable[Global___ConsumerMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerMembers: _TypeAlias = ConsumerMembers  # noqa: Y015
+
+@_typing.final
+class ConsumerMember(_message.Message):
+    """ConsumerMember, ConsumerAssignment and ConsumerTarget of log.proto in one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    ASSIGNOR_FIELD_NUMBER: _builtins.int
+    CLASSIC_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PROTOCOLS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    PREVIOUS_EPOCH_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ASSIGNED_FIELD_NUMBER: _builtins.int
+    REVOKING_FIELD_NUMBER: _builtins.int
+    TARGETED_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    instance_id: _builtins.str
+    rack: _builtins.str
+    client_id: _builtins.str
+    client_host: _builtins.str
+    rebalance_timeout_ms: _builtins.int
+    regex: _builtins.str
+    assignor: _builtins.str
+    classic: _builtins.bool
+    session_timeout_ms: _builtins.int
+    epoch: _builtins.int
+    previous_epoch: _builtins.int
+    state: _builtins.int
+    targeted: _builtins.bool
+    """it has a target, which may be empty"""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassicMember.Protocol]: ...
+    @_builtins.property
+    def assigned(self) -> _containers.RepeatedCompositeFieldContainer[Global___GivenPartitions]: ...
+    @_builtins.property
+    def revoking(self) -> _containers.RepeatedCompositeFieldContainer[Global___GivenPartitions]: ...
+    @_builtins.property
+    def target(self) -> _containers.RepeatedCompositeFieldContainer[Global___GivenPartitions]: ...
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        instance_id: _builtins.str | None = ...,
+        rack: _builtins.str | None = ...,
+        client_id: _builtins.str = ...,
+        client_host: _builtins.str = ...,
+        rebalance_timeout_ms: _builtins.int = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        regex: _builtins.str = ...,
+        assignor: _builtins.str | None = ...,
+        classic: _builtins.bool = ...,
+        session_timeout_ms: _builtins.int = ...,
+        protocols: _abc.Iterable[Global___ClassicMember.Protocol] | None = ...,
+        epoch: _builtins.int = ...,
+        previous_epoch: _builtins.int = ...,
+        state: _builtins.int = ...,
+        assigned: _abc.Iterable[Global___GivenPartitions] | None = ...,
+        revoking: _abc.Iterable[Global___GivenPartitions] | None = ...,
+        targeted: _builtins.bool = ...,
+        target: _abc.Iterable[Global___GivenPartitions] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_assignor", b"_assignor", "_instance_id", b"_instance_id", "_rack", b"_rack", "assignor", b"assignor", "instance_id", b"instance_id", "rack", b"rack"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_assignor", b"_assignor", "_instance_id", b"_instance_id", "_rack", b"_rack", "assigned", b"assigned", "assignor", b"assignor", "classic", b"classic", "client_host", b"client_host", "client_id", b"client_id", "epoch", b"epoch", "instance_id", b"instance_id", "member_id", b"member_id", "previous_epoch", b"previous_epoch", "protocols", b"protocols", "rack", b"rack", "rebalance_timeout_ms", b"rebalance_timeout_ms", "regex", b"regex", "revoking", b"revoking", "session_timeout_ms", b"session_timeout_ms", "state", b"state", "target", b"target", "targeted", b"targeted", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__assignor: _TypeAlias = _typing.Literal["assignor"]  # noqa: Y015
+    _WhichOneofArgType__assignor: _TypeAlias = _typing.Literal["_assignor", b"_assignor"]  # noqa: Y015
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
+    _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__assignor) -> _WhichOneofReturnType__assignor | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
+
+Global___ConsumerMember: _TypeAlias = ConsumerMember  # noqa: Y015
+
+@_typing.final
+class GivenPartitions(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    GIVEN_AT_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def given_at(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        given_at: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["given_at", b"given_at", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GivenPartitions: _TypeAlias = GivenPartitions  # noqa: Y015
 
 @_typing.final
 class GroupOffsets(_message.Message):

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator
 
 from coordination.proto import snapshot_pb2 as pb
+from coordination.state.freeze_consumers import consumer_group, member_sections, thaw_consumer_group
 from coordination.state.group_types import ClassicGeneration, ClassicMember, Group, OffsetTable
 
 OFFSETS_PER_SECTION = 4096
@@ -23,7 +24,7 @@ def note_group(group: Group) -> FrozenGroup:
         group.state_ms,
         group.offsets.copy(),
         group.classic,
-        group.consumer,
+        group.consumer.note() if group.consumer is not None else None,
     )
 
 
@@ -34,7 +35,11 @@ def group_sections(group: FrozenGroup) -> Iterator[pb.Section]:
     )
     if group.classic is not None:
         message.classic.CopyFrom(_generation(group.classic))
+    if group.consumer is not None:
+        message.consumer.CopyFrom(consumer_group(group.consumer))
     yield pb.Section(group=message)
+    if group.consumer is not None:
+        yield from member_sections(group.consumer)
     for first in range(0, len(group.offsets), OFFSETS_PER_SECTION):
         yield pb.Section(group_offsets=_offsets(group.offsets, first, first + OFFSETS_PER_SECTION))
 
@@ -88,6 +93,8 @@ def thaw_group(message: pb.Group) -> Group:
         group.classic = ClassicGeneration(
             told.generation, told.protocol_type, told.protocol, told.leader, told.assigned, members
         )
+    if message.HasField("consumer"):
+        group.consumer = thaw_consumer_group(message.consumer)
     return group
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from coordination.state.consumer_groups import ConsumerGroupData
+    from coordination.state.consumer_types import ConsumerGroupData
 
 _T = TypeVar("_T")
 

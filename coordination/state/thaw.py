@@ -10,6 +10,7 @@ from coordination.proto import snapshot_pb2 as pb
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
+from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.group_types import Group
 from coordination.state.slices import ROW_BYTES, SliceIndex
@@ -58,6 +59,7 @@ class Thaw:
             "pending_change": self._pending,
             "group": self._new_group,
             "group_offsets": self._group_offsets,
+            "consumer_members": self._consumer_members,
             "tail": self._tail,
         }
 
@@ -179,6 +181,14 @@ class Thaw:
         if self._group is None:
             raise BadSnapshot("positions before the first group")
         thaw_offsets(self._group, message)
+
+    def _consumer_members(self, message: pb.ConsumerMembers) -> None:
+        if self._group is None or self._group.consumer is None:
+            raise BadSnapshot("members before the first group of KIP-848")
+        try:
+            thaw_members(self._group.consumer, message)
+        except ValueError as error:
+            raise BadSnapshot(f"group {self._group.group_id!r}: {error}") from error
 
     def _chunks(self, chunks: pb.Chunks) -> None:
         columns = zip(chunks.serial, chunks.incarnation, chunks.number, chunks.references, strict=True)
