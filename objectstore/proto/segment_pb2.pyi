@@ -91,10 +91,13 @@ class Segments(_message.Message):
     FIRST_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     FIRST_DIRTY_OFFSET_FIELD_NUMBER: _builtins.int
+    MERGED_END_OFFSET_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """handle"""
     first_dirty_offset: _builtins.int
     """cleanup.policy=compact: compacted below, as it was written from here on"""
+    merged_end_offset: _builtins.int
+    """of the last segment; says where the range ends when none is left"""
     @_builtins.property
     def incarnation(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """with the partition and the number: its name"""
@@ -139,10 +142,11 @@ class Segments(_message.Message):
         first_timestamp_ms: _abc.Iterable[_builtins.int] | None = ...,
         max_timestamp_ms: _abc.Iterable[_builtins.int] | None = ...,
         first_dirty_offset: _builtins.int = ...,
+        merged_end_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "end_offset", b"end_offset", "first_dirty_offset", b"first_dirty_offset", "first_timestamp_ms", b"first_timestamp_ms", "incarnation", b"incarnation", "index_position", b"index_position", "max_timestamp_ms", b"max_timestamp_ms", "number", b"number", "partition", b"partition", "records", b"records", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "end_offset", b"end_offset", "first_dirty_offset", b"first_dirty_offset", "first_timestamp_ms", b"first_timestamp_ms", "incarnation", b"incarnation", "index_position", b"index_position", "max_timestamp_ms", b"max_timestamp_ms", "merged_end_offset", b"merged_end_offset", "number", b"number", "partition", b"partition", "records", b"records", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
