@@ -80,6 +80,7 @@ class Metrics:
         self.append_seconds = self._seconds("append", "Append to the log until its outcome is known")
         self.append_bytes = self._counter("append_bytes", "Bytes appended to the log")
         self.incarnations = self._counter("incarnations", "Times this agent registered anew")
+        self.log_starts_moved = self._counter("log_starts_moved", "Log starts moved by retention")
         self.collected_objects = self._counter("collected_objects", "Chunks removed by collection")
 
     def _tables(self) -> None:

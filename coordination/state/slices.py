@@ -8,6 +8,7 @@ the front; bytes before `head` are dead until enough of them gather to be worth 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from struct import Struct, calcsize
 from typing import Literal
 
@@ -59,6 +60,28 @@ class SliceIndex:
                 break
             planned.append(found)
         return planned
+
+    def newest(self, max_bytes: int) -> list[SliceRef]:
+        """The last slices of at most `max_bytes` in sum, in order; the very last is always there."""
+        taken: list[SliceRef] = []
+        left = max_bytes
+        for number in range(len(self) - 1, -1, -1):
+            found = self._ref(number)
+            left -= found.length
+            if left < 0 and taken:
+                break
+            taken.append(found)
+        taken.reverse()
+        return taken
+
+    def pieces(self) -> Iterator[tuple[int, int, int]]:
+        """(end offset, record bytes, maximum timestamp in ms) of each live row, oldest first.
+
+        Only while nothing is applied: an await of the caller's would let the rows change.
+        """
+        for number in range(len(self)):
+            end, _, _, length, newest = self._row(number)
+            yield end, length, newest
 
     def by_timestamp(self, timestamp_ms: int) -> SliceRef | None:
         """The first slice that holds a record with at least this timestamp (ListOffsets by time)."""
