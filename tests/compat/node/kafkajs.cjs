@@ -64,7 +64,7 @@ drive({
   async consume (options) {
     const read = []
     const state = await member(options, read)
-    await until('records', () => read.length >= options.count)
+    await until(`${options.count} records`, () => read.length >= options.count)
     await state.consumer.disconnect()
     return read
   },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from deploy.setup.node import modules, node_command
 
 DRIVERS = Path(__file__).parents[1] / "node"
 WAIT_S_MAX = 180
+
+Message = dict[str, Any]
 
 
 def drive(driver: str, action: str, bootstrap: str, **options: object) -> Any:
@@ -31,3 +34,27 @@ def drive(driver: str, action: str, bootstrap: str, **options: object) -> Any:
 def installed(package: str) -> str:
     """The version of a locked package."""
     return str(json.loads((modules() / package / "package.json").read_text())["version"])
+
+
+def messages(count: int, partitions: int) -> list[Message]:
+    """Records for the drivers, spread over the partitions by a sum of the key, each with a header."""
+    keys = [f"key-{index}" for index in range(count)]
+    return [
+        {
+            "key": key,
+            "value": f"value-{index}",
+            "partition": zlib.crc32(key.encode()) % partitions,
+            "headers": {"index": str(index)},
+            "timestamp": str(1_700_000_000_000 + index),
+        }
+        for index, key in enumerate(keys)
+    ]
+
+
+def digest(read: list[Message]) -> int:
+    """A sum of where each record was and what it held, however the partitions interleaved."""
+    rows = [
+        (each["partition"], each["offset"], each["key"], each["value"], each["headers"]["index"])
+        for each in read
+    ]
+    return zlib.crc32(repr(sorted(rows)).encode())

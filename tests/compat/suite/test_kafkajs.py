@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-from typing import Any
-
 import pytest
 
 from tests.compat.suite.broker import Broker
 from tests.compat.suite.clients import KAFKAJS
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.node import drive
+from tests.compat.suite.node import digest, drive, messages
 
 pytestmark = pytest.mark.client(KAFKAJS)
-
-Message = dict[str, Any]
-
-
-def messages(count: int, partitions: int) -> list[Message]:
-    """Spread over the partitions by a sum of the key, each with a header."""
-    keys = [f"key-{index}" for index in range(count)]
-    return [
-        {
-            "key": key,
-            "value": f"value-{index}",
-            "partition": zlib.crc32(key.encode()) % partitions,
-            "headers": {"index": str(index)},
-            "timestamp": str(1_700_000_000_000 + index),
-        }
-        for index, key in enumerate(keys)
-    ]
-
-
-def told(read: list[Message]) -> list[tuple[object, ...]]:
-    """What a reader saw of each record, in an order that does not depend on how partitions interleave."""
-    rows = [
-        (each["partition"], each["offset"], each["key"], each["value"], each["headers"]["index"])
-        for each in read
-    ]
-    return sorted(rows)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +31,7 @@ def test_records_and_their_group(acks: int, idempotent: bool, gzip: bool, broker
     assert {each["key"] for each in first} == {each["key"] for each in sent[:100]}
     assert {each["key"] for each in rest} == {each["key"] for each in sent[100:]}
     assert {each["timestamp"] for each in first + rest} == {int(each["timestamp"]) for each in sent}
-    saw("read", zlib.crc32(repr(told(first + rest)).encode()))
+    saw("read", digest(first + rest))
 
 
 def test_a_member_comes_and_goes(broker: Broker, saw: Saw) -> None:
