@@ -116,6 +116,7 @@ class ConsumerGroupData:
             before = self.members.get(member.member_id)
             if before is not None:
                 release(self.owners, before)
+                self._forget_instance(before)
         for member in added:
             claim(self.owners, member)
             self.members[member.member_id] = member
@@ -127,7 +128,10 @@ class ConsumerGroupData:
         member = self.members.pop(member_id)
         self.targets.pop(member_id, None)
         release(self.owners, member)
-        if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+        self._forget_instance(member)
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
 
 

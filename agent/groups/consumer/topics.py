@@ -1,0 +1,77 @@
+"""Which topics a group wants, and whether they changed since its target was computed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from coordination.state.consumer_types import ConsumerMember
+
+HASH_BYTES = 8
+
+
+class Topics(Protocol):
+    """The topics of the cluster as group planners see them."""
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """A topic's id and number of partitions; None when there is none of that name."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """A topic's name; None when it is gone."""
+        ...
+
+    def matching(self, regex: str) -> tuple[str, ...]:
+        """The names that a regular expression matches whole, sorted. It was resolved before."""
+        ...
+
+
+class Subscriptions:
+    """Names and patterns of members as topics that exist. Remembers while one plan is made."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._ids: dict[tuple[tuple[str, ...], str], tuple[bytes, ...]] = {}
+        self.sizes: dict[bytes, int] = {}
+
+    def of(self, member: ConsumerMember) -> tuple[bytes, ...]:
+        """The ids of the topics that a member wants, sorted."""
+        key = (member.topics, member.regex)
+        known = self._ids.get(key)
+        if known is None:
+            names = {*member.topics, *(self._topics.matching(member.regex) if member.regex else ())}
+            known = self._ids[key] = tuple(sorted(self._existing(names)))
+        return known
+
+    def wants(self, member: ConsumerMember, topic_id: bytes) -> bool:
+        """Whether a member is subscribed to a topic that exists."""
+        name = self._topics.name_of(topic_id)
+        if name is None:
+            return False
+        return name in member.topics or (bool(member.regex) and topic_id in self.of(member))
+
+    def metadata_hash(self, members: Iterable[ConsumerMember]) -> bytes:
+        """Changes when a topic that the group wants comes, goes or grows (KIP-1101). Empty without any."""
+        wanted: set[bytes] = set()
+        for key in {(member.topics, member.regex): member for member in members}.values():
+            wanted.update(self.of(key))
+        if not wanted:
+            return b""
+        digest = hashlib.blake2b(digest_size=HASH_BYTES)
+        for topic_id in sorted(wanted):
+            digest.update(topic_id)
+            digest.update(self.sizes[topic_id].to_bytes(4, "big"))
+        return digest.digest()
+
+    def _existing(self, names: Iterable[str]) -> Iterable[bytes]:
+        for name in names:
+            found = self._topics.find(name)
+            if found is not None:
+                self.sizes[found[0]] = found[1]
+                yield found[0]
+
+
+def same_topics(ours: Mapping[bytes, Iterable[int]], theirs: Mapping[bytes, Iterable[int]]) -> bool:
+    """Whether two assignments name the same partitions, whatever else they say."""
+    return ours.keys() == theirs.keys() and all(set(ours[key]) == set(theirs[key]) for key in ours)
