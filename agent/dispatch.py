@@ -48,7 +48,9 @@ class Dispatcher:
         connection = context.connection
         awake = self._services.replica.check_awake()
         if connection.session is None:
-            connection.session = Client(connection.id, connection.listener, self._pauses)
+            connection.session = Client(
+                connection.id, connection.listener, self._pauses, connection.peer_host
+            )
         if not awake or connection.session.pauses != self._pauses:
             raise Paused("sent before this process was paused")
         return await self.answer(connection.session, header, body)

@@ -74,6 +74,7 @@ class Metrics:
 
     def _fetch(self) -> None:
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches sent")
+        self.offset_commits = self._counter("offset_commits", "Positions of groups stored, by partition")
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
 
     def _log(self) -> None:

@@ -11,6 +11,7 @@ NIL_ID = bytes(16)
 # Without an authoriser every operation is allowed; bits are AclOperation codes (KIP-430).
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 NOT_ASKED = -(1 << 31)
 
 

@@ -29,7 +29,7 @@ def commit_offsets(state: StateData, message: CommitOffsets, at: At) -> Result:
     Refused as a whole for a member or a generation that is not the group's.
     """
     group = state.groups.get(message.group)
-    code = _commit_refusal(group, message)
+    code = _commit_refusal(state, group, message)
     if code is not None:
         return Refused(code, f"group {message.group!r}, member {message.member_id!r}: {code.name}")
     handles = message.partition
@@ -58,7 +58,7 @@ def _exists(state: StateData, handle: int) -> bool:
     return handle < len(state.partitions) and state.partitions[handle] is not None
 
 
-def _commit_refusal(group: Group | None, message: CommitOffsets) -> Code | None:
+def _commit_refusal(state: StateData, group: Group | None, message: CommitOffsets) -> Code | None:
     """Kafka's OffsetMetadataManager.validateOffsetCommit."""
     if group is None:
         if message.generation < 0:
@@ -67,13 +67,15 @@ def _commit_refusal(group: Group | None, message: CommitOffsets) -> Code | None:
     if message.generation < 0 and is_empty(group):
         return None
     if group.kind == CONSUMER:
-        return _consumer_refusal(group, message)
+        return _consumer_refusal(state, group, message)
     instance_id = message.instance_id if message.HasField("instance_id") else None
     return classic_refusal(group.classic, message.generation, message.member_id, instance_id)
 
 
-def _consumer_refusal(group: Group, message: CommitOffsets) -> Code | None:
-    code = consumer_groups.commit_refusal(group, message.member_id, message.generation)
+def _consumer_refusal(state: StateData, group: Group, message: CommitOffsets) -> Code | None:
+    known = [state.partitions[handle] for handle in message.partition if _exists(state, handle)]
+    rows = [(one.topic.topic_id, one.index) for one in known if one is not None]
+    code = consumer_groups.commit_refusal(group, message.member_id, message.generation, rows)
     if code is Code.UNKNOWN_MEMBER_ID or message.member_epochs_known:
         return code
     classic = consumer_groups.speaks_classic(group, message.member_id)

@@ -86,7 +86,7 @@ def changed_refusal(state: StateData, group_id: str, expected: int) -> Refused |
 
 
 def put_classic_generation(state: StateData, message: PutClassicGeneration, at: At) -> Result:
-    """Begin the group's next generation. Done's value: its number.
+    """Begin the group's next generation. Done's value: its number, and the group's revision.
 
     Refused when the group changed since (NOT_COORDINATOR) or has members of KIP-848.
     """
@@ -104,7 +104,7 @@ def put_classic_generation(state: StateData, message: PutClassicGeneration, at: 
         last + 1, message.protocol_type, message.protocol, message.leader, not members, members
     )
     _moved(group, at)
-    return Done(last + 1)
+    return Done((last + 1, at.revision))
 
 
 def _malformed(message: PutClassicGeneration) -> Refused | None:
@@ -148,7 +148,7 @@ def _moved(group: Group, at: At) -> None:
 
 
 def assign_classic_generation(state: StateData, message: AssignClassicGeneration, at: At) -> Result:
-    """Give the generation its leader's assignments: it is stable. Done's value: None."""
+    """Give the generation its leader's assignments: it is stable. Done's value as above."""
     refused = changed_refusal(state, message.group, message.expected_revision)
     refused = refused or _size_refusal(message.group, sum(map(len, message.assignment)))
     if refused is not None:
@@ -163,11 +163,11 @@ def assign_classic_generation(state: StateData, message: AssignClassicGeneration
     }
     group.classic = replace(generation, assigned=True, members=members)
     _moved(group, at)
-    return Done()
+    return Done((generation.generation, at.revision))
 
 
 def replace_classic_member(state: StateData, message: ReplaceClassicMember, at: At) -> Result:
-    """Let a static member go on under a new member id (KIP-345). Done's value: the generation."""
+    """Let a static member go on under a new member id (KIP-345). Done's value as above."""
     refused = changed_refusal(state, message.group, message.expected_revision)
     if refused is not None:
         return refused
@@ -186,7 +186,7 @@ def replace_classic_member(state: StateData, message: ReplaceClassicMember, at: 
     leader = new.member_id if generation.leader == old.member_id else generation.leader
     group.classic = replace(generation, leader=leader, members=members)
     _moved(group, at)
-    return Done(generation.generation)
+    return Done((generation.generation, at.revision))
 
 
 def delete_groups(state: StateData, message: DeleteGroups, at: At) -> Result:
