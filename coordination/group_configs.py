@@ -88,15 +88,18 @@ def refusal(configs: Mapping[str, str], cluster_configs: Mapping[str, str]) -> s
             return problem
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     if _value(session, configs, cluster_configs) <= _value(heartbeat, configs, cluster_configs):
-        return f"{session} must exceed {heartbeat}"
+        return f"{heartbeat} must be less than {session}"
     return None
 
 
 def _outside(name: str, value: str, cluster_configs: Mapping[str, str]) -> str | None:
-    for bound, sign in zip(BOUNDS.get(name, ()), (1, -1), strict=False):
-        limit = broker_configs.integer(cluster_configs, bound)
-        if sign * int(value) < sign * limit:
-            return f"{name}: {value} is {'below' if sign > 0 else 'above'} {bound}, which is {limit}"
+    if name not in BOUNDS:
+        return None
+    least, most = BOUNDS[name]
+    if int(value) < broker_configs.integer(cluster_configs, least):
+        return f"{name} must be greater than or equal to {least}"
+    if int(value) > broker_configs.integer(cluster_configs, most):
+        return f"{name} must be less than or equal to {most}"
     return None
 
 

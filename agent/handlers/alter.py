@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.context import Context
-from agent.handlers.configs import TOPIC_NAME_BY_BROKER_NAME, Resource
+from agent.handlers.configs import Resource
 from agent.handlers.propose import propose_one
 from agent.handlers.rehearse import rehearse
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.kafka_codes import Code
+from coordination.state.topics import name_refusal
 from coordination.state.types import Refused, Result
 
 Change = AlterTopicConfigs.Change
+Changes = Sequence[tuple[str, int, str | None]]
+AlterConfigs = AlterTopicConfigs | AlterClusterConfigs | AlterGroupConfigs
 OPERATIONS = (Change.SET, Change.DELETE, Change.APPEND, Change.SUBTRACT)  # IncrementalAlterConfigs' numbers
+NAME_SHOWN_MAX = 256  # characters of a client's text in an error message
 
 
 async def alter(
-    ctx: Context,
-    kind: int,
-    name: str,
-    changes: Sequence[tuple[str, int, str | None]],
-    replace_all: bool,
-    validate_only: bool,
+    ctx: Context, kind: int, name: str, changes: Changes, replace_all: bool, validate_only: bool
 ) -> Result:
     """Apply (config name, operation, value) changes to a resource, all or none, or say what would happen."""
-    command = _command(kind, name, changes, replace_all)
+    command = _command(ctx, kind, name, changes, replace_all)
     if isinstance(command, Refused):
         return command
     if validate_only:
@@ -35,27 +34,60 @@ async def alter(
 
 
 def _command(
-    kind: int, name: str, changes: Sequence[tuple[str, int, str | None]], replace_all: bool
-) -> AlterTopicConfigs | AlterClusterConfigs | Refused:
+    ctx: Context, kind: int, name: str, changes: Changes, replace_all: bool
+) -> AlterConfigs | Refused:
+    refused = _resource_refusal(ctx, kind, name)
+    if refused is not None:
+        return refused
+    translated = _translated(changes)
+    if isinstance(translated, Refused):
+        return translated
+    match kind:
+        case Resource.TOPIC:
+            return AlterTopicConfigs(topic=name, changes=translated, replace_all=replace_all)
+        case Resource.GROUP:
+            return AlterGroupConfigs(group=name, changes=translated, replace_all=replace_all)
+    return AlterClusterConfigs(changes=translated, replace_all=replace_all)
+
+
+def _translated(changes: Changes) -> list[AlterTopicConfigs.Change] | Refused:
     names = [config for config, _, _ in changes]
     if len(names) != len(frozenset(names)):
         return Refused(Code.INVALID_REQUEST, "a config is named twice")
     translated: list[AlterTopicConfigs.Change] = []
     for config, operation, value in changes:
+        shown = config[:NAME_SHOWN_MAX]
         if operation not in range(len(OPERATIONS)):
-            return Refused(Code.INVALID_REQUEST, f"{config}: operation {operation} is unknown")
+            return Refused(Code.INVALID_REQUEST, f"{shown}: operation {operation} is unknown")
         if value is None and OPERATIONS[operation] != Change.DELETE:
-            return Refused(Code.INVALID_REQUEST, f"{config}: a value is needed")
-        own_name = config if kind == Resource.TOPIC else TOPIC_NAME_BY_BROKER_NAME.get(config, config)
-        translated.append(Change(name=own_name, operation=OPERATIONS[operation], value=value or ""))
-    if kind == Resource.TOPIC:
-        return AlterTopicConfigs(topic=name, changes=translated, replace_all=replace_all)
-    if kind == Resource.BROKER and not name:
-        return AlterClusterConfigs(changes=translated, replace_all=replace_all)
-    if kind == Resource.BROKER:
+            return Refused(Code.INVALID_REQUEST, f"{shown}: a value is needed")
+        translated.append(Change(name=config, operation=OPERATIONS[operation], value=value or ""))
+    return translated
+
+
+def _resource_refusal(ctx: Context, kind: int, name: str) -> Refused | None:
+    """Why nothing can be set on the resource; None when something can."""
+    if kind in (Resource.TOPIC, Resource.GROUP) and not name:
         return Refused(
-            Code.INVALID_REQUEST,
-            "an agent's own settings come from its file and environment; an empty broker name sets "
-            "defaults for all",
+            Code.INVALID_REQUEST, f"Default {Resource(kind).name.lower()} resources are not allowed."
         )
-    return Refused(Code.INVALID_REQUEST, f"resource type {kind} has no configs here")
+    if kind == Resource.TOPIC and (refusal := name_refusal(name)):
+        return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
+    if kind in (Resource.TOPIC, Resource.GROUP) or (kind == Resource.BROKER and not name):
+        return None
+    if kind == Resource.BROKER and name in map(str, ctx.state.brokers):
+        why = (
+            "all agents share the cluster's broker configs: set it for the empty broker name "
+            "(kafka-configs --entity-default); an agent's own settings come from its file and environment"
+        )
+    elif kind in (Resource.BROKER, Resource.BROKER_LOGGER) and not name.isdecimal():
+        why = f"Node id must be an integer, but it is: {name[:NAME_SHOWN_MAX]}"
+    elif kind == Resource.BROKER:
+        why = f"broker {name[:NAME_SHOWN_MAX]} is not a live node id of this cluster"
+    elif kind == Resource.BROKER_LOGGER:
+        why = "an agent's log level is its setting `logging.level`: its file or environment changes it"
+    elif kind == Resource.CLIENT_METRICS:
+        why = "client telemetry is not offered, so there are no subscriptions to it"
+    else:
+        why = f"Unknown resource type {kind}"
+    return Refused(Code.INVALID_REQUEST, why)

@@ -1,18 +1,27 @@
-"""Configs of topics and brokers as Kafka's administrative requests see them.
+"""Configs of topics, brokers and groups as Kafka's administrative requests see them.
 
-Topics have the configs of coordination/topic_configs.py. A broker shows the cluster's defaults of these under
-Kafka's broker-level names, and a few of the agent's own settings, read-only: files and the environment change
-those. The resource "all brokers" (an empty name) holds the cluster's defaults, which can be changed.
+What can be set stands in coordination's tables: topic_configs.py, broker_configs.py, group_configs.py. A
+broker shows the cluster's configs, which are the same on every agent, and read-only its agent's own
+settings: files and the environment change those. The resource "all brokers" (an empty name) is what was set
+for the cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
 
 from agent.context import Context
-from coordination.topic_configs import TOPIC_CONFIGS, ConfigType, effective
+from coordination.broker_configs import BROKER_CONFIGS, BrokerConfig
+from coordination.config_types import ConfigType
+from coordination.group_configs import GROUP_CONFIGS
+from coordination.group_configs import text as group_text
+from coordination.topic_configs import TOPIC_CONFIGS, TopicConfig, effective
+
+LOG_DIR = "object-store"  # the one "directory" there is, in log.dirs and DescribeLogDirs
+UNKNOWN_TYPE = 0
 
 
 class Resource(IntEnum):
@@ -32,6 +41,11 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    GROUP = 8
+
+
+Chain = tuple[tuple[str, str, Source], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,65 +53,128 @@ class Entry:
     """One config of a resource. `chain` holds (name, value, source), the one in force first."""
 
     name: str
-    value: str
+    value: str | None
     source: Source
-    type: ConfigType
+    type: int
     read_only: bool
     doc: str
-    chain: tuple[tuple[str, str, Source], ...]
+    chain: Chain
 
 
-TOPIC_NAME_BY_BROKER_NAME: dict[str, str] = {
-    config.broker_name: config.name for config in TOPIC_CONFIGS.values() if config.broker_name
-}
-
-
-def topic_entries(own: dict[str, str], cluster: dict[str, str]) -> Iterator[Entry]:
+def topic_entries(own: Mapping[str, str], cluster: Mapping[str, str]) -> Iterator[Entry]:
     """Every config of a topic."""
     for name, config in sorted(TOPIC_CONFIGS.items()):
-        chain: list[tuple[str, str, Source]] = []
+        chain = _cluster_chain(config, cluster)
+        source = chain[0][2] if chain else Source.DEFAULT
         if name in own:
-            chain.append((name, own[name], Source.TOPIC))
-        chain += _cluster_chain(name, cluster)
-        yield Entry(name, chain[0][1], chain[0][2], config.type, False, config.doc, tuple(chain))
+            chain, source = ((name, own[name], Source.TOPIC), *chain), Source.TOPIC
+        yield Entry(name, effective(name, own, cluster), source, config.type, False, config.doc, chain)
 
 
-def broker_entries(ctx: Context, all_brokers: bool) -> Iterator[Entry]:
-    """The configs of one broker, or with `all_brokers` what was set for all of them."""
-    cluster = ctx.state.cluster_configs
-    for broker_name, name in sorted(TOPIC_NAME_BY_BROKER_NAME.items()):
-        if all_brokers and name not in cluster:
-            continue
-        config = TOPIC_CONFIGS[name]
-        chain = _cluster_chain(name, cluster)
-        yield Entry(broker_name, chain[0][1], chain[0][2], config.type, False, config.doc, tuple(chain))
-    if not all_brokers:
-        yield from _own_entries(ctx)
+def topic_source(name: str, own: Mapping[str, str], cluster: Mapping[str, str]) -> Source:
+    """Where the value of a topic's config comes from."""
+    if name in own:
+        return Source.TOPIC
+    chain = _cluster_chain(TOPIC_CONFIGS[name], cluster)
+    return chain[0][2] if chain else Source.DEFAULT
 
 
-def _own_entries(ctx: Context) -> Iterator[Entry]:
-    """The agent's settings that clients ask for by Kafka's names."""
-    config = ctx.services.config
-    rows = (
-        ("auto.create.topics.enable", str(config.topics.auto_create).lower(), ConfigType.BOOLEAN),
-        ("connections.max.idle.ms", str(config.limits.connection_idle_ms_max), ConfigType.LONG),
-        ("default.replication.factor", "1", ConfigType.INT),
-        ("delete.topic.enable", "true", ConfigType.BOOLEAN),
-        ("fetch.max.bytes", str(config.fetch.response_bytes_max), ConfigType.INT),
-        ("num.partitions", str(config.topics.partitions), ConfigType.INT),
-        ("producer.id.expiration.ms", str(config.produce.producer_id_expiration_ms), ConfigType.INT),
-        ("socket.request.max.bytes", str(config.limits.request_bytes_max), ConfigType.INT),
-    )
-    for name, value, kind in rows:
-        chain = ((name, value, Source.STATIC_BROKER),)
-        yield Entry(name, value, Source.STATIC_BROKER, kind, True, "A setting of the agent.", chain)
+def _cluster_chain(config: TopicConfig, cluster: Mapping[str, str]) -> Chain:
+    """Where the value comes from below the topic: the cluster's default, then the built-in one.
+
+    A default that Kafka spells in a coarser unit only, such as log.retention.hours, is not listed by it.
+    """
+    if not config.broker_name:
+        return ()
+    names = [config.broker_name, *(name for name, _ in config.coarser)]
+    chain = [(name, cluster[name], Source.ALL_BROKERS) for name in names if name in cluster]
+    defaults = [
+        (name, BROKER_CONFIGS[name].default, Source.DEFAULT)
+        for name in names
+        if not BROKER_CONFIGS[name].unset
+    ]
+    if not chain:
+        defaults = list(dropwhile(lambda each: each[0] != config.broker_name, defaults))
+    return (*chain, *defaults)
 
 
-def _cluster_chain(name: str, cluster: dict[str, str]) -> list[tuple[str, str, Source]]:
-    """Where the value comes from below the topic: the cluster's default, then the built-in one."""
-    synonym = TOPIC_CONFIGS[name].broker_name or name
+def all_brokers_entries(ctx: Context) -> Iterator[Entry]:
+    """What was set for the whole cluster."""
+    for name, value in sorted(ctx.state.cluster_configs.items()):
+        config = BROKER_CONFIGS[name]
+        chain = ((name, value, Source.ALL_BROKERS),)
+        yield Entry(name, value, Source.ALL_BROKERS, config.type, config.read_only, config.doc, chain)
+
+
+def broker_entries(ctx: Context, node_id: int) -> Iterator[Entry]:
+    """Every config of one broker. Another agent's own settings are known only as far as it announces them."""
+    own = _own_settings(ctx, node_id)
+    for name, config in sorted(BROKER_CONFIGS.items()):
+        chain = _broker_chain(config, ctx.state.cluster_configs, own)
+        value, source = (chain[0][1], chain[0][2]) if chain else (None, Source.DEFAULT)
+        yield Entry(name, value, source, config.type, config.read_only, config.doc, chain)
+
+
+def _broker_chain(config: BrokerConfig, cluster: Mapping[str, str], own: Mapping[str, str]) -> Chain:
+    name = config.name
     chain: list[tuple[str, str, Source]] = []
     if name in cluster:
-        chain.append((synonym, effective(name, {}, cluster), Source.ALL_BROKERS))
-    chain.append((synonym, TOPIC_CONFIGS[name].default, Source.DEFAULT))
-    return chain
+        chain.append((name, cluster[name], Source.ALL_BROKERS))
+    if name in own:
+        chain.append((name, own[name], Source.STATIC_BROKER))
+    if not config.unset:
+        chain.append((name, config.default, Source.DEFAULT))
+    return tuple(chain)
+
+
+def _own_settings(ctx: Context, node_id: int) -> dict[str, str]:
+    """An agent's own settings by Kafka's names."""
+    broker = ctx.state.brokers[node_id]
+    settings = {
+        "advertised.listeners": ",".join(f"{e.name}://{e.host}:{e.port}" for e in broker.listeners),
+        "broker.id": str(node_id),
+        "listener.security.protocol.map": ",".join(f"{e.name}:PLAINTEXT" for e in broker.listeners),
+        "log.dirs": LOG_DIR,
+        "node.id": str(node_id),
+        "process.roles": "broker",
+    }
+    if broker.zone:
+        settings["broker.rack"] = broker.zone
+    if broker.incarnation == ctx.services.replica.incarnation:
+        config = ctx.services.config
+        settings |= {
+            "connections.max.idle.ms": str(config.limits.connection_idle_ms_max),
+            "fetch.max.bytes": str(config.fetch.response_bytes_max),
+            "listeners": ",".join(f"{each.name}://{each.host}:{each.port}" for each in config.listeners),
+            "max.connections": str(config.limits.connections_max),
+            "socket.request.max.bytes": str(config.limits.request_bytes_max),
+        }
+    return settings
+
+
+def group_entries(ctx: Context, group_id: str) -> Iterator[Entry]:
+    """Every config of a group, which need not exist."""
+    own, cluster = ctx.state.group_configs.get(group_id, {}), ctx.state.cluster_configs
+    for name, config in sorted(GROUP_CONFIGS.items()):
+        below = BROKER_CONFIGS.get(config.broker_name)
+        chain = _broker_chain(below, cluster, {}) if below else ((name, config.default, Source.DEFAULT),)
+        if name in own:
+            chain = ((name, own[name], Source.GROUP), *chain)
+        value = group_text(ctx.state, group_id, name)
+        yield Entry(name, value, chain[0][2], config.type, False, config.doc, chain)
+
+
+def logger_entries(ctx: Context) -> Iterator[Entry]:
+    """The level of this agent's log, the only logger it has."""
+    level = ctx.services.config.logging.level.replace("warning", "warn").upper()
+    yield Entry("root", level, Source.BROKER_LOGGER, UNKNOWN_TYPE, True, "", ())
+
+
+def client_metrics_entries() -> Iterator[Entry]:
+    """A subscription that asks for nothing: client telemetry is not offered."""
+    for name, value, kind in (
+        ("interval.ms", "300000", ConfigType.INT),
+        ("match", "", ConfigType.LIST),
+        ("metrics", "", ConfigType.LIST),
+    ):
+        yield Entry(name, value, Source.DEFAULT, kind, True, "Client telemetry is not offered.", ())

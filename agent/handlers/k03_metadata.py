@@ -5,7 +5,7 @@ Behaviour: the leader is a hint by rendezvous hash over the live agents of the c
 the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
 whose epoch goes back. The controller is a live broker of the client's zone; any agent does its work. Unknown
 topics and the list of all topics are answered after a read barrier.
-Topics are created on the way where `topics.auto_create` and the request allow it.
+Topics are created on the way where auto.create.topics.enable and the request allow it.
 Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
 """
 
@@ -30,6 +30,7 @@ from agent.wire.generated.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from coordination.broker_configs import boolean, integer
 from coordination.commands import CreateTopic
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
@@ -72,13 +73,14 @@ def _find(ctx: Context, each: MetadataRequestTopic) -> Topic | None:
 
 async def _auto_create(ctx: Context, request: MetadataRequest, version: int) -> dict[str, Code]:
     """Create what is named, missing and wanted; the errors by name."""
-    config = ctx.services.config.topics
-    if not config.auto_create or not request.allow_auto_topic_creation:
+    cluster = ctx.state.cluster_configs
+    if not request.allow_auto_topic_creation or not boolean(cluster, "auto.create.topics.enable"):
         return {}
+    partitions = integer(cluster, "num.partitions")
     missing = [each.name for each in request.topics or () if each.name and _find(ctx, each) is None]
     names = [name for name in dict.fromkeys(missing) if name_refusal(name) is None]
     commands = [
-        CreateTopic(name=name, topic_id=ctx.services.clock.random_bytes(16), partitions=config.partitions)
+        CreateTopic(name=name, topic_id=ctx.services.clock.random_bytes(16), partitions=partitions)
         for name in names[:AUTO_CREATE_TOPICS_MAX]
     ]
     results = zip(names, await propose(ctx, commands), strict=False)

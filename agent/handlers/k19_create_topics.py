@@ -3,8 +3,9 @@
 Versions 2 to 7.
 Behaviour: one answer per topic; validate_only applies the same rules without effect; a topic named twice is
 INVALID_REQUEST. After the answer every agent that reads with a barrier sees the topic.
+All topics of a request are created by one entry of the log, however many they are (rule 12).
 Deviations: there are no replicas: any replication factor of at least 1 (or -1) is accepted and reported as 1;
-a manual assignment counts partitions, its brokers are ignored.
+a manual assignment is checked as Kafka checks it and counts partitions, its brokers are not remembered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections import Counter
 
 from agent.context import Context
+from agent.handlers.assignment import refusal_of_all
+from agent.handlers.configs import topic_source
 from agent.handlers.propose import propose
 from agent.handlers.rehearse import rehearse
 from agent.wire.generated.create_topics import (
@@ -21,6 +24,7 @@ from agent.wire.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from coordination import broker_configs
 from coordination.commands import CreateTopic, config_entries
 from coordination.kafka_codes import Code
 from coordination.state.types import Refused, Result
@@ -29,11 +33,12 @@ from coordination.topic_configs import TOPIC_CONFIGS, effective
 KEY = 19
 VERSIONS = (2, 7)
 UNSET = -1
-TOPIC_SOURCE, BROKER_SOURCE, DEFAULT_SOURCE = 1, 3, 5  # where a config's value comes from (DescribeConfigs)
 
 
 async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
     """One answer per topic, in the request's order."""
+    if any(topic.num_partitions == UNSET for topic in request.topics):
+        await ctx.barrier()  # the cluster's default, and the brokers of an assignment
     named = Counter(topic.name for topic in request.topics)
     commands: dict[str, CreateTopic | Refused] = {}
     for topic in request.topics:
@@ -71,19 +76,16 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
                 Code.INVALID_REQUEST, "give either an assignment, or partitions and a replication factor"
             )
         count = len(topic.assignments)
-        indexes = sorted(each.partition_index for each in topic.assignments)
-        if indexes != list(range(count)) or not all(each.broker_ids for each in topic.assignments):
-            return Refused(
-                Code.INVALID_REPLICA_ASSIGNMENT,
-                "an assignment names every partition from 0 on once, each with at least one broker",
-            )
+        refused = _assignment_refusal(ctx, topic)
+        if refused is not None:
+            return refused
     elif topic.replication_factor < 1 and topic.replication_factor != UNSET:
         return Refused(
             Code.INVALID_REPLICATION_FACTOR,
             f"replication factor {topic.replication_factor}: 1 or more, or -1",
         )
     if count == UNSET:
-        count = ctx.services.config.topics.partitions
+        count = broker_configs.integer(ctx.state.cluster_configs, "num.partitions")
     if count <= 0:
         return Refused(Code.INVALID_PARTITIONS, f"{count} partitions: 1 or more are needed, or -1")
     absent = next((config.name for config in topic.configs if config.value is None), None)
@@ -95,6 +97,16 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
         partitions=count,
         configs=config_entries({config.name: config.value or "" for config in topic.configs}),
     )
+
+
+def _assignment_refusal(ctx: Context, topic: CreatableTopic) -> Refused | None:
+    indexes = sorted(each.partition_index for each in topic.assignments)
+    if indexes != list(range(len(indexes))):
+        return Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence, each named once",
+        )
+    return refusal_of_all((each.broker_ids for each in topic.assignments), ctx.state.brokers)
 
 
 def _answer(ctx: Context, name: str, command: CreateTopic | Refused, result: Result) -> CreatableTopicResult:
@@ -115,9 +127,7 @@ def _answer(ctx: Context, name: str, command: CreateTopic | Refused, result: Res
             CreatableTopicConfigs(
                 name=config,
                 value=effective(config, own, cluster),
-                config_source=(
-                    TOPIC_SOURCE if config in own else BROKER_SOURCE if config in cluster else DEFAULT_SOURCE
-                ),
+                config_source=topic_source(config, own, cluster),
             )
             for config in sorted(TOPIC_CONFIGS)
         ],

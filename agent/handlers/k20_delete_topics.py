@@ -1,7 +1,8 @@
 """DeleteTopics: delete topics by name or, from version 6, by id.
 
 Versions 1 to 6.
-Behaviour: one answer per topic; a topic named twice, or by name and id, is INVALID_REQUEST.
+Behaviour: one answer per topic; a topic named twice, or by name and id, is INVALID_REQUEST. With
+delete.topic.enable=false every one is TOPIC_DELETION_DISABLED.
 Deviations: none known.
 """
 
@@ -18,6 +19,7 @@ from agent.wire.generated.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from coordination import broker_configs
 from coordination.commands import DeleteTopic
 from coordination.kafka_codes import Code
 from coordination.state.types import Refused, Result
@@ -25,6 +27,7 @@ from coordination.state.types import Refused, Result
 KEY = 20
 VERSIONS = (1, 6)
 STATES_SINCE = 6
+DISABLED_SINCE = 3  # before, clients do not know TOPIC_DELETION_DISABLED
 
 
 async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
@@ -40,6 +43,9 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
         _contradiction(each, name, named[name] if name is not None else 1)
         for each, name in zip(asked, names, strict=True)
     ]
+    if not broker_configs.boolean(ctx.state.cluster_configs, "delete.topic.enable"):
+        code = Code.TOPIC_DELETION_DISABLED if version >= DISABLED_SINCE else Code.INVALID_REQUEST
+        answers = [Refused(code, "Topic deletion is disabled.") for _ in asked]
     sound = [index for index, refused in enumerate(answers) if refused is None]
     commands = [_command(asked[index]) for index in sound]
     for index, result in zip(sound, await propose(ctx, commands, request.timeout_ms), strict=True):

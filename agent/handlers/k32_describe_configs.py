@@ -1,10 +1,12 @@
-"""DescribeConfigs: configs of topics and brokers, with where each value comes from.
+"""DescribeConfigs: configs of topics, brokers and groups, with where each value comes from.
 
 Versions 1 to 4.
 Behaviour: answered after a read barrier; no names means all configs. Brokers: any live node id; the empty
-name: what was set for all.
-Deviations: a broker shows the defaults of topic configs and a few of the agent's settings, not Kafka's
-whole list (see configs.py). Loggers, client metrics and groups have no configs here: INVALID_REQUEST.
+name: what was set for the whole cluster. Groups need not exist. docs/administration.md says what is set
+where.
+Deviations: of Kafka's broker configs those are shown that have a meaning here or that tools look for
+(coordination/broker_configs.py), and more of them can be changed at run time. An agent has one logger,
+read-only; a client metrics subscription is always the empty one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.context import Context
-from agent.handlers.configs import Entry, Resource, broker_entries, topic_entries
+from agent.handlers.configs import (
+    Entry,
+    Resource,
+    all_brokers_entries,
+    broker_entries,
+    client_metrics_entries,
+    group_entries,
+    logger_entries,
+    topic_entries,
+)
 from agent.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -23,9 +34,15 @@ from agent.wire.generated.describe_configs import (
 )
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
+from coordination.state.types import Refused
 
 KEY = 32
 VERSIONS = (1, 4)
+_NAMELESS = {
+    Resource.BROKER_LOGGER: "Broker id must not be empty",
+    Resource.CLIENT_METRICS: "Client metrics subscription name must not be empty",
+    Resource.GROUP: "Group name must not be empty",
+}
 
 
 async def handle(ctx: Context, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
@@ -40,30 +57,42 @@ def _describe(
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
     )
-    entries = _entries(ctx, resource)
-    if isinstance(entries, tuple):
-        result.error_code, result.error_message = entries
+    entries = _entries(ctx, resource.resource_type, resource.resource_name)
+    if isinstance(entries, Refused):
+        result.error_code, result.error_message = entries.code, entries.message
         return result
     wanted = resource.configuration_keys
     result.configs = [_shown(entry, request) for entry in entries if not wanted or entry.name in wanted]
     return result
 
 
-def _entries(ctx: Context, resource: DescribeConfigsResource) -> Iterable[Entry] | tuple[Code, str]:
-    name = resource.resource_name
-    if resource.resource_type == Resource.TOPIC:
-        refusal = name_refusal(name)
-        if refusal:
-            return Code.INVALID_TOPIC_EXCEPTION, refusal
-        topic = ctx.state.topics.get(name)
-        if topic is None:
-            return Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist"
-        return topic_entries(topic.configs, ctx.state.cluster_configs)
-    if resource.resource_type == Resource.BROKER:
-        if name and name not in map(str, ctx.state.brokers):
-            return Code.INVALID_REQUEST, f"broker {name!r} is not a live node id of this cluster"
-        return broker_entries(ctx, all_brokers=not name)
-    return Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here"
+def _entries(ctx: Context, kind: int, name: str) -> Iterable[Entry] | Refused:
+    if kind in _NAMELESS and not name:
+        return Refused(Code.INVALID_REQUEST, _NAMELESS[Resource(kind)])
+    match kind:
+        case Resource.TOPIC:
+            return _of_topic(ctx, name)
+        case Resource.BROKER if not name:
+            return all_brokers_entries(ctx)
+        case Resource.BROKER | Resource.BROKER_LOGGER:
+            if name not in map(str, ctx.state.brokers):
+                return Refused(Code.INVALID_REQUEST, f"broker {name!r} is not a live node id of this cluster")
+            return broker_entries(ctx, int(name)) if kind == Resource.BROKER else logger_entries(ctx)
+        case Resource.GROUP:
+            return group_entries(ctx, name)
+        case Resource.CLIENT_METRICS:
+            return client_metrics_entries()
+    return Refused(Code.INVALID_REQUEST, f"resource type {kind} has no configs")
+
+
+def _of_topic(ctx: Context, name: str) -> Iterable[Entry] | Refused:
+    refusal = name_refusal(name)
+    if refusal:
+        return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
+    topic = ctx.state.topics.get(name)
+    if topic is None:
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+    return topic_entries(topic.configs, ctx.state.cluster_configs)
 
 
 def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

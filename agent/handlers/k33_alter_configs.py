@@ -1,8 +1,8 @@
-"""AlterConfigs: replace all configs of topics or of all brokers.
+"""AlterConfigs: replace all configs of topics, of groups or of the whole cluster.
 
 Versions 0 to 2.
 Behaviour: configs that are not named return to their defaults; all or none per resource; validate_only.
-Deviations: one broker's configs cannot be changed here (INVALID_REQUEST, with the remedy).
+Deviations: what one agent alone can have is not changed by request (INVALID_REQUEST, with the remedy).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Versions 0 to 3.
 Behaviour: one answer per topic; validate_only applies the same rules without effect.
-Deviations: an assignment's brokers are ignored; it must name as many partitions as are added.
+Deviations: an assignment is checked as Kafka checks it, its brokers are not remembered.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from agent.context import Context
+from agent.handlers.assignment import refusal_of_all
 from agent.handlers.propose import propose_one
 from agent.handlers.rehearse import rehearse
 from agent.wire.generated.create_partitions import (
@@ -52,6 +53,10 @@ async def _decide(ctx: Context, request: CreatePartitionsRequest, topic: CreateP
                 Code.INVALID_REPLICA_ASSIGNMENT,
                 f"{added} partitions are added, the assignment names {len(topic.assignments)}",
             )
+        if added > 0:
+            refused = refusal_of_all((each.broker_ids for each in topic.assignments), ctx.state.brokers)
+            if refused is not None:
+                return refused
     if topic.count <= 0:
         return Refused(Code.INVALID_PARTITIONS, f"{topic.count} partitions: 1 or more are needed")
     command = CreatePartitions(topic=topic.name, total=topic.count)

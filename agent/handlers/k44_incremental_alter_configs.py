@@ -2,7 +2,8 @@
 
 Versions 0 to 1.
 Behaviour: all or none per resource; a resource named twice is INVALID_REQUEST; validate_only.
-Deviations: one broker's configs cannot be changed here (INVALID_REQUEST, with the remedy).
+Deviations: what one agent alone can have (one broker's configs, its log level) is not changed by request
+(INVALID_REQUEST, with the remedy); client metrics have no subscriptions.
 """
 
 from __future__ import annotations

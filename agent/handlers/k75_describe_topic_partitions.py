@@ -19,13 +19,13 @@ from agent.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from coordination import broker_configs
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
 from coordination.state.types import Partition, Topic
 
 KEY = 75
 VERSIONS = (0, 0)
-PARTITIONS_PER_ANSWER_MAX = 2000  # Kafka's max.request.partition.size.limit
 
 
 async def handle(
@@ -38,7 +38,8 @@ async def handle(
     first, start = "", 0
     if request.cursor is not None:
         first, start = request.cursor.topic_name, max(request.cursor.partition_index, 0)
-    room = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+    limit = broker_configs.integer(state.cluster_configs, "max.request.partition.size.limit")
+    room = max(1, min(request.response_partition_limit, limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < first:

@@ -19,6 +19,7 @@ from coordination.topic_configs import TOPIC_CONFIGS
 
 GROUPS_WITH_CONFIGS_MAX = 100_000
 GROUP_ID_LENGTH_MAX = 32_767  # characters, what Kafka's wire allows
+NAME_SHOWN_MAX = 256  # characters of an unknown name in an error message
 
 _Change = AlterTopicConfigs.Change
 
@@ -67,7 +68,7 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
     reasons = (broker_configs.refusal(name, value) for name, value in configs.items())
     refusal = next((reason for reason in reasons if reason), None) or broker_configs.contradiction(configs)
     if refusal:
-        return Refused(Code.INVALID_CONFIG, refusal)
+        return Refused(Code.INVALID_REQUEST, refusal)  # not INVALID_CONFIG, as Kafka's brokers
     state.cluster_configs = configs
     return Done()
 
@@ -118,7 +119,7 @@ def _altered(
     for change in changes:
         known = table.get(change.name)
         if known is None:
-            return Refused(Code.INVALID_CONFIG, f"{change.name}: unknown config")
+            return Refused(Code.INVALID_CONFIG, f"{change.name[:NAME_SHOWN_MAX]}: unknown config")
         if change.operation == _Change.SET:
             altered[change.name] = change.value
         elif change.operation == _Change.DELETE:

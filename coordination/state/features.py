@@ -32,6 +32,7 @@ SUPPORTED: dict[str, Supported] = {
 }
 
 _Update = UpdateFeatures.Update
+_KINDS = (_Update.UPGRADE, _Update.SAFE_DOWNGRADE, _Update.UNSAFE_DOWNGRADE)
 
 
 def finalized(state: StateData) -> dict[str, int]:
@@ -45,60 +46,39 @@ def update_features(state: StateData, message: UpdateFeatures, at: At) -> Result
 
     Raises UnsupportedFeature when `floe.level` is raised above what this code knows.
     """
-    changed = [update for update in message.updates if finalized(state).get(update.name, 0) != update.level]
-    for update in changed:
-        refusal = _refusal(state, update)
-        if refusal is not None:
-            return refusal
-    for update in changed:
-        if update.name == LEVEL:
-            raised = set_feature_level(state, SetFeatureLevel(level=update.level), at)
-            if isinstance(raised, Refused):
-                return raised
-        else:
+    for update in message.updates:
+        problem = _problem(state, update)
+        if problem is not None:
+            what = f"Invalid update version {update.level} for feature {update.name}. {problem}"
+            return Refused(Code.INVALID_UPDATE_VERSION, what)
+    before = finalized(state)
+    for update in message.updates:
+        if update.name != LEVEL:
             state.features[update.name] = update.level
-    state.features_epoch += bool(changed)
+        elif update.level > state.feature_level:
+            set_feature_level(state, SetFeatureLevel(level=update.level), at)
+    state.features_epoch += finalized(state) != before
     return Done(state.features_epoch)
 
 
-def _refusal(state: StateData, update: _Update) -> Refused | None:
-    """Why the level may not be finalized (FeatureControlManager.updateFeature), None when it may."""
-    now = finalized(state).get(update.name, 0)
+def _problem(state: StateData, update: _Update) -> str | None:
+    """Why the level may not be finalized (FeatureControlManager.updateFeature); None when it may."""
     supported = SUPPORTED.get(update.name)
-    problem = None
-    if update.kind not in _Update.Kind.values():
-        problem = f"upgrade type {update.kind} is unknown"
-    elif supported is None:
-        problem = "the cluster does not support this feature"
-    elif update.name == LEVEL:
-        return _level_refusal(state, update)
+    if supported is None:
+        return "This cluster does not support this feature."
+    now = finalized(state).get(update.name, 0)
+    if update.name == LEVEL and update.level > now:
+        behind = [i.name for i in state.incarnations.values() if i.live and i.feature_max < update.level]
+        if behind:
+            return f"Agent {behind[0]!r} does not know it: run a version that does everywhere first."
     elif not supported.low <= update.level <= supported.high:
-        problem = f"levels {supported.low} to {supported.high} are supported"
-    elif update.level < now and update.kind == _Update.UPGRADE:
-        problem = f"it is at {now}: a lower level needs the upgrade type safe or unsafe downgrade"
-    elif update.level > now and update.kind != _Update.UPGRADE:
-        problem = f"it is at {now}: a higher level needs the upgrade type upgrade"
-    if problem is None:
-        return None
-    return Refused(
-        Code.INVALID_UPDATE_VERSION,
-        f"Invalid update version {update.level} for feature {update.name}: {problem}",
-    )
-
-
-def _level_refusal(state: StateData, update: _Update) -> Refused | None:
-    """Floe's own level only rises, and to what every live agent knows."""
-    what = f"Invalid update version {update.level} for feature {LEVEL}"
-    if update.level < state.feature_level:
-        return Refused(
-            Code.INVALID_UPDATE_VERSION, f"{what}: it is at {state.feature_level} and never goes back"
-        )
-    if update.kind != _Update.UPGRADE:
-        return Refused(Code.INVALID_UPDATE_VERSION, f"{what}: a higher level needs the upgrade type upgrade")
-    behind = [i.name for i in state.incarnations.values() if i.live and i.feature_max < update.level]
-    if behind:
-        return Refused(
-            Code.INVALID_UPDATE_VERSION,
-            f"{what}: agent {behind[0]!r} does not know it; run a version that does everywhere first",
-        )
+        return f"This cluster only supports versions {supported.low}-{supported.high}"
+    if update.kind not in _KINDS:
+        return "The given upgrade type is not supported."
+    if update.level > now and update.kind != _Update.UPGRADE:
+        return "Can't downgrade to a newer version."
+    if update.level < now and update.kind == _Update.UPGRADE:
+        return "Can't downgrade without setting the upgrade type to either safe or unsafe downgrade."
+    if update.level < now and update.name == LEVEL:
+        return "What is in the log already may need this level: it never goes back."
     return None
