@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
-import sys
 import traceback
 from itertools import accumulate
 
 import pyarrow as pa
 
 from iceberg import layout as layouts
+from iceberg.helper import serve
 from iceberg.layout import Layout, LayoutBasis
 from iceberg.writer import write_file
-from iceberg.writers import Answer, Request, receive, send
+from iceberg.writers import Answer, Request
 from objectstore.batch import CorruptBatch
 
 LAYOUTS_MAX = 256
@@ -40,29 +38,13 @@ def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryvi
     if found is None:
         return Answer(), []
     content = found.content
-    said = Answer(
-        rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets, length=content.nbytes
-    )
-    return said, [content]
+    return Answer(rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets), [content]
 
 
 def main() -> None:
     """Serve requests until the agent closes the pipe or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides when its helper ends
     pa.set_cpu_count(1)
-    replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # whatever prints by accident goes to stderr, not between the answers
-    while True:
-        try:
-            request, content = receive(sys.stdin.buffer)
-        except EOFError:
-            return
-        assert isinstance(request, Request)
-        reply, parts = answer(request, content)
-        try:
-            send(replies, reply, parts)
-        except BrokenPipeError:  # nobody is left to tell
-            return
+    serve(answer)
 
 
 if __name__ == "__main__":

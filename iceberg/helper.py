@@ -1,0 +1,146 @@
+"""A helper process for work in Python that would keep the interpreter from the event loop.
+
+In a thread such work competes with the loop: every system call of the loop may wait a switch interval (5 ms)
+to get the interpreter back. The helper has one of its own; messages and bytes go through pipes, by system
+calls that release the interpreter. It ends when its pipe does, however the agent died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+_HEAD = struct.Struct(">QQ")  # bytes of the message, bytes that follow it
+
+Serve = Callable[[Any, memoryview], tuple[object, Sequence[memoryview]]]
+
+
+class HelperDied(Exception):
+    """The helper ended or failed. What it was doing had no effect; a new one serves the next request."""
+
+
+class Helper:
+    """One helper process, `python -m <module>`, started when first needed; one request at a time.
+
+    A request that takes longer than `seconds_max` is taken for hung: the process is ended.
+    """
+
+    def __init__(self, module: str, seconds_max: float) -> None:
+        self._module = module
+        self._seconds_max = seconds_max
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The helper's process id; None while there is none."""
+        return self._process.pid if self._process is not None else None
+
+    async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[Any, memoryview]:
+        """Send a message and bytes, return what it answers. Raises HelperDied; when cancelled it ends too."""
+        async with self._lock:
+            if self._process is None:
+                self._process = await asyncio.to_thread(_start, self._module)
+            exchange = asyncio.create_task(asyncio.to_thread(_exchange, self._process, message, parts))
+            try:
+                async with asyncio.timeout(self._seconds_max):
+                    return await asyncio.shield(exchange)
+            except BaseException as error:
+                await self._end(exchange)
+                if isinstance(error, OSError | EOFError | pickle.UnpicklingError):
+                    raise HelperDied(f"the helper {self._module} ended: {error!r}") from error
+                raise
+
+    async def close(self) -> None:
+        """End the helper. Idempotent."""
+        async with self._lock:
+            await self._end(None)
+
+    async def _end(self, exchange: asyncio.Task[tuple[Any, memoryview]] | None) -> None:
+        """Kill the helper, which ends an exchange with it too."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        if exchange is not None:
+            await asyncio.gather(exchange, return_exceptions=True)
+        await asyncio.to_thread(_reap, process)
+
+
+def serve(answer: Serve) -> None:
+    """The helper's own loop: answer requests until the agent closes the pipe or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides when its helper ends
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever prints by accident goes to stderr, not between the answers
+    while True:
+        try:
+            request, content = _receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        reply, parts = answer(request, content)
+        try:
+            _send(replies, reply, parts)
+        except BrokenPipeError:  # nobody is left to tell
+            return
+
+
+def _start(module: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    process.wait()
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], message: object, parts: Sequence[memoryview]
+) -> tuple[Any, memoryview]:
+    """Ask and wait for the answer, blocking."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    _send(process.stdin, message, parts)
+    return _receive(process.stdout)
+
+
+def _send(pipe: IO[bytes], message: object, parts: Sequence[memoryview]) -> None:
+    """Write a message and the bytes that follow it."""
+    head = pickle.dumps(message)
+    front = _HEAD.pack(len(head), sum(part.nbytes for part in parts)) + head
+    for part in (memoryview(front), *parts):
+        left = part.cast("B") if part.nbytes else part
+        while left.nbytes:
+            left = left[os.write(pipe.fileno(), left) :]
+
+
+def _receive(pipe: IO[bytes]) -> tuple[Any, memoryview]:
+    """Read a message and the bytes that follow it. Raises EOFError when the other side ended."""
+    length, following = _HEAD.unpack(_read_exactly(pipe, _HEAD.size))
+    return pickle.loads(_read_exactly(pipe, length)), _read_exactly(pipe, following)
+
+
+def _read_exactly(pipe: IO[bytes], length: int) -> memoryview:
+    """`length` bytes. Raises EOFError."""
+    content = memoryview(bytearray(length))
+    position = 0
+    while position < length:
+        count = os.readv(pipe.fileno(), [content[position:]])
+        if not count:
+            raise EOFError(f"the pipe ended after {position} of {length} bytes")
+        position += count
+    return content.toreadonly()
