@@ -2,8 +2,8 @@
 
 Order of a start: HTTP (so that probes are answered while the rest waits) → log and store reachable, the
 bucket is this cluster's (rule 11) → Kafka's sockets, whose requests wait → snapshot, catch up, register →
-serve → background jobs. A stop goes the other way: leave Metadata, let clients move on, finish flushes and
-answers, end the incarnation, close.
+serve who comes → read ahead → enter Metadata → background jobs. A stop goes the other way: leave Metadata,
+send clients away, finish flushes and answers, end the incarnation, close.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from agent.assembly import assemble, open_reader, put_chunk_of
 from agent.background import Background
 from agent.config import Config, advertised
+from agent.config.rules import scheme
 from agent.connection import Limits
 from agent.context import Services
 from agent.dependencies import log_of, replica_options, store_of
@@ -22,6 +23,7 @@ from agent.http import HttpServer, Parts, build
 from agent.logs import logger
 from agent.measured import MeasuredLog
 from agent.metrics import Metrics
+from agent.peers.service import Peers, warmer_of
 from agent.server import Listener, RequestContext, Server
 from agent.version import VERSION
 from agent.wire.frame import RequestHeader
@@ -33,6 +35,7 @@ from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
+from objectstore.merged import MergedRanges
 from objectstore.store import ObjectStore, StoreError
 
 _log = logger("app")
@@ -62,14 +65,25 @@ class App:
         self.store = store or store_of(config, self.clock)
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
         self.reader = open_reader(config, self.store)
+        self.merged = MergedRanges(self.store, config.fetch.index_cache_bytes_max)
         self.background = Background(
-            config, self.clock, self.replica, self.log, self.store, self.reader, self.metrics
+            config,
+            self.clock,
+            self.replica,
+            self.log,
+            self.store,
+            self.reader,
+            self.merged,
+            self.metrics,
         )
+        self.peers: Peers | None = None
+        self.warmer = warmer_of(config, self.replica, self.reader)
         self.kafka_ports: list[int] = []
         self.http_port = 0
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
         self._serving = asyncio.Event()
+        self._joining = True
         self._stopping = False
         self._server = Server(self._dispatch, server_limits(config), self.metrics)
         self._http = HttpServer(build(self._parts()), config.http)
@@ -93,6 +107,7 @@ class App:
             self.clock,
             self.replica,
             self.reader,
+            self.merged,
             put_chunk_of(self.config, self.store, self.metrics),
             fingerprint.cluster_id,
             self.metrics,
@@ -101,8 +116,12 @@ class App:
         self._dispatcher = Dispatcher(services)
         listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
         self.kafka_ports = await self._server.start(listeners)
-        await self.replica.start(self._registration())
+        await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         self._serving.set()
+        await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
+        await self.replica.enter()
+        services.groups.start()
+        self._joining = False
         await self.background.start()
         _log.info(
             "serving",
@@ -120,11 +139,14 @@ class App:
         config = self.config.shutdown
         if self._serving.is_set() and self.replica.ready:
             await self.replica.leave()
+            if self._services is not None:
+                self._services.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
         await self.background.stop()
         if self._services is not None:
             await self._finish(self._services, config.timeout_ms / 1000 * STOP_SHARE)
         await self.replica.stop()
+        await self.merged.close()
         await self.reader.close()
         await self._http.stop()
         await self.store.close()
@@ -134,6 +156,7 @@ class App:
     async def _finish(self, services: Services, seconds: float) -> None:
         """Answer parked polls, flush what was admitted, let the answers leave."""
         services.fetch.leave()
+        await services.groups.stop()
         drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
         try:
             async with asyncio.timeout(seconds):
@@ -168,7 +191,16 @@ class App:
                 _waiting("log", error, RETRY_S)
             await self.clock.sleep(RETRY_S)
 
-    def _registration(self) -> RegisterAgent:
+    async def _start_peers(self, fingerprint: Fingerprint) -> str:
+        """Read within the zone; gives the address for other agents, empty without. Raises OSError."""
+        config = self.config.peers
+        if not config.enabled or scheme(self.config.log.url) == "sqlite":
+            return ""
+        cluster_id = fingerprint.cluster_id
+        self.peers = Peers(self.config, self.clock, self.replica, self.reader, self.store, cluster_id)
+        return f"{advertised(config.host, config.advertised_host)}:{await self.peers.start()}"
+
+    def _registration(self, peer_address: str) -> RegisterAgent:
         """What the cluster is told of this agent."""
         config = self.config
         listeners = [
@@ -190,6 +222,9 @@ class App:
             version=VERSION,
             feature_min=FEATURE_LEVEL_MIN,
             feature_max=FEATURE_LEVEL_MAX,
+            roles=config.roles,
+            peer_address=peer_address,
+            joining=True,
         )
 
     def _parts(self) -> Parts:
@@ -202,8 +237,22 @@ class App:
             clock=self.clock,
             catalog=self.background.catalog,
             queues=self._queues,
+            reads=self._reads,
+            joining=lambda: self._joining,
             stopping=lambda: self._stopping,
         )
+
+    def _reads(self) -> Mapping[str, int]:
+        stats = self.reader.stats
+        counts = {
+            "tail_hits": stats.tail_hits,
+            "cold_hits": stats.cold_hits,
+            "misses": stats.misses,
+            "gets": stats.gets,
+            "get_bytes": stats.get_bytes,
+            "warmed_bytes": self.warmer.warmed_bytes,
+        }
+        return counts if self.peers is None else {**counts, **self.peers.counts()}
 
     def _queues(self) -> Mapping[str, int]:
         stats = self.reader.stats
@@ -211,6 +260,7 @@ class App:
             "connections": self._server.connections,
             "request_bytes": self._server.request_bytes,
             "cached_bytes": self.reader.cached_bytes,
+            "index_cached_bytes": self.merged.cached_bytes,
             "tail_hits": stats.tail_hits,
             "cold_hits": stats.cold_hits,
             "cold_reads": stats.misses,

@@ -9,6 +9,7 @@ from agent.cluster import LeaderHints
 from agent.config import Config
 from agent.context import Services
 from agent.fetch.driver import FetchDriver, FetchLimits
+from agent.groups.coordinator import GroupCoordinator
 from agent.handlers import HANDLERS
 from agent.metrics import Metrics
 from agent.produce.driver import ProduceDriver, PutChunk
@@ -16,6 +17,7 @@ from agent.produce.planner import FlushLimits
 from coordination.clock import Clock
 from coordination.replica import Replica
 from objectstore.flush import ChunkPutter, HedgePolicy
+from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
 from objectstore.store import Buffer, ObjectStore
@@ -71,6 +73,7 @@ def assemble(
     clock: Clock,
     replica: Replica,
     reader: ChunkReader,
+    merged: MergedRanges,
     put_chunk: PutChunk,
     cluster_id: bytes,
     metrics: Metrics,
@@ -86,17 +89,20 @@ def assemble(
         metrics,
     )
     limits = FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
-    fetch = FetchDriver(replica, reader, limits, metrics)
+    fetch = FetchDriver(replica, reader, merged, limits, metrics)
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+    hints = LeaderHints(lambda: replica.state.brokers)
     return Services(
         config=config,
         clock=clock,
         replica=replica,
         reader=reader,
+        merged=merged,
         produce=produce,
         fetch=fetch,
-        hints=LeaderHints(lambda: replica.state.brokers),
+        hints=hints,
+        groups=GroupCoordinator(replica, hints),
         validators=ValidatorCache(
             entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
         ),

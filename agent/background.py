@@ -12,6 +12,7 @@ from coordination.log import Log
 from coordination.replica import Replica
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from iceberg.service import CommitterService
+from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
@@ -29,12 +30,13 @@ class Background:
         log: Log,
         store: ObjectStore,
         reader: ChunkReader,
+        merged: MergedRanges,
         metrics: Metrics,
     ) -> None:
         self.catalog = catalog_of(config, replica, store, clock)
         self._tables: CommitterService | None = None
         if config.tables.enabled:
-            self._tables = committers_of(config, replica, reader, store, clock, metrics)
+            self._tables = committers_of(config, replica, reader, merged, store, clock, metrics)
         snapshots = SnapshotOptions(
             revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
         )

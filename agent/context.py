@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from agent.cluster import LeaderHints
     from agent.config import Config
     from agent.fetch.driver import FetchDriver
+    from agent.groups.coordinator import GroupCoordinator
     from agent.metrics import Metrics
     from agent.produce.driver import ProduceDriver
     from coordination.clock import Clock
     from coordination.replica import Replica
     from coordination.state.state import State
     from coordination.state.types import Broker, Endpoint
+    from objectstore.merged import MergedRanges
     from objectstore.reader import ChunkReader
     from schema.validator import ValidatorCache
 
@@ -45,9 +47,11 @@ class Services:
     clock: Clock
     replica: Replica
     reader: ChunkReader
+    merged: MergedRanges
     produce: ProduceDriver
     fetch: FetchDriver
     hints: LeaderHints
+    groups: GroupCoordinator
     validators: ValidatorCache
     metrics: Metrics
     ranges: Mapping[int, tuple[int, int]]
@@ -58,18 +62,31 @@ class Services:
     leaving: bool = False
     """Whether this agent has left Metadata and is about to stop."""
 
+    @property
+    def others_serve(self) -> bool:
+        """Whether clients that leave this agent find another one."""
+        own = self.replica.incarnation
+        return any(each.serving and each.incarnation != own for each in self.replica.state.brokers.values())
+
+    def send_away(self) -> None:
+        """This agent has left Metadata: tell clients at once, those that wait for records too."""
+        self.leaving = True
+        if self.others_serve:
+            self.fetch.leave()
+
 
 @dataclass(slots=True, eq=False)
 class Client:
     """One Kafka connection as handlers see it.
 
     `gate` admits its Produce requests one by one, in order; `pauses` counts the pauses of this process that
-    were over when the connection was first seen.
+    were over when the connection was first seen. `host`: the client's address.
     """
 
     connection: int
     listener: str
     pauses: int = 0
+    host: str = ""
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent_away: dict[int, float] = field(default_factory=dict)
     """When this connection was told to read a partition (handle) from another agent, seconds."""
@@ -128,8 +145,4 @@ class Context:
 
     def leaving(self) -> bool:
         """Whether this agent has left Metadata while others serve: clients are told to go there."""
-        services = self.services
-        own = services.replica.incarnation
-        return services.leaving and any(
-            broker.serving and broker.incarnation != own for broker in self.state.brokers.values()
-        )
+        return self.services.leaving and self.services.others_serve

@@ -12,6 +12,7 @@ from iceberg.metadata import Retention
 from iceberg.rest_tables import CatalogParts
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.warehouse import Warehouse, s3_client_config
+from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
@@ -36,6 +37,7 @@ def committers_of(
     config: Config,
     replica: Replica,
     reader: ChunkReader,
+    merged: MergedRanges,
     store: ObjectStore,
     clock: Clock,
     metrics: Metrics,
@@ -58,7 +60,7 @@ def committers_of(
             metrics.table_freshness_seconds.labels(topic).set(freshness_ms / 1000)
 
     return CommitterService(
-        Parts(replica, reader, store, warehouse_of(config), clock, options),
+        Parts(replica, reader, merged, store, warehouse_of(config), clock, options),
         ServiceOptions(
             interval_s=tables.interval_ms / 1000,
             committers_in_flight_max=tables.committers_in_flight_max,

@@ -26,12 +26,13 @@ from iceberg.head import Head, load, pointer, table_key
 from iceberg.layout import Layout
 from iceberg.manifests import AddedFile
 from iceberg.metadata import Retention
-from iceberg.plan import CommitPlan, FilePlan, plan
+from iceberg.plan import CommitPlan, FilePlan, older_slices, plan
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from iceberg.writers import FileWriter, ThreadWriter
+from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
@@ -88,6 +89,7 @@ class Parts:
 
     replica: Replica
     reader: ChunkReader
+    merged: MergedRanges
     store: ObjectStore
     warehouse: Warehouse
     clock: Clock
@@ -140,7 +142,7 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or topic.topic_id.hex() != head.topic_id:
             return None
-        work = self._plan(topic, head)
+        work = await self._plan(topic, head)
         if work is None:
             return None
         return await self._commit(work, incarnation)
@@ -197,12 +199,16 @@ class Committer:
             self._unsure = ""
         return head
 
-    def _plan(self, topic: Topic, head: Head) -> _Work | None:
+    async def _plan(self, topic: Topic, head: Head) -> _Work | None:
         options = self._parts.options
         known = ledger.next_offsets(head.metadata, topic.topic_id)
+        older = await older_slices(self._parts.merged, topic.partitions, known, options.bytes_per_file_max)
+        if self._parts.replica.state.topics.get(topic.name) is not topic:
+            return None
         found = plan(
             topic.partitions,
             known,
+            older,
             rows_max=options.rows_per_commit_max,
             bytes_max=options.bytes_per_commit_max,
             file_rows_max=options.rows_per_file_max,

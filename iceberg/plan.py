@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from iceberg.ledger import Range
+from objectstore.merged import MergedRanges, Partition, SlicePlan
 from objectstore.naming import SliceRef
 
 
-class _Slices(Protocol):
-    def plan(self, offset: int, max_bytes: int) -> Sequence[SliceRef]: ...
-
-
-class ReadablePartition(Protocol):
+class ReadablePartition(Partition, Protocol):
     """What the planner needs of a partition (coordination/state)."""
 
     @property
     def index(self) -> int: ...
     @property
-    def log_start(self) -> int: ...
-    @property
     def last_stable(self) -> int: ...
-    @property
-    def slices(self) -> _Slices: ...
+
+
+LOOKS_MAX = 8  # rounds of looking up merged ranges for one commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +42,7 @@ class CommitPlan:
 def plan(
     partitions: Sequence[ReadablePartition],
     ledger: Sequence[int],
+    older: Mapping[int, SlicePlan],
     *,
     rows_max: int,
     bytes_max: int,
@@ -56,28 +53,65 @@ def plan(
 
     Each partition with anything new gives at least its first slice (or `rows_max` of it), so that none waits
     for ever. Records below a partition's log start are gone from the topic: the table goes on after them.
+    `older` (see `older_slices`) plans merged ranges; a partition that needs one and has none waits for the
+    next commit.
     """
-    waiting = []
+    waiting, late = [], False
     for partition in partitions:
-        known = ledger[partition.index] if partition.index < len(ledger) else 0
-        start = max(known, partition.log_start)
-        if start < partition.last_stable:
-            waiting.append((partition, start))
+        start = _start(partition, ledger)
+        source = older.get(partition.index, partition.slices)
+        if start < partition.last_stable and source.first_offset <= start:
+            waiting.append((partition, start, source))
+        else:
+            late |= start < partition.last_stable
     if not waiting:
-        return CommitPlan((), more=False)
+        return CommitPlan((), more=late)
     share_bytes = min(file_bytes_max, bytes_max // len(waiting))
     share_rows = max(1, min(file_rows_max, rows_max // len(waiting)))
-    files = [_file(partition, start, share_rows, share_bytes) for partition, start in waiting]
-    ends = [partition.last_stable for partition, _ in waiting]
-    return CommitPlan(
-        tuple(files), more=any(each.range.end < end for each, end in zip(files, ends, strict=True))
-    )
+    files = [_file(*each, share_rows, share_bytes) for each in waiting]
+    ends = [partition.last_stable for partition, _, _ in waiting]
+    left = any(each.range.end < end for each, end in zip(files, ends, strict=True))
+    return CommitPlan(tuple(files), more=late or left)
 
 
-def _file(partition: ReadablePartition, start: int, rows_max: int, bytes_max: int) -> FilePlan:
+async def older_slices(
+    merged: MergedRanges, partitions: Sequence[ReadablePartition], ledger: Sequence[int], bytes_max: int
+) -> dict[int, SlicePlan]:
+    """By partition index, what plans the records that the table lacks where they are merged already.
+
+    Raises ChunkMissing and what the store raises.
+    """
+    older: dict[int, SlicePlan] = {}
+    for _ in range(LOOKS_MAX):  # what was a tail may be merged while another partition is looked up
+        missing = [
+            (partition, start)
+            for partition in partitions
+            if (start := _start(partition, ledger)) < partition.slices.first_offset
+            and start < partition.last_stable
+            and partition.index not in older
+        ]
+        if not missing:
+            break
+        for partition, start in missing:
+            older[partition.index] = await merged.slices(partition, start, bytes_max)
+    return older
+
+
+def _start(partition: ReadablePartition, ledger: Sequence[int]) -> int:
+    """The first offset that the table lacks."""
+    known = ledger[partition.index] if partition.index < len(ledger) else 0
+    return max(known, partition.log_start)
+
+
+def _file(
+    partition: ReadablePartition, start: int, source: SlicePlan, rows_max: int, bytes_max: int
+) -> FilePlan:
+    """A merged range may have gaps where compaction took records away; the rows of a tail have none."""
     limit = min(partition.last_stable, start + rows_max)
-    slices = [each for each in partition.slices.plan(start, bytes_max) if each.base_offset < limit]
-    if not slices or slices[0].base_offset > start:
+    slices = source.plan(start, bytes_max)
+    gapless = source is partition.slices
+    if not slices or (gapless and slices[0].base_offset > start):
         raise AssertionError(f"partition {partition.index}: no slice covers offset {start} below {limit}")
-    end = min(limit, slices[-1].end_offset)
-    return FilePlan(Range(partition.index, start, end), tuple(slices))
+    within = [each for each in slices if each.base_offset < limit]
+    end = min(limit, within[-1].end_offset) if within else limit
+    return FilePlan(Range(partition.index, start, end), tuple(within))

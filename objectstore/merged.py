@@ -34,7 +34,7 @@ class DamagedIndex(StoreError):
     """A manifest or an index that the state refers to is not what was written: damage behind our back."""
 
 
-class MergedRange(Protocol):
+class Pointer(Protocol):
     """What the state knows of a partition's merged range."""
 
     @property
@@ -66,7 +66,7 @@ class Partition(Protocol):
     @property
     def log_start(self) -> int: ...
     @property
-    def merged(self) -> MergedRange | None: ...
+    def merged(self) -> Pointer | None: ...
     @property
     def slices(self) -> Tail: ...
 
@@ -154,7 +154,7 @@ class _Kept(Generic[_Name, _Content]):
             task.exception()  # whoever waited may be gone; it is not to be reported as forgotten
 
 
-class Catalog:
+class MergedRanges:
     """One agent's view of merged ranges. `bytes_max` bounds what is kept of manifests and indexes."""
 
     def __init__(self, store: ObjectStore, bytes_max: int = CACHE_BYTES_MAX) -> None:

@@ -57,6 +57,9 @@ class FetchConfig(Section):
     cold_cache_bytes_max: Bytes = 64 * MIB
     """Chunk bytes held for readers of old data; they never evict the tail."""
 
+    index_cache_bytes_max: Bytes = 32 * MIB
+    """Bytes held of merged ranges' manifests and block indexes, which readers of old data look up."""
+
     cold_reads_in_flight_max: Annotated[int, Field(ge=1, le=1024)] = 8
     """Reads of old data from the store at once."""
 

@@ -8,7 +8,7 @@ spoken to. A chunk that is gone was replaced or trimmed: catch up and plan again
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,8 @@ from agent.logs import logger
 from agent.metrics import Metrics
 from coordination.kafka_codes import Code
 from coordination.log import Unavailable
-from coordination.state.types import Applied
+from coordination.state.types import Applied, Partition
+from objectstore.merged import MergedRanges, SlicePlan
 from objectstore.naming import SliceRef
 from objectstore.reader import ChunkMissing
 from objectstore.store import StoreError
@@ -26,6 +27,7 @@ from objectstore.store import StoreError
 _log = logger("fetch")
 
 REPLANS_MAX = 3  # times a fetch plans again because a chunk was gone
+LOOKS_MAX = 8  # times that it looks up merged ranges, which may move meanwhile, for one plan
 
 
 class Follower(Protocol):
@@ -75,9 +77,17 @@ class Fetched:
 class FetchDriver:
     """Answers fetches from the state and the chunk reader."""
 
-    def __init__(self, replica: Follower, reader: Reader, limits: FetchLimits, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        replica: Follower,
+        reader: Reader,
+        merged: MergedRanges,
+        limits: FetchLimits,
+        metrics: Metrics,
+    ) -> None:
         self._replica = replica
         self._reader = reader
+        self._merged = merged
         self._limits = limits
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
@@ -102,27 +112,27 @@ class FetchDriver:
         limits = self._limits
         deadline = self._loop.time() + min(request.wait_s, limits.wait_s_max)
         for _ in range(REPLANS_MAX):
-            plan = await self._ready(request, deadline)
             try:
+                plan = await self._ready(request, deadline)
                 return await self._read(plan)
             except ChunkMissing as error:
-                _log.info("chunk gone, planning again", error=str(error))
+                _log.info("object gone, planning again", error=str(error))
                 if not await self._barrier():
                     break
-        return _failed(plan)
+        return _failed(self._planned(request, {}))
 
     async def _ready(self, request: FetchRequest, deadline: float) -> Plan:
         """A plan that satisfies the request, or the best there is when its time is over."""
-        plan = self._plan(request)
+        plan = await self._plan(request)
         if (plan.out_of_range or plan.unknown) and await self._barrier():
-            plan = self._plan(request)
+            plan = await self._plan(request)
         while not self._satisfied(plan, request):
             left = deadline - self._loop.time()
             if left <= 0:
                 break
             with self.waiters.watch(plan.waitable) as event:
                 await self._woken(event, left)
-            plan = self._plan(request)
+            plan = await self._plan(request)
         return plan
 
     def _satisfied(self, plan: Plan, request: FetchRequest) -> bool:
@@ -141,9 +151,40 @@ class FetchDriver:
         finally:
             self._metrics.fetch_parked.dec()
 
-    def _plan(self, request: FetchRequest) -> Plan:
+    async def _plan(self, request: FetchRequest) -> Plan:
+        """A plan with merged ranges looked up. The state may move meanwhile: then it is looked at again."""
+        looked_up: dict[tuple[int, int], SlicePlan | Code] = {}
+        for _ in range(LOOKS_MAX):
+            plan = self._planned(request, looked_up)
+            missing = plan.merged
+            if not missing:
+                break
+            found = await asyncio.gather(*map(self._look_up, missing))
+            looked_up.update(zip(map(_key, missing), found, strict=True))
+        return plan
+
+    def _planned(self, request: FetchRequest, looked_up: Mapping[tuple[int, int], SlicePlan | Code]) -> Plan:
+        wanted = request.resolve()
+        for want in wanted if looked_up else ():
+            known = looked_up.get((want.partition.handle, want.offset)) if want.partition else None
+            if isinstance(known, Code):
+                want.failure = known
+            elif known is not None:
+                want.older = known
         bytes_max = min(request.bytes_max, self._limits.response_bytes_max)
-        return plan_fetch(request.resolve(), bytes_max, request.read_committed)
+        return plan_fetch(wanted, bytes_max, request.read_committed)
+
+    async def _look_up(self, planned: Planned) -> SlicePlan | Code:
+        """Where a merged range has the wanted records. Raises ChunkMissing."""
+        partition = planned.wanted.partition
+        assert isinstance(partition, Partition), "only partitions of the state have merged ranges"
+        try:
+            return await self._merged.slices(partition, planned.wanted.offset, max(planned.bytes_max, 1))
+        except ChunkMissing:
+            raise
+        except (StoreError, TimeoutError) as error:
+            _log.warning("a merged range cannot be looked up", error=repr(error))
+            return Code.KAFKA_STORAGE_ERROR
 
     async def _barrier(self) -> bool:
         """Catch up; False when the log cannot be reached now."""
@@ -179,9 +220,15 @@ def _cut_all(partitions: Iterable[Planned], buffers: Sequence[memoryview]) -> li
     return fetched
 
 
+def _key(planned: Planned) -> tuple[int, int]:
+    partition = planned.wanted.partition
+    assert partition is not None, "an unknown partition has no merged range"
+    return partition.handle, planned.wanted.offset
+
+
 def _failed(plan: Plan) -> list[Fetched]:
     """The answer when the store fails: retriable for whoever had records to read."""
     for planned in plan.partitions:
-        if planned.slices:
+        if planned.slices or planned.merged:
             planned.code, planned.slices = Code.KAFKA_STORAGE_ERROR, ()
     return [Fetched(planned, []) for planned in plan.partitions]

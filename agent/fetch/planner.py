@@ -24,7 +24,12 @@ _LENGTH_AT, _LAST_DELTA_AT, _LENGTH_PREFIX = 8, 23, 12
 
 
 class SlicePlan(Protocol):
-    """The part of a partition's slice index that a fetch reads."""
+    """Where a partition's records are, as far as a fetch reads it."""
+
+    @property
+    def first_offset(self) -> int:
+        """Records below it are merged: they are planned by `objectstore.merged`, not by this."""
+        ...
 
     def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
         """Slices covering `offset` onwards up to `max_bytes`, the first always."""
@@ -55,13 +60,19 @@ class PartitionView(Protocol):
 
 @dataclass(slots=True)
 class Wanted:
-    """One partition of a request. `partition` is None when the topic or partition is unknown."""
+    """One partition of a request. `partition` is None when the topic or partition is unknown.
+
+    `older` plans a merged range where the partition's own slices begin above `offset`; `failure` says that it
+    could not be looked up.
+    """
 
     partition: PartitionView | None
     offset: int
     bytes_max: int
     leader_epoch: int = -1
     unknown_code: Code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    older: SlicePlan | None = None
+    failure: Code = Code.NONE
 
 
 @dataclass(slots=True)
@@ -76,6 +87,8 @@ class Planned:
     slices: Sequence[SliceRef] = ()
     bytes_max: int = 0
     end_offset: int = 0
+    merged: bool = False
+    """Its records are in a merged range that has to be looked up first: no slices yet."""
 
     @property
     def planned_bytes(self) -> int:
@@ -100,6 +113,11 @@ class Plan:
     def waitable(self) -> list[int]:
         """Handles whose next record could satisfy the request."""
         return [p.wanted.partition.handle for p in self.partitions if p.wanted.partition and not p.code]
+
+    @property
+    def merged(self) -> list[Planned]:
+        """Partitions whose merged ranges have to be looked up before there is a plan for them."""
+        return [planned for planned in self.partitions if planned.merged]
 
 
 def plan_fetch(wanted: Sequence[Wanted], bytes_max: int, read_committed: bool) -> Plan:
@@ -130,9 +148,16 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
     limit = min(want.bytes_max, room)
     if want.offset >= end or (limit <= 0 and not first):
         return planned
-    slices = partition.slices.plan(want.offset, max(limit, 1))
-    planned.slices = [ref for ref in slices if ref.base_offset < end]
+    if want.failure:
+        planned.code = want.failure
+        return planned
+    source = want.older or partition.slices
     planned.bytes_max = limit
+    if want.offset < source.first_offset:
+        planned.merged = True
+        return planned
+    slices = source.plan(want.offset, max(limit, 1))
+    planned.slices = [ref for ref in slices if ref.base_offset < end]
     return planned
 
 

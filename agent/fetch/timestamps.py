@@ -18,39 +18,42 @@ class Found(NamedTuple):
 INLINE_BYTES_MAX = 16 * 1024  # batches up to this size are decoded on the event loop
 
 
-async def first_at_or_after(slice_bytes: memoryview, timestamp_ms: int) -> Found | None:
-    """The first record of the slice whose timestamp is at least `timestamp_ms`.
+async def first_at_or_after(slice_bytes: memoryview, timestamp_ms: int, start: int = 0) -> Found | None:
+    """The first record of the slice from offset `start` on whose timestamp is at least `timestamp_ms`.
 
     In a batch that cannot be opened it is the batch's first offset.
     """
     for position, size in split(slice_bytes):
-        if peek(slice_bytes, position).max_timestamp < timestamp_ms:
+        header = peek(slice_bytes, position)
+        if header.max_timestamp < timestamp_ms or header.base_offset + header.last_offset_delta < start:
             continue
         batch = slice_bytes[position : position + size]
-        found = await _decoded(batch, timestamp_ms)
+        found = await _decoded(batch, timestamp_ms, start)
         if found is not None:
             return found
     return None
 
 
-async def highest(slice_bytes: memoryview) -> Found | None:
-    """The first record with the slice's highest timestamp (KIP-734)."""
-    top = max(peek(slice_bytes, position).max_timestamp for position, _ in split(slice_bytes))
-    return await first_at_or_after(slice_bytes, top)
+async def highest(slice_bytes: memoryview, start: int = 0) -> Found | None:
+    """The first record with the highest timestamp that the slice has from offset `start` on (KIP-734)."""
+    headers = [peek(slice_bytes, position) for position, _ in split(slice_bytes)]
+    live = [each for each in headers if each.base_offset + each.last_offset_delta >= start]
+    top = max((each.max_timestamp for each in live), default=0)
+    return await first_at_or_after(slice_bytes, top, start)
 
 
-async def _decoded(batch: memoryview, timestamp_ms: int) -> Found | None:
+async def _decoded(batch: memoryview, timestamp_ms: int, start: int) -> Found | None:
     if len(batch) <= INLINE_BYTES_MAX:
-        return _first(batch, timestamp_ms)
-    return await asyncio.to_thread(_first, batch, timestamp_ms)
+        return _first(batch, timestamp_ms, start)
+    return await asyncio.to_thread(_first, batch, timestamp_ms, start)
 
 
-def _first(batch: memoryview, timestamp_ms: int) -> Found | None:
+def _first(batch: memoryview, timestamp_ms: int, start: int) -> Found | None:
     try:
         for record in records(batch):
-            if record.timestamp >= timestamp_ms:
+            if record.timestamp >= timestamp_ms and record.offset >= start:
                 return Found(record.offset, record.timestamp)
     except CorruptBatch:  # stored as its producer sent it; its header is all that can be known
         header = peek(batch)
-        return Found(header.base_offset, header.max_timestamp)
+        return Found(max(header.base_offset, start), header.max_timestamp)
     return None

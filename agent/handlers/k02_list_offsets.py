@@ -89,19 +89,22 @@ async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found 
     """The record by timestamp, or the one with the highest for -3."""
     for attempt in range(TRIES):
         newest = timestamp == MAX_TIMESTAMP
-        ref = partition.slices.max_timestamp() if newest else partition.slices.by_timestamp(timestamp)
-        if ref is None:
-            return None
+        merged = ctx.services.merged
         try:
+            looking = merged.max_timestamp(partition) if newest else merged.by_timestamp(partition, timestamp)
+            ref = await looking
+            if ref is None:
+                return None
             content = (await ctx.services.reader.read_many([ref]))[0]
         except ChunkMissing:
             if attempt == TRIES - 1:
                 raise
             await ctx.barrier()
             continue
-        found = await (highest(content) if newest else first_at_or_after(content, timestamp))
+        start = partition.log_start
+        found = await (highest(content, start) if newest else first_at_or_after(content, timestamp, start))
         # A producer's header may claim a timestamp that no record of it has: its first offset then.
-        return found or Found(ref.base_offset, ref.max_timestamp_ms)
+        return found or Found(max(ref.base_offset, start), ref.max_timestamp_ms)
     return None
 
 

@@ -19,6 +19,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
 from objectstore.batch import NewRecord, build
+from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.store import Buffer, ObjectStore
 
@@ -27,7 +28,6 @@ SETTINGS: dict[str, Any] = {
     "log": {"url": "memory:"},
     "store": {"url": "memory:"},
     "tables": {"enabled": False},
-    "topics": {"auto_create": True},
     "produce": {"linger_ms": 5, "quiet_ms": 1},
 }
 
@@ -56,6 +56,7 @@ class Agent:
 
     async def stop(self) -> None:
         """End the agent."""
+        await self.services.groups.stop()
         await self.services.produce.close()
         await self.services.replica.stop()
         await self.services.reader.close()
@@ -75,7 +76,7 @@ async def start_agent(
     async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> None:
         await store.put(chunk_key(chunk), parts)
 
-    services = assemble(config, clock, replica, reader, put, bytes(16), Metrics())
+    services = assemble(config, clock, replica, reader, MergedRanges(store), put, bytes(16), Metrics())
     agent = Agent(services, log)
     async with asyncio.timeout(10):
         await replica.start(
@@ -87,6 +88,7 @@ async def start_agent(
                 feature_max=1,
             )
         )
+    services.groups.start()
     return agent
 
 

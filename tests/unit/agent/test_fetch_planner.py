@@ -15,6 +15,7 @@ from objectstore.naming import ChunkId, SliceRef
 @dataclass
 class Slices:
     refs: list[SliceRef]
+    first_offset: int = 0
 
     def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
         out: list[SliceRef] = []

@@ -34,6 +34,7 @@ from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore import batch
 from objectstore.chunk import HEADER_SIZE, ChunkWriter
+from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.open import open_store
 from objectstore.reader import ChunkReader
@@ -81,7 +82,15 @@ class Rig:
     @property
     def parts(self) -> Parts:
         """What committers share."""
-        return Parts(self.replica, self.reader, self.store, self.warehouse, SystemClock(), self.options)
+        return Parts(
+            self.replica,
+            self.reader,
+            MergedRanges(self.store),
+            self.store,
+            self.warehouse,
+            SystemClock(),
+            self.options,
+        )
 
     def committer(self, topic: str = "t", steps: Steps | None = None) -> Committer:
         """A committer as after a start of the process: it remembers nothing."""

@@ -16,6 +16,7 @@ class Slices:
     """Slices of ten records and a hundred bytes each."""
 
     count: int
+    first_offset: int = 0
 
     def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
         """See coordination.state.slices."""
@@ -52,6 +53,7 @@ def planned(
     return plan(
         partitions,
         known,
+        {},
         rows_max=rows_max,
         bytes_max=bytes_max,
         file_rows_max=file_rows_max,
