@@ -8,7 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from agent.version import VERSION
 from deploy.services import Etcd
@@ -18,9 +25,15 @@ from tests.compat.cluster import Cluster
 
 WAIT_S_MAX = 60
 NAME_CHARS_MAX = 120
-# Tests of groups count members, not seconds: both brokers let the first member of a group in at once.
-KAFKA_SETTINGS = (
+# Tests of groups count members, not seconds: both brokers let the first member in at once
+# and let members of the new protocol ask often.
+GROUP_SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
+    "group.consumer.min.heartbeat.interval.ms=500",
+    "group.consumer.heartbeat.interval.ms=500",
+)
+KAFKA_SETTINGS = (
+    *GROUP_SETTINGS,
     "offsets.topic.num.partitions=5",
     "share.coordinator.state.topic.replication.factor=1",
     "share.coordinator.state.topic.min.isr=1",
@@ -121,6 +134,14 @@ class Floe(Broker):
 
     def start(self) -> None:
         self._cluster.__enter__()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        entries = [
+            ConfigEntry(*setting.split("=", 1), incremental_operation=AlterConfigOpType.SET)
+            for setting in GROUP_SETTINGS
+        ]
+        every_broker = ConfigResource(ResourceType.BROKER, "", incremental_configs=entries)
+        for done in admin.incremental_alter_configs([every_broker]).values():
+            done.result(WAIT_S_MAX)
 
     def stop(self) -> None:
         self._cluster.__exit__(None, None, None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.compat.against.agreement import Row, differences, unexplained
 
 RESULTS = Path(__file__).parents[1] / "results"
+LOCK = Path(__file__).parents[3] / "build" / "compat.lock"
 PASSED = "passed"
 LEFT_OUT = "left out: "
 
@@ -58,7 +59,7 @@ def version(broker: str) -> str:
 def keep(broker: str, version: str, fresh: Iterable[Result], *, whole: bool) -> None:
     """Write results; those of a part of the suite go into what is kept already."""
     RESULTS.mkdir(exist_ok=True)
-    with path(broker).with_suffix(".lock").open("w") as lock:
+    with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = {} if whole else load(broker)
         kept |= {result.test: result for result in fresh}
