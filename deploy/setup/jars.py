@@ -37,8 +37,12 @@ ROOTS = {
         "org.apache.iceberg/iceberg-aws-bundle/1.12.0",
     ),
     "kafka": ("org.apache.kafka/kafka_2.13/4.3.1", "org.apache.kafka/kafka-tools/4.3.1"),
-    "connect": ("org.apache.kafka/connect-runtime/4.3.1", "org.apache.kafka/connect-file/4.3.1"),
-    "streams": ("org.apache.kafka/kafka-streams-examples/4.3.1",),
+    "connect": (
+        "org.apache.kafka/connect-runtime/4.3.1",
+        "org.apache.kafka/connect-file/4.3.1",
+        "org.slf4j/slf4j-simple/1.7.36",
+    ),
+    "streams": ("org.apache.kafka/kafka-streams-examples/4.3.1", "org.slf4j/slf4j-simple/1.7.36"),
 }
 
 
