@@ -10,6 +10,7 @@ settings, or what cannot be otherwise here.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ _RETENTION = (
     _idle("log.cleaner.dedupe.buffer.size", _L, "134217728", _THREADS),
     _idle("log.cleaner.io.buffer.size", _I, "524288", _THREADS, 0, INT_MAX),
     _idle("log.cleaner.io.buffer.load.factor", _D, "0.9", _THREADS),
-    _shown("log.cleaner.io.max.bytes.per.second", _D, "1.7976931348623157E308", _THREADS),
+    _idle("log.cleaner.io.max.bytes.per.second", _D, "1.7976931348623157E308", _THREADS, 0, math.inf),
     _shown("log.flush.scheduler.interval.ms", _L, str(LONG_MAX),
            _NONE + "an acknowledged record is durable."),
     _shown("log.flush.offset.checkpoint.interval.ms", _I, "60000", _DISK),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import IntEnum
@@ -59,6 +60,8 @@ def _check_number(config: Config, value: str) -> str | None:
     if not _NUMBER[config.type].fullmatch(value):
         return f"{config.name}: {value!r} is no {config.type.name.lower()}"
     number = float(value) if config.type is ConfigType.DOUBLE else int(value)
+    if not math.isfinite(number):
+        return f"{config.name}: {value} is too large"
     low, high = config.low, config.high
     if config.type in _RANGE:
         low, high = max(low, -_RANGE[config.type] - 1), min(high, _RANGE[config.type])
@@ -78,12 +81,9 @@ def _check_string(config: Config, value: str) -> str | None:
 def _check_list(config: Config, value: str) -> str | None:
     if config.pattern is not None:
         return _check_string(config, value)
-    items = split_list(value)
-    for item in items:
+    for item in split_list(value):
         if config.choices and item not in config.choices:
             return f"{config.name}: {item!r} is not one of {', '.join(config.choices)}"
-        if items.count(item) > 1:
-            return f"{config.name}: {item!r} is named twice"
     return None
 
 
@@ -92,7 +92,7 @@ _NUMBER = {
     ConfigType.INT: _WHOLE,
     ConfigType.SHORT: _WHOLE,
     ConfigType.LONG: _WHOLE,
-    ConfigType.DOUBLE: re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?"),
+    ConfigType.DOUBLE: re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?([eE][+-]?[0-9]{1,3})?"),
 }
 _CHECKS = {
     ConfigType.BOOLEAN: _check_boolean,

@@ -108,7 +108,7 @@ _TABLE: tuple[TopicConfig, ...] = (
     TopicConfig("remote.log.copy.disable", _B, "false", _TIER),
     TopicConfig("remote.log.delete.on.disable", _B, "false", _TIER),
     TopicConfig("retention.bytes", _L, "-1",
-                "Record bytes of a partition above which its oldest go; -1: no limit.", -1,
+                "Record bytes of a partition above which its oldest go; below 0: no limit.",
                 broker_name="log.retention.bytes", in_effect=True),
     TopicConfig("retention.ms", _L, "604800000",
                 "Age of the newest timestamp of a piece of the log at which it goes, ms; -1: never.", -1,

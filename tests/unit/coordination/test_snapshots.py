@@ -8,6 +8,7 @@ import pytest
 
 from coordination.commands import (
     AlterClusterConfigs,
+    AlterGroupConfigs,
     AlterTopicConfigs,
     Begin,
     BindSchema,
@@ -21,6 +22,7 @@ from coordination.commands import (
     Part,
     PutNamespace,
     RecordSnapshot,
+    UpdateFeatures,
     command,
     config_entries,
 )
@@ -43,6 +45,8 @@ from tests.unit.coordination.kit import Script, chunk, tiles
 from tests.unit.coordination.test_replica import crash, topic
 
 A, B = 11, 12
+SetConfig = AlterTopicConfigs.Change
+Finalize = UpdateFeatures.Update
 
 
 def full() -> Script:
@@ -65,6 +69,13 @@ def full() -> Script:
         A, CommitTable(namespace="floe", name="t", metadata_location="m", topic="t1", next_offsets=[1, 2])
     )
     script.one(A, BindSchema(topic="t1", descriptor_set=b"d", message="M", framing=2, tombstones=True))
+    script.one(A, AlterClusterConfigs(changes=[SetConfig(name="num.partitions", value="3")]))
+    for number in range(300):
+        changes = [SetConfig(name="consumer.session.timeout.ms", value=f"{50_000 + number}")]
+        script.one(A, AlterGroupConfigs(group=f"g{number}", changes=changes))
+    script.one(
+        A, UpdateFeatures(updates=[Finalize(name="group.version", level=0, kind=Finalize.SAFE_DOWNGRADE)])
+    )
     script.one(B, Claim(name="x"))
     script.one(A, Claim(name="y"))
     script.apply(B, Begin(id=3), Part(id=3, content=b"abc"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordination.broker_configs import integer
 from coordination.topic_configs import (
     TOPIC_CONFIGS,
     compacts,
@@ -41,10 +42,10 @@ def test_what_kafka_has() -> None:
         ("retention.ms", "1_000"),
         ("retention.ms", "٣"),
         ("retention.ms", str(1 << 63)),
-        ("segment.bytes", "13"),
+        ("segment.bytes", "1048575"),
+        ("segment.bytes", str(1 << 31)),
         ("preallocate", "yes"),
         ("cleanup.policy", "delete,keep"),
-        ("cleanup.policy", "delete,delete"),
         ("floe.table.retention", "drop"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("min.cleanable.dirty.ratio", "1.1"),
@@ -67,6 +68,8 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
         ("retention.ms", "-1"),
         ("cleanup.policy", "compact, delete"),
         ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,delete"),
+        ("retention.bytes", "-5"),
         ("floe.table.retention", "follow"),
         ("preallocate", "TRUE"),
         ("min.cleanable.dirty.ratio", "0.25"),
@@ -79,13 +82,28 @@ def test_a_good_value_is_not(name: str, value: str) -> None:
 
 
 def test_the_topics_own_value_comes_before_the_clusters_and_the_default() -> None:
-    own, cluster = {"retention.ms": "1"}, {"retention.ms": "2", "preallocate": "True"}
+    own, cluster = {"retention.ms": "1"}, {"log.retention.ms": "2", "log.preallocate": "True"}
     assert effective_int("retention.ms", own, cluster) == 1
     assert effective_int("retention.ms", {}, cluster) == 2
     assert effective("retention.ms", {}, {}) == "604800000"
     assert effective_bool("preallocate", own, cluster) is True
     with pytest.raises(KeyError):
         effective("no.such", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "3", "log.retention.hours": "2"}, 180_000),
+        ({"log.retention.ms": "5", "log.retention.minutes": "3", "log.retention.hours": "2"}, 5),
+    ],
+)
+def test_the_finer_unit_of_a_clusters_default_comes_first(cluster: dict[str, str], expected: int) -> None:
+    assert effective_int("retention.ms", {}, cluster) == expected
+    assert integer(cluster, "log.retention.ms") == expected, "what the broker's own name says"
 
 
 @pytest.mark.parametrize(
@@ -100,4 +118,5 @@ def test_the_topics_own_value_comes_before_the_clusters_and_the_default() -> Non
 def test_cleanup_policies(policy: str, does: tuple[bool, bool]) -> None:
     configs = {"cleanup.policy": policy}
     assert (deletes(configs, {}), compacts(configs, {})) == does
-    assert (deletes({}, configs), compacts({}, configs)) == does
+    cluster = {"log.cleanup.policy": policy}
+    assert (deletes({}, cluster), compacts({}, cluster)) == does

@@ -1,0 +1,84 @@
+"""Finalized features: Kafka's rules for levels, Floe's own level, and agents that do not know it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination.commands import FenceIncarnation, UpdateFeatures
+from coordination.kafka_codes import Code
+from coordination.state import Done, Refused, Result
+from coordination.state.errors import UnsupportedFeature
+from coordination.state.features import GROUP_VERSION, LEVEL, SUPPORTED, finalized
+from tests.unit.coordination.kit import Script
+
+A, B = 11, 12
+Update = UpdateFeatures.Update
+UP, SAFE, UNSAFE = Update.UPGRADE, Update.SAFE_DOWNGRADE, Update.UNSAFE_DOWNGRADE
+
+
+@pytest.fixture
+def script() -> Script:
+    script = Script()
+    script.register(A)
+    return script
+
+
+def update(script: Script, *updates: tuple[str, int, int]) -> Result:
+    rows = [Update(name=name, level=level, kind=kind) for name, level, kind in updates]  # type: ignore[arg-type]  # open enum
+    return script.one(A, UpdateFeatures(updates=rows))
+
+
+def test_the_group_protocol_goes_off_and_on_again(script: Script) -> None:
+    assert finalized(script.state) == {LEVEL: 1, GROUP_VERSION: 1}
+    assert update(script, (GROUP_VERSION, 0, SAFE)) == Done(1)
+    assert finalized(script.state) == {LEVEL: 1}, "a feature that is off is not listed"
+    assert update(script, (GROUP_VERSION, 0, SAFE)) == Done(1), "nothing changed: the same epoch"
+    assert update(script, (GROUP_VERSION, 1, UP)) == Done(2)
+    assert update(script, (GROUP_VERSION, 0, UNSAFE)) == Done(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind"),
+    [
+        ("no.such", 1, UP),
+        ("no.such", 0, SAFE),
+        ("metadata.version", 30, UP),
+        (GROUP_VERSION, 2, UP),
+        (GROUP_VERSION, 0, UP),
+        (GROUP_VERSION, 0, 0),
+        (GROUP_VERSION, 0, 9),
+        (LEVEL, 0, SAFE),
+        (LEVEL, 0, UNSAFE),
+        (LEVEL, 2, UP),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_changes(
+    script: Script, name: str, level: int, kind: int
+) -> None:
+    before = finalized(script.state)
+    result = update(script, (GROUP_VERSION, 1, UP), (name, level, kind))
+    assert isinstance(result, Refused)
+    assert result.code == Code.INVALID_UPDATE_VERSION
+    assert name in result.message
+    assert (finalized(script.state), script.state.features_epoch) == (before, 0)
+
+
+def test_a_refused_update_takes_the_others_with_it(script: Script) -> None:
+    assert isinstance(update(script, (GROUP_VERSION, 0, SAFE), ("no.such", 1, UP)), Refused)
+    assert finalized(script.state)[GROUP_VERSION] == 1
+
+
+def test_the_level_waits_for_the_last_agent_that_does_not_know_it() -> None:
+    script = Script()
+    script.register(A, "new", level=2)
+    script.register(B, "old")
+    refused = update(script, (LEVEL, 2, UP))
+    assert isinstance(refused, Refused)
+    assert "'old' does not know it" in refused.message
+    script.one(A, FenceIncarnation(incarnation=B))
+    with pytest.raises(UnsupportedFeature, match="raises the feature level to 2, this code knows 1 to 1"):
+        update(script, (LEVEL, 2, UP))
+
+
+def test_the_level_of_this_code_is_finalized_from_the_start(script: Script) -> None:
+    assert update(script, (LEVEL, SUPPORTED[LEVEL].high, UP)) == Done(0)
