@@ -145,6 +145,9 @@ class App:
         await self.background.stop()
         if self._services is not None:
             await self._finish(self._services, config.timeout_ms / 1000 * STOP_SHARE)
+        await self.warmer.close()
+        if self.peers is not None:
+            await self.peers.stop()
         await self.replica.stop()
         await self.merged.close()
         await self.reader.close()

@@ -1,7 +1,8 @@
 """Jobs that one agent does for the cluster: held by a claim in the state, fenced like everything else.
 
 Every agent runs every job's loop; a claim decides who acts. A claim ends with its holder's incarnation,
-so another agent takes the job over after a death. Two agents may act for a moment (the old holder has
+so another agent takes the job over after a death. Agents without the role background take none while one
+with it lives. Two agents may act for a moment (the old holder has
 not heard yet), so each job's effects must be safe under that: they go through the log.
 """
 
@@ -11,11 +12,13 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 
+from coordination.broker_configs import integer
 from coordination.clock import Clock
-from coordination.commands import Claim, ExpireProducers
+from coordination.commands import Claim, ExpireProducers, ReleaseClaim
 from coordination.log import LogError
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
+from coordination.state.members import runs_jobs
 from objectstore.store import StoreError
 
 _logger = logging.getLogger("floe.coordination.jobs")
@@ -62,15 +65,25 @@ class Job(ABC):
             await asyncio.sleep(self._poll_s)
 
     async def _look(self) -> None:
+        if not runs_jobs(self.replica.state, self.replica.incarnation):
+            await self._give_up()
+            return
         if self.claim not in self.replica.state.claims and self.replica.ready:
             await self.replica.propose(Claim(name=self.claim), incarnation=self.replica.incarnation)
         held = self.held()
         if held is not None:
             await self.step(held)
 
+    async def _give_up(self) -> None:
+        """Leave the job to agents whose role it is."""
+        held = self.held()
+        if held is not None:
+            release = ReleaseClaim(name=self.claim, claim_revision=held.revision)
+            await self.replica.propose(release, incarnation=held.incarnation)
+
 
 class ProducerExpiry(Job):
-    """Forgets idempotent producers that wrote nothing for `idle_ms` (Kafka's producer.id.expiration.ms).
+    """Forgets idempotent producers that wrote nothing for the cluster's producer.id.expiration.ms.
 
     Goes over the partitions in ranges, so that no single command holds up apply.
     """
@@ -78,16 +91,14 @@ class ProducerExpiry(Job):
     claim = "producer-expiry"
     RANGE = 2000  # partitions in one command
 
-    def __init__(
-        self, replica: Replica, clock: Clock, *, idle_ms: int = 86_400_000, poll_s: float = 600.0
-    ) -> None:
+    def __init__(self, replica: Replica, clock: Clock, *, poll_s: float = 600.0) -> None:
         super().__init__(replica, poll_s)
         self._clock = clock
-        self._idle_ms = idle_ms
 
     async def step(self, held: ClaimHolder) -> None:
         """One pass over all partitions."""
-        since = self._clock.now_ms() - self._idle_ms
+        idle_ms = integer(self.replica.state.cluster_configs, "producer.id.expiration.ms")
+        since = self._clock.now_ms() - idle_ms
         for first in range(0, len(self.replica.state.partitions), self.RANGE):
             await self.replica.propose(
                 ExpireProducers(idle_since_ms=since, first_partition=first, partitions=self.RANGE),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from coordination.log import LogError
 from coordination.state import Applied, State
+from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
 from iceberg import maintenance
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts, claim_name
@@ -200,20 +201,19 @@ class CommitterService:
     def _head_start(self, topic: Topic) -> float:
         """Seconds that this agent leaves to the one that the rendezvous hash names."""
         replica = self._parts.replica
-        nodes = replica.state.brokers
-        if not nodes or _chosen(topic.topic_id, list(nodes)) == replica.node_id:
+        nodes = [b.node_id for b in replica.state.brokers.values() if runs_jobs(replica.state, b.incarnation)]
+        if not nodes or _chosen(topic.topic_id, nodes) == replica.node_id:
             return 0.0
         return 2 * self._options.interval_s
 
     async def _give_up(self, name: str) -> None:
-        job = self._jobs.pop(name)
-        try:
-            with suppress(LogError):
-                await job.committer.release()
-        finally:
-            self._running.pop(name, None)
+        await self._release(name, self._jobs.pop(name))
 
     def _start_due(self, now: float) -> None:
+        replica = self._parts.replica
+        if not runs_jobs(replica.state, replica.incarnation):
+            self._leave_to_others()
+            return
         for name in list(self._dirty):
             if len(self._running) >= self._options.committers_in_flight_max:
                 return
@@ -222,6 +222,19 @@ class CommitterService:
                 self._dirty.pop(name)
             elif name not in self._running and job.due <= now:
                 self._running[name] = asyncio.create_task(self._commit(name, job), name=f"floe-table-{name}")
+
+    def _leave_to_others(self) -> None:
+        """Release what this agent holds: agents live whose role it is."""
+        for name, job in self._jobs.items():
+            if job.committer.claim_revision and name not in self._running:
+                self._running[name] = asyncio.create_task(self._release(name, job))
+
+    async def _release(self, name: str, job: _Job) -> None:
+        try:
+            with suppress(LogError):
+                await job.committer.release()
+        finally:
+            self._running.pop(name, None)
 
     def _held_by_another(self, name: str) -> bool:
         replica = self._parts.replica

@@ -9,9 +9,10 @@ ask at the same time. Every batch's CRC is checked after it was read (rule 13).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import Protocol, cast
 
 from crc32c import crc32c
 
@@ -54,6 +55,23 @@ class ReaderStats:
     corrupt: int = 0
 
 
+class Nearby(Protocol):
+    """Finds slices of a chunk nearer than in the store."""
+
+    async def read(
+        self,
+        chunk: ChunkId,
+        members: Sequence[SliceRef],
+        store: Callable[[], Awaitable[list[memoryview]]],
+        alone: bool,
+    ) -> list[memoryview]:
+        """Each slice's batches, checked and patched; with `alone` nobody else is asked.
+
+        `store` reads them from the store; its errors are raised.
+        """
+        ...
+
+
 class ChunkReader:
     """One agent's reader. `cache_bytes_max` bounds the tail; `cold_bytes_max` what is read from the store.
 
@@ -77,6 +95,7 @@ class ChunkReader:
         self._pool = asyncio.Semaphore(concurrency_max)
         self._flying: dict[Key, Flight] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self.near: Nearby | None = None
         self.stats = ReaderStats()
 
     @property
@@ -119,13 +138,16 @@ class ChunkReader:
         found = self.cached(wanted)
         return found if found is not None else (await self.read_many([wanted]))[0]
 
-    async def read_many(self, slices: Sequence[SliceRef]) -> list[memoryview]:
-        """Each slice's batches, in the order asked for. Raises what `read` raises, for the first failure."""
+    async def read_many(self, slices: Sequence[SliceRef], *, alone: bool = False) -> list[memoryview]:
+        """Each slice's batches, in the order asked for. Raises what `read` raises, for the first failure.
+
+        With `alone` other agents are not asked for what is not here.
+        """
         found = [self.cached(wanted) for wanted in slices]
         if None not in found:
             return cast("list[memoryview]", found)
         missing = [wanted for wanted, data in zip(slices, found, strict=True) if data is None]
-        futures = self._fetch(missing)
+        futures = self._fetch(missing, alone)
         await asyncio.wait(dict.fromkeys(futures))  # when cancelled it gives up waiting; the read goes on
         late = iter(futures)
         return [next(late).result() if data is None else data for data in found]
@@ -140,7 +162,7 @@ class ChunkReader:
             future.set_exception(StoreError("the reader is closing"))
         self._flying.clear()
 
-    def _fetch(self, missing: Sequence[SliceRef]) -> list[asyncio.Future[memoryview]]:
+    def _fetch(self, missing: Sequence[SliceRef], alone: bool) -> list[asyncio.Future[memoryview]]:
         """One future per slice; starts reads for those that nobody is reading yet."""
         futures = []
         new: dict[ChunkId | SegmentId, list[Flight]] = {}
@@ -157,23 +179,26 @@ class ChunkReader:
                 new.setdefault(wanted.chunk, []).append(flight)
             futures.append(flight[1])
         for chunk, flights in new.items():
-            self._start(chunk, flights)
+            self._start(chunk, flights, alone)
         return futures
 
-    def _start(self, chunk: ChunkId | SegmentId, flights: Sequence[Flight]) -> None:
+    def _start(self, chunk: ChunkId | SegmentId, flights: Sequence[Flight], alone: bool) -> None:
         ranges = [(wanted.position, wanted.length) for wanted, _ in flights]
         for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
             members = [flights[member] for member in span.members]
-            task = asyncio.create_task(self._read_span(chunk, span, members), name=f"read-{chunk.number}")
+            work = self._read_span(chunk, span, members, alone)
+            task = asyncio.create_task(work, name=f"read-{chunk.number}")
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
 
-    async def _read_span(self, chunk: ChunkId | SegmentId, span: Span, flights: Sequence[Flight]) -> None:
+    async def _read_span(
+        self, chunk: ChunkId | SegmentId, span: Span, flights: Sequence[Flight], alone: bool
+    ) -> None:
         members = [wanted for wanted, _ in flights]
         try:
             async with self._pool:
                 try:
-                    slices = await self._get(chunk, span, members)
+                    slices = await self._find(chunk, span, members, alone)
                 except CorruptBatch as first:
                     self.stats.corrupt += 1
                     slices = await self._again(chunk, span, members, first)
@@ -194,6 +219,13 @@ class ChunkReader:
                 flying = self._flying.get((chunk, wanted.position))
                 if flying is not None and flying[1] is future:
                     del self._flying[chunk, wanted.position]
+
+    async def _find(
+        self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef], alone: bool
+    ) -> list[memoryview]:
+        if self.near is None or isinstance(chunk, SegmentId):
+            return await self._get(chunk, span, members)
+        return await self.near.read(chunk, members, partial(self._get, chunk, span, members), alone)
 
     async def _get(
         self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef]

@@ -11,7 +11,6 @@ from agent.config.limits import (
     SchemaConfig,
     SnapshotsConfig,
     TablesConfig,
-    TopicsConfig,
 )
 from agent.config.load import Loaded, in_force, load
 from agent.config.model import Config, advertised, embedded_values
@@ -22,6 +21,7 @@ from agent.config.sections import (
     ListenerConfig,
     LogConfig,
     LoggingConfig,
+    PeersConfig,
     ShutdownConfig,
     StoreConfig,
 )
@@ -44,7 +44,6 @@ __all__ = [
     "FetchConfig",
     "ReplicaConfig",
     "LimitsConfig",
-    "TopicsConfig",
     "SchemaConfig",
     "TablesConfig",
     "SnapshotsConfig",
@@ -52,4 +51,5 @@ __all__ = [
     "HttpConfig",
     "ShutdownConfig",
     "LoggingConfig",
+    "PeersConfig",
 ]

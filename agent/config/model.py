@@ -22,7 +22,6 @@ from agent.config.limits import (
     SchemaConfig,
     SnapshotsConfig,
     TablesConfig,
-    TopicsConfig,
 )
 from agent.config.rules import contradiction, url_problem
 from agent.config.sections import (
@@ -32,6 +31,7 @@ from agent.config.sections import (
     ListenerConfig,
     LogConfig,
     LoggingConfig,
+    PeersConfig,
     ShutdownConfig,
     StoreConfig,
 )
@@ -45,13 +45,13 @@ class Config(Section):
     cluster: ClusterConfig = ClusterConfig()
     agent: AgentConfig = AgentConfig()
     listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
+    peers: PeersConfig = PeersConfig()
     log: LogConfig
     store: StoreConfig
     produce: ProduceConfig = ProduceConfig()
     fetch: FetchConfig = FetchConfig()
     replica: ReplicaConfig = ReplicaConfig()
     limits: LimitsConfig = LimitsConfig()
-    topics: TopicsConfig = TopicsConfig()
     schemas: SchemaConfig = SchemaConfig()
     tables: TablesConfig = TablesConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
@@ -110,7 +110,6 @@ def embedded_values(data_dir: Path, *, kafka_port: int, http_port: int) -> dict[
         "listeners": [{"host": local, "port": kafka_port}],
         "log": {"url": f"sqlite://{root}/log.sqlite"},
         "store": {"url": f"file://{root}/store"},
-        "topics": {"auto_create": True},
         "tables": {"interval_ms": 1_000},
         "shutdown": {"drain_ms": 0},
         "http": {"host": local, "port": http_port},

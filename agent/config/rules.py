@@ -129,6 +129,7 @@ def _times(config: Config) -> Iterator[str]:
         ("produce.linger_ms", produce.linger_ms, "produce.commit_timeout_ms", produce.commit_timeout_ms),
         ("log.attempt_timeout_ms", log.attempt_timeout_ms, "log.call_timeout_ms", log.call_timeout_ms),
         ("replica.heartbeat_ms", replica.heartbeat_ms, "log.lease_ttl_s in ms", log.lease_ttl_s * 1000),
+        ("peers.hedge_ms", config.peers.hedge_ms, "peers.timeout_ms", config.peers.timeout_ms),
         ("shutdown.drain_ms", config.shutdown.drain_ms, "shutdown.timeout_ms", config.shutdown.timeout_ms),
     )
     for small_name, small, large_name, large in pairs:

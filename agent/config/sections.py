@@ -60,6 +60,43 @@ class ListenerConfig(Section):
     """Clients that come by this listener count as in this zone, unless they name one. Empty: not known."""
 
 
+class PeersConfig(Section):
+    """Agents of a zone that read recent chunks from each other's memory instead of the bucket."""
+
+    enabled: bool = True
+    """Ask other agents of the zone, and answer them. Only where the log is etcd."""
+
+    host: Annotated[str, Field(min_length=1)] = "0.0.0.0"
+    """Address to bind. Only agents of this cluster should reach it: answers are not encrypted."""
+
+    port: Port = 0
+    """Port to bind; 0 takes a free one."""
+
+    advertised_host: str = ""
+    """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard."""
+
+    hedge_ms: Annotated[int, Field(ge=1, le=600_000)] = 400
+    """A peer that has not answered after this, milliseconds, is overtaken by a read of the bucket."""
+
+    timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 2_000
+    """Longest time that a peer is waited for, milliseconds."""
+
+    recent_chunks_max: Annotated[int, Field(ge=0, le=1_000_000)] = 1_024
+    """The newest chunks of the log: their owner in the zone reads each as a whole, once for all of it."""
+
+    chunk_cache_bytes_max: Annotated[int, Field(ge=1_024, le=1024**4)] = 64 * MIB
+    """Bytes of whole chunks kept for the zone; at least that of a few chunks."""
+
+    answers_bytes_max: Annotated[int, Field(ge=1_024, le=1024**4)] = 64 * MIB
+    """Bytes of answers to peers under way; above it they are told to read the bucket."""
+
+    warm_bytes_max: Annotated[int, Field(ge=0, le=1024**4)] = 16 * MIB
+    """Newest records read ahead, bytes, when partitions move to this agent. 0: none."""
+
+    warm_ms_max: Annotated[int, Field(ge=0, le=600_000)] = 2_000
+    """Longest time that a starting agent reads ahead, milliseconds, before clients are sent to it."""
+
+
 class LogConfig(Section):
     """The ordered log: etcd for clusters, SQLite for one process."""
 

@@ -50,6 +50,10 @@ class Gauges(Collector):
         waiting = replica.status()["queued_bytes"]
         yield _gauge("replica_queue_bytes", "Bytes of commands waiting for their append", float(str(waiting)))
         yield CounterMetricFamily("floe_applied_entries", "Log entries applied", value=self._applied)
+        reads = CounterMetricFamily("floe_reads", "Reads of records by where they came from", labels=["kind"])
+        for name, value in self._parts.reads().items():
+            reads.add_metric([name], value)
+        yield reads
         queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
         for name, value in self._parts.queues().items():
             queues.add_metric([name], value)

@@ -42,5 +42,9 @@ class Parts:
     """None: /iceberg answers 404."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
+    reads: Callable[[], Mapping[str, int]] = field(default=_nothing)
+    """What was read from where since the start, by name; a counter in /metrics."""
+    joining: Callable[[], bool] = field(default=lambda: False)
+    """True until clients are sent to this agent; /readyz answers 503."""
     stopping: Callable[[], bool] = field(default=lambda: False)
     """True once the agent leaves: /readyz answers 503."""

@@ -106,6 +106,8 @@ def _broker(broker: Broker) -> dict[str, object]:
         "incarnation": f"{broker.incarnation:016x}",
         "listeners": [f"{at.name}://{at.host}:{at.port}" for at in broker.listeners],
         "zone": broker.zone,
+        "roles": list(broker.roles),
+        "named": broker.named,
         "http": broker.http_address,
         "version": broker.version,
     }

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from coordination.clock import Clock
 from coordination.commands import (
     Command,
+    EnterMetadata,
     FenceIncarnation,
     Heartbeat,
     LeaveMetadata,
@@ -140,6 +141,17 @@ class Replica:
                 self.failed.result()
         finally:
             registered.cancel()
+
+    async def enter(self) -> None:
+        """Have Metadata name this agent, which registered as joining. Waits while the log is away."""
+        registration = self._author.registration
+        assert registration is not None, "start() comes first"
+        registration.joining = False  # whatever comes, a new incarnation of this process is warm
+        while not self.failed.done():
+            with suppress(LogError):
+                await self.propose(EnterMetadata())
+                return
+            await asyncio.sleep(self.options.retry_s)
 
     async def leave(self) -> None:
         """Take this agent out of Metadata, ahead of stop(): clients go elsewhere, its commands count."""

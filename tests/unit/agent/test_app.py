@@ -12,6 +12,7 @@ import pytest
 
 from agent.app import App
 from agent.config import Config
+from agent.context import Services
 from agent.wire.generated import fetch as f
 from agent.wire.generated import metadata as md
 from agent.wire.generated import produce as p
@@ -233,21 +234,63 @@ async def test_a_stop_leaves_metadata_answers_polls_and_finishes_flushes(world: 
     leaving, staying = await world.start("a", shutdown={"drain_ms": 300}), await world.start("b")
     await topic(staying)
     wire = await connect(leaving)
-    parked = asyncio.create_task(wire.call("Fetch", poll(0, 60_000), 12))
     writer = await connect(leaving)
+    assert (await produce(writer, batch(b"in time"))).error_code == 0
+    parked = asyncio.create_task(wire.call("Fetch", poll(1, 60_000), 12))
     await asyncio.sleep(0.05)
     stopping = asyncio.create_task(leaving.stop())
     async with asyncio.timeout(WAIT_S):
         await until(lambda: len(staying.replica.state.brokers) == 1)
-        assert (await produce(writer, batch(b"late"))).error_code == 0, "it serves while clients move on"
         read = (await parked).responses[0].partitions[0]
         assert read.error_code == 0
+        late = await produce(writer, batch(b"late"))
+        assert (late.error_code, late.base_offset) == (Code.NOT_LEADER_OR_FOLLOWER, -1), (
+            "sent away, unwritten"
+        )
+        again = (await wire.call("Fetch", poll(0, 60_000), 12)).responses[0].partitions[0]
+        assert again.error_code == Code.NOT_LEADER_OR_FOLLOWER, "at once, so that clients look who leads now"
         await stopping
     assert not staying.replica.state.is_live(leaving.replica.incarnation)
     other = await connect(staying)
     assert (await other.call("Fetch", poll(0, 0), 12)).responses[0].partitions[0].high_watermark == 1
     for each in (wire, writer, other):
         await each.close()
+
+
+async def test_the_last_agent_serves_until_its_end(world: World) -> None:
+    app = await world.start("a", shutdown={"drain_ms": 300})
+    await topic(app)
+    writer = await connect(app)
+    stopping = asyncio.create_task(app.stop())
+    async with asyncio.timeout(WAIT_S):
+        await until(lambda: not app.replica.state.brokers)
+        assert (await produce(writer, batch(b"late"))).error_code == 0, "there is nobody to send clients to"
+        await stopping
+    await writer.close()
+
+
+async def test_clients_are_sent_to_an_agent_only_when_it_is_warm(world: World) -> None:
+    """It registers, reads the tails ahead that will be its, then enters Metadata."""
+    first = await world.start("a")
+    await topic(first)
+    wire = await connect(first)
+    for number in range(5):
+        await produce(wire, batch(b"%d" % number))
+    named = []
+    first.replica.add_listener(
+        lambda _: named.append([b.named for b in first.replica.state.brokers.values()])
+    )
+    second = await world.start("b", peers={"warm_bytes_max": 1 << 20})
+    assert [False, True] in [sorted(each) for each in named]
+    assert all(broker.named for broker in first.replica.state.brokers.values())
+    leads = second.warmer.warmed_bytes > 0
+    assert leads == (services_of(second).hints.leader(0) == second.replica.node_id)
+    await wire.close()
+
+
+def services_of(app: App) -> Services:
+    assert app._services is not None
+    return app._services
 
 
 async def test_two_agents_recognise_a_retry_of_the_same_batch(world: World) -> None:

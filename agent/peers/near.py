@@ -1,0 +1,190 @@
+"""How slices of a chunk are found near: from its owner in this zone, hedged by the bucket.
+
+Everything that comes from a peer is checked like the bucket's bytes. A peer that fails is left alone for
+REST_S, so that one that is paused or cut off costs its readers one hedge, not one each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.logs import logger
+from agent.peers.client import PeerClient
+from agent.peers.owners import Owner, Owners
+from agent.peers.whole import WholeChunks
+from agent.peers.wire import SLICES_MAX, PeerError
+from objectstore.batch import CorruptBatch
+from objectstore.naming import ChunkId, SliceRef
+from objectstore.reader import THREAD_BYTES_MIN, patched
+from objectstore.store import Buffer
+
+_log = logger("peers")
+
+REST_S = 3.0  # how long a peer that failed is not asked, seconds
+RESTING_MAX = 1024
+
+FromStore = Callable[[], Awaitable[list[memoryview]]]
+
+
+class LocalReader(Protocol):
+    """The part of the chunk reader that answers peers."""
+
+    def cached(self, wanted: SliceRef) -> memoryview | None:
+        """The slice if it is in memory."""
+        ...
+
+    async def read_many(self, slices: Sequence[SliceRef], *, alone: bool = False) -> list[memoryview]:
+        """The slices' batches; with `alone` without asking peers."""
+        ...
+
+
+@dataclass(slots=True)
+class NearStats:
+    """Counts since the start: slices and bytes that peers gave, requests that failed or were hedged."""
+
+    asked: int = 0
+    hits: int = 0
+    hit_bytes: int = 0
+    failed: int = 0
+    hedged: int = 0
+    corrupt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a peer is waited for, seconds: before the bucket is asked as well, and at all."""
+
+    hedge_s: float
+    timeout_s: float
+
+
+class Near:
+    """Implements objectstore.reader.Nearby for one agent."""
+
+    def __init__(self, owners: Owners, client: PeerClient, whole: WholeChunks, patience: Patience) -> None:
+        self._owners = owners
+        self._client = client
+        self._whole = whole
+        self._patience = patience
+        self._resting: dict[str, float] = {}
+        self._loop = asyncio.get_running_loop()
+        self.stats = NearStats()
+
+    async def read(
+        self, chunk: ChunkId, members: Sequence[SliceRef], store: FromStore, alone: bool
+    ) -> list[memoryview]:
+        """The members' batches, checked and patched. `store` reads the bucket; raises what it does."""
+        owner = self._owners.owner(chunk)
+        if owner is None:
+            return await store()
+        if alone or not owner.address:
+            return await self._own(chunk, members, store)
+        if self._resting.get(owner.address, 0.0) > self._loop.time() or len(members) > SLICES_MAX:
+            return await store()
+        return await self._hedged(owner, members, store)
+
+    async def serve(self, reader: LocalReader, slices: Sequence[SliceRef]) -> list[Buffer]:
+        """What a peer asked for, from memory or the bucket. Raises StoreError."""
+        found: list[Buffer | None] = [reader.cached(each) for each in slices]
+        missing = [each for each, data in zip(slices, found, strict=True) if data is None]
+        if not missing:
+            return [data for data in found if data is not None]
+        if len({each.chunk for each in missing}) == 1 and isinstance(missing[0].chunk, ChunkId):
+            chunk = missing[0].chunk
+            if self._owners.recent(chunk):  # unchecked: who asked checks it
+                view = memoryview(await self._whole.get(chunk))
+                late = iter([view[each.position : each.position + each.length] for each in missing])
+                return [next(late) if data is None else data for data in found]
+        read = iter(await reader.read_many(missing, alone=True))
+        return [next(read) if data is None else data for data in found]
+
+    async def close(self) -> None:
+        """End reads under way and hang up."""
+        await self._whole.close()
+        self._client.close()
+
+    async def _own(self, chunk: ChunkId, members: Sequence[SliceRef], store: FromStore) -> list[memoryview]:
+        """As the owner: all of a recent chunk at once, so that the zone reads it once."""
+        if not self._owners.recent(chunk):
+            return await store()
+        data = memoryview(await self._whole.get(chunk))
+        try:
+            return await _cut(
+                [data[each.position : each.position + each.length] for each in members], members
+            )
+        except CorruptBatch:
+            self._whole.drop(chunk)
+            return await store()
+
+    async def _hedged(self, owner: Owner, members: Sequence[SliceRef], store: FromStore) -> list[memoryview]:
+        asking = asyncio.ensure_future(self._ask(owner, members))
+        reading: asyncio.Future[list[memoryview]] | None = None
+        try:
+            await asyncio.wait([asking], timeout=self._patience.hedge_s)
+            if asking.done():
+                found = asking.result()
+                return found if found is not None else await store()
+            self.stats.hedged += 1
+            reading = asyncio.ensure_future(store())
+            reading.add_done_callback(_seen)
+            await asyncio.wait([asking, reading], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                self._rest(owner.address)
+                if reading.exception() is None:
+                    return reading.result()
+            found = await asking
+            return found if found is not None else await reading
+        finally:
+            for task in (asking, reading):
+                if task is not None and not task.done():
+                    task.cancel()
+
+    async def _ask(self, owner: Owner, members: Sequence[SliceRef]) -> list[memoryview] | None:
+        """The peer's slices, checked; None when it cannot be used."""
+        self.stats.asked += 1
+        try:
+            async with asyncio.timeout(self._patience.timeout_s):
+                data = memoryview(await self._client.ask(owner.address, members))
+            parts, at = [], 0
+            for each in members:
+                parts.append(data[at : at + each.length])
+                at += each.length
+            found = await _cut(parts, members)
+        except CorruptBatch as error:
+            self.stats.corrupt += 1
+            _log.warning("a peer's bytes are wrong", peer=owner.address, error=str(error))
+        except (PeerError, OSError, EOFError, TimeoutError) as error:
+            _log.info("a peer cannot be used", peer=owner.address, error=repr(error))
+        else:
+            self.stats.hits += len(members)
+            self.stats.hit_bytes += len(data)
+            return found
+        self.stats.failed += 1
+        self._rest(owner.address)
+        return None
+
+    def _rest(self, address: str) -> None:
+        """Ask this peer no more for a while."""
+        if len(self._resting) >= RESTING_MAX:
+            self._resting.clear()
+        self._resting[address] = self._loop.time() + REST_S
+        self._client.forget(address)
+
+
+async def _cut(parts: Sequence[memoryview], members: Sequence[SliceRef]) -> list[memoryview]:
+    """Each slice checked and with its offsets. Raises CorruptBatch."""
+    for data, each in zip(parts, members, strict=True):
+        if len(data) != each.length:
+            raise CorruptBatch(f"{len(data)} bytes came for a slice of {each.length}")
+    if sum(map(len, parts)) < THREAD_BYTES_MIN:
+        return list(map(patched, parts, members))
+    return await asyncio.to_thread(lambda: list(map(patched, parts, members)))
+
+
+def _seen(reading: asyncio.Future[list[memoryview]]) -> None:
+    """The peer may have won: the failure of the other is not to be reported as forgotten."""
+    if not reading.cancelled():
+        reading.exception()

@@ -1,0 +1,95 @@
+"""What agents say to each other: frames and the handshake. No sockets here.
+
+Numbers are big-endian. After the handshake a connection carries one request at a time:
+
+    request   u32 bytes that follow, then per slice: u64 incarnation, u64 number, u32 position, u32 length,
+              i64 base offset, i64 end offset
+    answer    u32 CRC-32C of the request's slices, u8 status, then with OK the slices' bytes, side by side
+
+The CRC ties an answer to its request. The handshake proves both ways that the other side knows the
+cluster's secret, without sending it: `HELLO` nonce → nonce, proof of "client" → proof of "server". Nothing is
+encrypted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+
+from crc32c import crc32c
+
+from objectstore.naming import ChunkId, SliceRef
+from objectstore.store import Buffer
+
+HELLO = b"FLOEPEER1\n"
+NONCE_BYTES = 16
+PROOF_BYTES = 32
+SIZE = Struct(">I")
+ANSWER = Struct(">IB")
+SLICES_MAX = 4096  # in one request
+_SLICE = Struct(">QQIIqq")
+REQUEST_BYTES_MAX = SLICES_MAX * _SLICE.size
+
+
+class Status(IntEnum):
+    """What became of a request."""
+
+    OK = 0
+    BUSY = 1  # too much is under way
+    GONE = 2  # the chunk does not exist (any more)
+    FAILED = 3
+
+
+class PeerError(Exception):
+    """The other side cannot be used now: it does not speak this, is not of this cluster, or says no."""
+
+
+def secret_of(cluster_id: bytes, cluster: str) -> bytes:
+    """What only those know who can read the cluster's fingerprint in the bucket."""
+    return hashlib.sha256(b"floe peers\0" + cluster_id + cluster.encode()).digest()
+
+
+def proof(secret: bytes, side: bytes, nonce: bytes) -> bytes:
+    """Shows knowledge of the secret to whoever chose the nonce; `side` is b"client" or b"server"."""
+    return hmac.digest(secret, side + nonce, "sha256")
+
+
+def proven(given: bytes, secret: bytes, side: bytes, nonce: bytes) -> bool:
+    """Whether a proof is the other side's."""
+    return hmac.compare_digest(given, proof(secret, side, nonce))
+
+
+def encode_request(slices: Sequence[SliceRef]) -> bytes:
+    """A request with its size in front. At most SLICES_MAX slices, all of chunks."""
+    assert len(slices) <= SLICES_MAX, f"{len(slices)} slices in one request"
+    body = b"".join(
+        _SLICE.pack(*each.chunk[:2], each.position, each.length, each.base_offset, each.end_offset)
+        for each in slices
+    )
+    return SIZE.pack(len(body)) + body
+
+
+def decode_request(body: bytes) -> list[SliceRef]:
+    """The slices of a request. Raises PeerError."""
+    if len(body) > REQUEST_BYTES_MAX or len(body) % _SLICE.size:
+        raise PeerError(f"a request of {len(body)} bytes is no list of slices")
+    return [
+        SliceRef(base, end, ChunkId(incarnation, number), position, length, -1)
+        for incarnation, number, position, length, base, end in _SLICE.iter_unpack(body)
+    ]
+
+
+def encode_answer(body: bytes, status: Status, slices: Sequence[Buffer] = ()) -> list[Buffer]:
+    """The answer to a request's body."""
+    return [ANSWER.pack(crc32c(body), status), *slices]
+
+
+def check_answer(head: bytes, request: bytes) -> Status:
+    """The status of an answer to this request (with its size in front). Raises PeerError."""
+    crc, status = ANSWER.unpack(head)
+    if crc != crc32c(request[SIZE.size :]) or status not in Status.__members__.values():
+        raise PeerError("the answer is not to this request")
+    return Status(status)
