@@ -11,6 +11,7 @@ from agent.context import Services
 from agent.fetch.driver import FetchDriver, FetchLimits
 from agent.groups.coordinator import GroupCoordinator
 from agent.handlers import HANDLERS
+from agent.handlers.topic_bodies import TopicBodies
 from agent.metrics import Metrics
 from agent.produce.driver import ProduceDriver, PutChunk
 from agent.produce.planner import FlushLimits
@@ -108,5 +109,6 @@ def assemble(
         ),
         metrics=metrics,
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
+        topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )

@@ -42,9 +42,7 @@ class Background:
         )
         self._jobs: list[Job] = [
             SnapshotKeeper(replica, log, store, snapshots),
-            ProducerExpiry(
-                replica, clock, idle_ms=config.produce.producer_id_expiration_ms, poll_s=EXPIRY_POLL_S
-            ),
+            ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
         ]
         collection = config.collection
         if collection.enabled:

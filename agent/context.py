@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent.config import Config
     from agent.fetch.driver import FetchDriver
     from agent.groups.coordinator import GroupCoordinator
+    from agent.handlers.topic_bodies import TopicBodies
     from agent.metrics import Metrics
     from agent.produce.driver import ProduceDriver
     from coordination.clock import Clock
@@ -56,6 +57,7 @@ class Services:
     metrics: Metrics
     ranges: Mapping[int, tuple[int, int]]
     """First and last version served, by API key."""
+    topic_bodies: TopicBodies
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     listener_zones: Mapping[str, str] = field(default_factory=dict)
     """The zone that a listener's clients count to, by its name, where it has one."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agent.context import Client, Context, Services
 from agent.handlers import HANDLERS, Handler
 from agent.server import RequestContext
-from agent.wire.api import APIS, Codec
+from agent.wire.api import APIS, Codec, Encoded
 from agent.wire.errors import WireError
 from agent.wire.frame import BadVersion, RequestHeader, UnknownApi
 from agent.wire.primitives import Buffer
@@ -71,6 +71,8 @@ class Dispatcher:
         response = await served.handler.handle(
             Context(self._services, client, header.client_id), request, version
         )
+        if isinstance(response, Encoded):
+            return response.buffers
         return None if response is None else served.codec.encode_response(response, version)
 
     def _woke(self) -> None:

@@ -1,4 +1,4 @@
-"""The sections that bound and pace work: produce, fetch, replica, limits, topics, tables, snapshots.
+"""The sections that bound and pace work: produce, fetch, replica, limits, tables, snapshots.
 
 A setting's docstring is its documentation: docs/configuration.md is generated from it.
 """
@@ -43,9 +43,6 @@ class ProduceConfig(Section):
 
     commit_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
     """Longest time a Produce waits for its answer, milliseconds; then REQUEST_TIMED_OUT."""
-
-    producer_id_expiration_ms: Annotated[int, Field(ge=1_000, le=366 * 86_400_000)] = 86_400_000
-    """An idempotent producer idle for this long, milliseconds, is forgotten (Kafka's setting and default)."""
 
 
 class FetchConfig(Section):
@@ -110,15 +107,8 @@ class LimitsConfig(Section):
     response_bytes_max: Bytes = 128 * MIB
     """Answer bytes a slow connection may have waiting; above it the connection is not read."""
 
-
-class TopicsConfig(Section):
-    """New topics."""
-
-    auto_create: bool = False
-    """Create a topic that a client asks for and wants created (Kafka's auto.create.topics.enable)."""
-
-    partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Partitions of a topic whose creator names no number (Kafka's num.partitions)."""
+    metadata_cache_bytes_max: Bytes = 32 * MIB
+    """Bytes of topics kept ready as Metadata answers them; the least used version or zone goes first."""
 
 
 class SchemaConfig(Section):

@@ -11,6 +11,9 @@ Deviations: an auto-created topic is answered at once instead of with LEADER_NOT
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from agent.cluster import NO_BROKER
 from agent.context import Context
 from agent.fetch.planner import LEADER_EPOCH
@@ -22,6 +25,8 @@ from agent.handlers.lookup import (
     unknown_code,
 )
 from agent.handlers.propose import propose
+from agent.handlers.topic_bodies import Flavour, assembled, encoded_topic
+from agent.wire.api import Encoded
 from agent.wire.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -39,30 +44,68 @@ from coordination.state.types import Partition, Refused, Topic
 KEY = 3
 VERSIONS = (0, 13)
 AUTO_CREATE_TOPICS_MAX = 100  # topics that one request may create by naming them
+PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some milliseconds
 
 
-async def handle(ctx: Context, request: MetadataRequest, version: int) -> MetadataResponse:
+async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encoded:
     """The cluster as this agent knows it."""
     asked = request.topics
     everything = asked is None or (version == 0 and not asked)
     if everything or any(_find(ctx, each) is None for each in asked or ()):
         await ctx.barrier()
     failures = await _auto_create(ctx, request, version) if asked and not everything else {}
+    wanted = None if everything else asked or []
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    bodies: list[bytes] | None = None
+    for calmly in (True, True, False):  # leaders and brokers of one answer must belong together
+        bodies = await _bodies(ctx, wanted, failures, Flavour(version, ctx.zone, operations), calmly)
+        if bodies is not None:
+            break
     response = MetadataResponse(cluster_id=ctx.services.config.cluster.name, controller_id=ctx.controller())
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     for broker in ctx.brokers():
         endpoint = ctx.endpoint(broker)
         response.brokers.append(
             MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port, broker.zone or None)
         )
-    if everything:
-        topics = ctx.state.topics
-        response.topics = [_topic(ctx, topics[name], operations) for name in sorted(topics)]
-    else:
-        response.topics = [_named(ctx, each, failures, operations) for each in asked or ()]
-    return response
+    return Encoded(assembled(response, bodies or [], version))
+
+
+async def _bodies(
+    ctx: Context,
+    asked: Sequence[MetadataRequestTopic] | None,
+    failures: dict[str, Code],
+    flavour: Flavour,
+    calmly: bool,
+) -> list[bytes] | None:
+    """The topics (`asked`, else all by name) encoded; None when a broker came or went meanwhile.
+
+    `calmly` lets others run now and then while much is to be encoded.
+    """
+    kept, brokers = ctx.services.topic_bodies, ctx.services.hints.views
+    ready = kept.use(flavour, brokers)
+    if asked is None:
+        asked = [MetadataRequestTopic(name=name) for name in sorted(ctx.state.topics)]
+    bodies: list[bytes] = []
+    partitions = 0
+    for each in asked:
+        topic = _find(ctx, each)
+        if topic is None:
+            bodies.append(encoded_topic(_missing(each, failures), flavour.version))
+            continue
+        body = kept.get(ready, topic)
+        if body is None:
+            body = encoded_topic(_topic(ctx, topic, flavour.operations), flavour.version)
+            kept.put(flavour, ready, topic, body)
+            partitions += len(topic.partitions)
+        bodies.append(body)
+        if calmly and partitions >= PARTITIONS_PER_STEP:
+            partitions = 0
+            await asyncio.sleep(0)
+            if ctx.services.hints.views is not brokers:
+                return None
+    return bodies
 
 
 def _find(ctx: Context, each: MetadataRequestTopic) -> Topic | None:
@@ -87,12 +130,7 @@ async def _auto_create(ctx: Context, request: MetadataRequest, version: int) -> 
     return {name: result.code for name, result in results if isinstance(result, Refused)}
 
 
-def _named(
-    ctx: Context, each: MetadataRequestTopic, failures: dict[str, Code], operations: int
-) -> MetadataResponseTopic:
-    topic = _find(ctx, each)
-    if topic is not None:
-        return _topic(ctx, topic, operations)
+def _missing(each: MetadataRequestTopic, failures: dict[str, Code]) -> MetadataResponseTopic:
     by_id = each.topic_id != NIL_ID
     code = unknown_code(by_id)
     if not by_id and name_refusal(each.name or ""):

@@ -33,6 +33,13 @@ class Codec(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Encoded:
+    """A response's body that a handler encoded itself, where most of it was ready."""
+
+    buffers: list[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
 class Api:
     """One API: key, Kafka's name, the closed range of versions, the first flexible version (or -1)."""
 

@@ -20,7 +20,6 @@ from deploy.services.kafka import Kafka
 from tests.compat.cluster import Cluster
 
 SETTINGS = (
-    "topics.auto_create=true",
     "tables.enabled=false",
     "logging.level=warning",
     "shutdown.drain_ms=10",

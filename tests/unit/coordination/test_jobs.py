@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from coordination.clock import ManualClock
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.jobs import ProducerExpiry
 from tests.unit.coordination.conftest import Agents, until
 from tests.unit.coordination.kit import chunk
 from tests.unit.coordination.test_replica import crash, topic
+
+Change = AlterTopicConfigs.Change
 
 
 async def test_idle_producers_are_forgotten_by_whoever_holds_the_job(agents: Agents) -> None:
     a, b = await agents.start("a"), await agents.start("b")
     await a.propose(topic("t", 3))
     await a.propose(chunk(1, (0, 1, 7, 0, 0), (2, 1, 8, 0, 0)))
+    await a.propose(AlterClusterConfigs(changes=[Change(name="producer.id.expiration.ms", value="1000")]))
     clock = ManualClock()
     clock.advance(3600)
-    jobs = [ProducerExpiry(one, clock, idle_ms=1000, poll_s=0.01) for one in (a, b)]
+    jobs = [ProducerExpiry(one, clock, poll_s=0.01) for one in (a, b)]
     for job in jobs:
         job.start()
     await until(lambda: not any(p.producers for p in a.state.partitions if p is not None))
