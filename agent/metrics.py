@@ -81,6 +81,9 @@ class Metrics:
         self.append_seconds = self._seconds("append", "Append to the log until its outcome is known")
         self.append_bytes = self._counter("append_bytes", "Bytes appended to the log")
         self.incarnations = self._counter("incarnations", "Times this agent registered anew")
+        self.compacted_bytes = self._counter("compacted_bytes", "Record bytes that compaction read")
+        self.compacted_away_bytes = self._counter("compacted_away_bytes", "Record bytes that it left out")
+        self.compactions_failed = self._counter("compactions_failed", "Compactions given up for now")
         self.log_starts_moved = self._counter("log_starts_moved", "Log starts moved by retention")
         self.collected_objects = self._counter("collected_objects", "Chunks removed by collection")
 

@@ -77,13 +77,21 @@ class Pass:
     counts: Counts = field(default_factory=Counts)
     full: bool = False
     """The map is full: what follows is for the next pass."""
+    _rewritten: bool = False
 
-    def learn(self, buffer: Buffer) -> bool:
-        """Take note of the keys of the batches that fill `buffer`; False once the map is full."""
+    def learn(self, buffer: Buffer, from_offset: int = 0) -> bool:
+        """Take note of the keys of the batches that fill `buffer`; False once the map is full.
+
+        Batches that end below `from_offset` are passed over: an earlier pass has cleaned them.
+        """
         view = memoryview(buffer)
         for position, size in split(view):
             header = peek(view, position)
             batch = view[position : position + size]
+            if header.last_offset < from_offset:
+                continue
+            if self.full:
+                return False
             if header.control or self.transactions.aborted(header):
                 self.offsets.pass_over(header)
             elif not self._learned(batch, header):
@@ -109,10 +117,16 @@ class Pass:
             self.counts.bytes_in += size
             self.counts.records_in += header.record_count
             if left is not None:
+                self._rewritten = self._rewritten or left is not batch
                 kept.append(left)
                 self.counts.bytes_out += len(left)
                 self.counts.records_out += peek(left).record_count
         return kept
+
+    def take_rewritten(self) -> bool:
+        """Whether a batch was rewritten since this was last asked."""
+        rewritten, self._rewritten = self._rewritten, False
+        return rewritten
 
     def _clean(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
         if header.base_offset > self.offsets.latest:

@@ -18,7 +18,7 @@ from coordination.jobs import Job
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
 from coordination.state.types import Done, Merged, Partition
-from objectstore.merged import Catalog
+from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkMissing
 
 _log = logger("retention")
@@ -35,10 +35,16 @@ class LogRetention(Job):
     claim = "retention"
 
     def __init__(
-        self, replica: Replica, catalog: Catalog, clock: Clock, metrics: Metrics, *, poll_s: float = POLL_S
+        self,
+        replica: Replica,
+        ranges: MergedRanges,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        poll_s: float = POLL_S,
     ) -> None:
         super().__init__(replica, poll_s)
-        self._catalog = catalog
+        self._ranges = ranges
         self._clock = clock
         self._metrics = metrics
         self._next_s = 0.0  # by the event loop's time
@@ -85,7 +91,7 @@ class LogRetention(Job):
         if merged.segments and not _first_goes(partition, merged, rules, now_ms):
             return partition.log_start
         try:
-            manifest = await self._catalog.manifest(merged.manifest)
+            manifest = await self._ranges.manifest(merged.manifest)
         except ChunkMissing:  # replaced meanwhile; the next pass sees the new one
             return partition.log_start
         if partition.merged is not merged:

@@ -15,7 +15,7 @@ from coordination.commands import Claim
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
-from objectstore.merged import Catalog
+from objectstore.merged import MergedRanges
 from tests.unit.agent.admin_calls import TOPIC, alter, create, topic
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.rig import Agent
@@ -41,7 +41,7 @@ async def pass_at(agent: Agent, store: MemoryStore, now_ms: int, metrics: Metric
     replica = agent.services.replica
     result = await replica.propose(Claim(name=LogRetention.claim))
     assert isinstance(result, Done)
-    job = LogRetention(replica, Catalog(store), At(now_ms), metrics or Metrics())
+    job = LogRetention(replica, MergedRanges(store), At(now_ms), metrics or Metrics())
     held = job.held()
     assert held is not None
     await job.step(held)
@@ -100,7 +100,7 @@ async def test_a_pass_comes_only_when_its_interval_is_over(agent: Agent, memory_
     await create(agent, topic("t", 1, retention_ms="50"))
     replica = agent.services.replica
     await replica.propose(Claim(name=LogRetention.claim))
-    job = LogRetention(replica, Catalog(memory_store), At(NOW), Metrics())
+    job = LogRetention(replica, MergedRanges(memory_store), At(NOW), Metrics())
     held = job.held()
     assert held is not None
     await job.step(held)

@@ -1,0 +1,1 @@
+"""Compaction: which partitions are due (pure), and the job that rewrites them."""

@@ -1,0 +1,105 @@
+"""Which partitions are due for compaction. Pure: from the state alone, without a look at a manifest.
+
+Kafka's rules (LogCleanerManager.grabFilthiestCompactedLog, 4.3): a partition is due when the share of its
+cleanable bytes exceeds `min.cleanable.dirty.ratio`, or when its oldest dirty record is older than
+`max.compaction.lag.ms`; the overdue go first, then the largest share. Kafka leaves the active segment alone;
+here nothing is due by its share before `dirty_bytes_min` have gathered, which serves the same end: a small
+topic is not rewritten at every record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordination.state.data import StateData
+from coordination.state.types import Partition, Topic
+from coordination.topic_configs import compacts, effective, effective_int
+from iceberg.head import enabled, table_key
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A topic's compaction: times in ms, a share, and bytes."""
+
+    dirty_ratio_min: float
+    dirty_bytes_min: int
+    lag_ms_min: int
+    lag_ms_max: int
+    delete_retention_ms: int
+
+    @classmethod
+    def of(cls, topic: Mapping[str, str], cluster: Mapping[str, str], dirty_bytes_min: int) -> Rules:
+        """The rules that a topic's configs and the cluster's state."""
+        return cls(
+            float(effective("min.cleanable.dirty.ratio", topic, cluster)),
+            dirty_bytes_min,
+            effective_int("min.compaction.lag.ms", topic, cluster),
+            effective_int("max.compaction.lag.ms", topic, cluster),
+            effective_int("delete.retention.ms", topic, cluster),
+        )
+
+
+class Due(NamedTuple):
+    """A partition that is due. The greatest goes first."""
+
+    overdue: bool
+    ratio: float
+    handle: int
+
+
+def limit_of(state: StateData, partition: Partition) -> int:
+    """Offsets from here on are not compacted: transactions that are open, rows that the table lacks.
+
+    So the table of a compacted topic has everything that was ever written to it.
+    """
+    topic, limit = partition.topic, partition.last_stable
+    table = state.tables.get(table_key(topic))
+    if table is not None and table.topic == topic.name and enabled(topic):
+        ledger = table.next_offsets
+        limit = min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)
+    return limit
+
+
+def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | None:
+    """Whether the partition is due; offsets from `limit` on do not count."""
+    tail_bytes, tail_ms = _cleanable_tail(partition, limit, now_ms - rules.lag_ms_min)
+    merged, clean_bytes = partition.merged, 0
+    dirty_bytes, oldest_ms = tail_bytes, tail_ms
+    if merged is not None:
+        clean_bytes = merged.clean_bytes
+        if merged.first_dirty_offset < merged.end_offset and merged.size_bytes > clean_bytes:
+            if now_ms - merged.first_dirty_ms < rules.lag_ms_min or merged.first_dirty_offset >= limit:
+                return None
+            dirty_bytes += merged.size_bytes - clean_bytes
+            oldest_ms = merged.first_dirty_ms
+    if not dirty_bytes:
+        return None
+    ratio = dirty_bytes / (dirty_bytes + clean_bytes)
+    overdue = oldest_ms >= 0 and now_ms - oldest_ms > rules.lag_ms_max
+    if overdue or (ratio > rules.dirty_ratio_min and dirty_bytes >= rules.dirty_bytes_min):
+        return Due(overdue, ratio, partition.handle)
+    return None
+
+
+def all_due(state: StateData, topic: Topic, dirty_bytes_min: int, now_ms: int) -> list[Due]:
+    """The partitions of a topic that are due; none of one that is not compacted."""
+    cluster = state.cluster_configs
+    if not compacts(topic.configs, cluster):
+        return []
+    rules = Rules.of(topic.configs, cluster, dirty_bytes_min)
+    found = [due(each, rules, limit_of(state, each), now_ms) for each in topic.partitions]
+    return [each for each in found if each is not None]
+
+
+def _cleanable_tail(partition: Partition, limit: int, newest_ms: int) -> tuple[int, int]:
+    """Bytes of the tail's rows that may be compacted, and the first row's timestamp (-1: none)."""
+    size, oldest_ms = 0, -1
+    for end, length, stamp in partition.slices.pieces():
+        if end > limit or stamp > newest_ms:
+            break
+        if not size:
+            oldest_ms = stamp
+        size += length
+    return size, oldest_ms

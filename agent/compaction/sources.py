@@ -1,0 +1,76 @@
+"""What a compaction reads: the blocks of a partition's segments, then the rows of its tail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coordination.state.types import Partition
+from objectstore.manifest import Manifest
+from objectstore.merged import MergedRanges
+from objectstore.naming import SliceRef
+from objectstore.reader import ChunkReader
+
+READ_BYTES = 4 << 20  # read, sent to the worker and got back at once, about
+ROWS_STEP_BYTES = 256 << 10  # rows of the tail that are planned without a turn of the event loop
+ROWS_MAX = 20_000  # of the tail in one compaction
+TAIL_BYTES_MAX = 256 << 20  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a compaction ends: before `limit`, and before the first piece newer than `newest_ms`."""
+
+    limit: int
+    newest_ms: int
+
+    def admits(self, ref: SliceRef) -> bool:
+        """Whether the piece may be compacted."""
+        return ref.end_offset <= self.limit and ref.max_timestamp_ms <= self.newest_ms
+
+
+class Sources:
+    """Reads a partition without touching the caches that serve clients."""
+
+    def __init__(self, ranges: MergedRanges, reader: ChunkReader) -> None:
+        self._ranges = ranges
+        self._reader = reader
+
+    async def blocks(self, manifest: Manifest, number: int) -> Sequence[SliceRef]:
+        """The blocks of a segment. Raises ChunkMissing and StoreError."""
+        return (await self._ranges.index(manifest[number])).blocks
+
+    async def read(self, refs: Sequence[SliceRef]) -> list[memoryview]:
+        """The pieces' batches, checked and with their offsets. Raises ChunkMissing and StoreError."""
+        return await self._reader.read_many(refs)
+
+    async def tail(self, partition: Partition, start: int, bounds: Bounds) -> list[SliceRef]:
+        """The rows from `start` on that may be compacted, side by side, as many as one compaction takes."""
+        rows: list[SliceRef] = []
+        offset, size = start, 0
+        while len(rows) < ROWS_MAX and size < TAIL_BYTES_MAX:
+            planned = partition.slices.plan(offset, ROWS_STEP_BYTES)
+            for row in planned:
+                if row.base_offset != offset or not bounds.admits(row):
+                    return rows
+                rows.append(row)
+                offset, size = row.end_offset, size + row.length
+            if not planned:
+                return rows
+            await asyncio.sleep(0)
+        return rows
+
+
+def groups(refs: Sequence[SliceRef]) -> Iterator[list[SliceRef]]:
+    """The pieces in runs of about READ_BYTES."""
+    group: list[SliceRef] = []
+    size = 0
+    for ref in refs:
+        if group and size + ref.length > READ_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(ref)
+        size += ref.length
+    if group:
+        yield group
