@@ -171,6 +171,19 @@ class SnapshotsConfig(Section):
     """Entries after which a snapshot is written even before its time."""
 
 
+class CompactionConfig(Section):
+    """Compaction of topics with cleanup.policy=compact. When it is due, topic configs say."""
+
+    enabled: bool = True
+    """Let this agent compact."""
+
+    dirty_bytes_min: Bytes = 8 * MIB
+    """Bytes not yet compacted that make a partition due (max.compaction.lag.ms makes it so without)."""
+
+    segment_bytes_max: Bytes = 64 * MIB
+    """Size at which a compacted segment is written, bytes; twice as much is held in memory."""
+
+
 class CollectionConfig(Section):
     """Removal of chunks that nothing references."""
 

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from agent.config.base import Section
 from agent.config.limits import (
     CollectionConfig,
+    CompactionConfig,
     FetchConfig,
     LimitsConfig,
     ProduceConfig,
@@ -55,6 +56,7 @@ class Config(Section):
     schemas: SchemaConfig = SchemaConfig()
     tables: TablesConfig = TablesConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    compaction: CompactionConfig = CompactionConfig()
     collection: CollectionConfig = CollectionConfig()
     http: HttpConfig = HttpConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
