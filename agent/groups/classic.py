@@ -105,6 +105,11 @@ class ClassicGroup(MemberTable):
         for one in later:
             one(NO_TIME)
 
+    def rebalance(self, now: float) -> None:
+        """Let the members of a stable group share anew, whatever they know."""
+        if self.state is GroupState.STABLE and not self.busy:
+            self._prepare(now)
+
     # What clients ask for.
 
     def join(self, now: float, join: Join, reply: JoinReply) -> None:
@@ -194,7 +199,13 @@ class ClassicGroup(MemberTable):
             self._after_removal(now)
         else:
             self._go_on(now)
-        reply(codes)
+        if self.busy:  # the last one is gone once the log says so
+            self._later.append(lambda _: reply(self._or_abandoned(codes)))
+        else:
+            reply(codes)
+
+    def _or_abandoned(self, codes: list[Code]) -> list[Code]:
+        return codes if self._abandoned is None else [self._abandoned] * len(codes)
 
     def tick(self, now: float) -> None:
         """Do what is due."""

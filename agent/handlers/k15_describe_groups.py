@@ -1,7 +1,7 @@
 """DescribeGroups: the state and the members of classic groups.
 
 Versions 0 to 6.
-Behaviour: answered by the coordinator. Members show metadata and assignments only in a stable group. A
+Behaviour: answered by the coordinator. Members show their metadata only in a stable group. A
 group that does not exist is Dead; from version 6 on also GROUP_ID_NOT_FOUND (KIP-1043).
 Deviations: none known.
 """
@@ -44,9 +44,9 @@ def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
     if group is None or group.kind != CLASSIC:
         answer = DescribedGroup(group_id=group_id, group_state="Dead")
         if version >= NOT_FOUND_SINCE:
-            kind = "does not exist" if group is None else "is not a classic group"
+            why = "not found" if group is None else "is not a classic group"
             answer.error_code = Code.GROUP_ID_NOT_FOUND
-            answer.error_message = f"Group {group_id} {kind}."
+            answer.error_message = f"Group {group_id} {why}."
         return answer
     stable = group.state == GroupState.STABLE.value
     return DescribedGroup(
@@ -65,5 +65,5 @@ def _member(member: Member, group: Listed, stable: bool) -> DescribedGroupMember
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata(group.protocol) if stable else b"",
-        member_assignment=member.assignment if stable else b"",
+        member_assignment=member.assignment,
     )
