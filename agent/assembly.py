@@ -9,6 +9,9 @@ from agent.cluster import LeaderHints
 from agent.config import Config
 from agent.context import Services
 from agent.fetch.driver import FetchDriver, FetchLimits
+from agent.groups.consumer.classic_driver import ClassicMembers
+from agent.groups.consumer.driver import ConsumerGroups
+from agent.groups.consumer.runner import Surroundings
 from agent.groups.coordinator import GroupCoordinator
 from agent.handlers import HANDLERS
 from agent.handlers.topic_bodies import TopicBodies
@@ -94,6 +97,12 @@ def assemble(
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
     hints = LeaderHints(lambda: replica.state.brokers)
+    groups = GroupCoordinator(replica, hints)
+    consumer_groups = ConsumerGroups(
+        Surroundings(replica, clock, groups.became_consumer, groups.became_classic), groups.refusal
+    )
+    groups.others = ClassicMembers(consumer_groups)
+    groups.on_moved.append(consumer_groups.moved)
     return Services(
         config=config,
         clock=clock,
@@ -103,7 +112,8 @@ def assemble(
         produce=produce,
         fetch=fetch,
         hints=hints,
-        groups=GroupCoordinator(replica, hints),
+        groups=groups,
+        consumer_groups=consumer_groups,
         validators=ValidatorCache(
             entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
         ),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.cluster import LeaderHints
     from agent.config import Config
     from agent.fetch.driver import FetchDriver
+    from agent.groups.consumer.driver import ConsumerGroups
     from agent.groups.coordinator import GroupCoordinator
     from agent.handlers.topic_bodies import TopicBodies
     from agent.metrics import Metrics
@@ -53,6 +54,7 @@ class Services:
     fetch: FetchDriver
     hints: LeaderHints
     groups: GroupCoordinator
+    consumer_groups: ConsumerGroups
     validators: ValidatorCache
     metrics: Metrics
     ranges: Mapping[int, tuple[int, int]]

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from agent.cluster import LeaderHints
 from agent.groups.classic import ClassicGroup
+from agent.groups.consumer.classic_driver import ClassicMembers
 from agent.groups.members import GroupState, Join, Joined, Limits, Synced
 from agent.groups.timers import Timers
 from agent.logs import logger
@@ -50,6 +51,8 @@ class GroupCoordinator:
         self._tasks: list[asyncio.Task[None]] = []
         self._adopting: asyncio.Task[None] | None = None
         self._serving: object = None
+        self.others: ClassicMembers | None = None
+        """Answers classic members of groups of KIP-848."""
         self.on_moved: list[Callable[[], None]] = []
         """Called when the brokers have changed, and with them who coordinates what."""
         replica.add_listener(self._applied)
@@ -107,6 +110,11 @@ class GroupCoordinator:
 
     async def join(self, group_id: str, join: Join) -> Joined:
         """JoinGroup; waits for the end of the join phase."""
+        others = self._others_of(group_id)
+        if others is not None:
+            joined = await others.join(group_id, join)
+            if isinstance(joined, Joined):
+                return joined
         group = self._find(group_id, bool(join.member_id))
         if isinstance(group, Code):
             return Joined(group, join.member_id)
@@ -124,6 +132,9 @@ class GroupCoordinator:
         assignments: Sequence[tuple[str, bytes]],
     ) -> Synced:
         """SyncGroup of `member` (member id, instance id); waits for the leader's assignments."""
+        others = self._others_of(group_id)
+        if others is not None:
+            return others.sync(group_id, member, generation, protocols)
         group = self._find(group_id, True)
         if isinstance(group, Code):
             return Synced(group)
@@ -134,6 +145,9 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Code:
         """Heartbeat."""
+        others = self._others_of(group_id)
+        if others is not None:
+            return others.heartbeat(group_id, member_id, instance_id, generation)
         group = self._find(group_id, True)
         if isinstance(group, Code):
             return group
@@ -144,6 +158,9 @@ class GroupCoordinator:
 
     async def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]]) -> list[Code] | Code:
         """LeaveGroup of (member id, instance id); a code for each, or one for all."""
+        others = self._others_of(group_id)
+        if others is not None:
+            return await others.leave(group_id, leaving)
         group = self._find(group_id, True)
         if isinstance(group, Code):
             unknown = group is Code.UNKNOWN_MEMBER_ID
@@ -158,6 +175,27 @@ class GroupCoordinator:
         group = self._running.get(group_id)
         if group is not None:
             group.heard(self._now, member_id)
+
+    # Groups that change their kind (KIP-848).
+
+    def became_consumer(self, group_id: str) -> None:
+        """The group is one of KIP-848 now: whoever waits here must join again."""
+        group = self._running.get(group_id)
+        if group is not None:
+            self._drop(group, Code.REBALANCE_IN_PROGRESS)
+
+    def became_classic(self, group_id: str) -> None:
+        """The last member of KIP-848 is gone: the others share anew."""
+        self._adopt(group_id)
+        group = self._running.get(group_id)
+        if group is not None:
+            group.rebalance(self._now)
+            self._follow_up(group)
+
+    def _others_of(self, group_id: str) -> ClassicMembers | None:
+        if self.others is not None and self.refusal(group_id) is None and self.others.holds(group_id):
+            return self.others
+        return None
 
     # Inside.
 

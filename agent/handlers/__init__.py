@@ -45,6 +45,8 @@ from agent.handlers import (
     k57_update_features,
     k60_describe_cluster,
     k61_describe_producers,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
@@ -101,6 +103,8 @@ _MODULES = (
     k47_offset_delete,
     k60_describe_cluster,
     k61_describe_producers,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )

@@ -7,6 +7,7 @@ is valid only for the revision of the group it was planned on.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.groups.consumer.assignors import ASSIGNORS, Subscriber
@@ -45,9 +46,7 @@ class Draft:
     @property
     def assignor(self) -> str:
         """The name of the assignor that most members prefer; the default when none says."""
-        known = self.rules.assignors
-        votes = Counter(m.assignor for m in self.data.members.values() if m.assignor in known)
-        return max(known, key=lambda name: votes[name])  # the first among equals
+        return preferred_assignor(self.data, self.rules.assignors)
 
     def put(self, member: ConsumerMember) -> None:
         """Add or replace a member."""
@@ -117,3 +116,9 @@ class Draft:
         self.data.targets[member_id] = target
         self.put(new)
         return new
+
+
+def preferred_assignor(data: ConsumerGroupData, known: Sequence[str]) -> str:
+    """The name of the assignor that most members prefer; the first among equals."""
+    votes = Counter(member.assignor for member in data.members.values() if member.assignor in known)
+    return max(known, key=lambda name: votes[name])
