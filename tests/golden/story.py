@@ -103,11 +103,24 @@ class Storyteller:
                     yield f"  producer {key} epoch {entry.epoch} last {entry.last_sequence}"
         for (space, name), table in self.state.tables.items():
             yield f"table {space}.{name} at {table.metadata_location} ledger {list(table.next_offsets)}"
+        yield from self._show_groups()
         for name, holder in self.state.claims.items():
             yield f"claim {name}: {self._name(holder.incarnation)} since {holder.revision}"
         brokers = [f"{b.node_id} {b.name} ({self._name(b.incarnation)})" for b in self.state.brokers.values()]
         yield f"brokers: {', '.join(brokers) or 'none'}"
         yield from self._show_rest()
+
+    def _show_groups(self) -> Iterator[str]:
+        for group in self.state.groups.values():
+            yield f"group {group.group_id} ({group.kind}) at revision {group.revision}"
+            classic = group.classic
+            if classic is not None:
+                shares = [f"{m.member_id}={m.assignment.decode()!r}" for m in classic.members.values()]
+                how = "assigned" if classic.assigned else "to be assigned"
+                yield f"  generation {classic.generation}, led by {classic.leader!r}, {how}: {shares}"
+            for handle in group.offsets:
+                position = group.offsets.get(handle)
+                yield f"  handle {handle}: {position.offset} {position.metadata!r}"
 
     def _show_rest(self) -> Iterator[str]:
         for number, one in self.state.incarnations.items():
