@@ -64,10 +64,10 @@ def edited(manifest: Manifest, edit: Edit) -> Manifest | None:
         if manifest.segments(first, first + len(run.names)) != run.names:
             return None
         places.append((first, run))
+    if edit.tail is not None:  # first: it may have to answer for offsets of which nothing is left
+        manifest = manifest.appended(edit.tail.put, edit.tail.end_offset)
     for first, run in reversed(places):
         manifest = manifest.replaced(first, first + len(run.names), run.put)
-    if edit.tail is not None:
-        manifest = manifest.appended(edit.tail.put, edit.tail.end_offset)
     return manifest.with_first_dirty(max(edit.cleaned_to, manifest.first_dirty_offset))
 
 
