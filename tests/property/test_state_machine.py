@@ -13,13 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordination.commands import DeleteTopic, ExpireProducers, FenceIncarnation, MoveLogStart
+from coordination.commands import (
+    AssignClassicGeneration,
+    ClassicMember,
+    CommitOffsets,
+    DeleteTopic,
+    ExpireProducers,
+    FenceIncarnation,
+    MoveLogStart,
+    PutClassicGeneration,
+)
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State
 from tests.unit.coordination.kit import Script, chunk, tiles
 
 NAMES = ["a", "b", "c.d", "c_d"]
+GROUPS = st.sampled_from(["g", "h"])
 MAX = 1 << 31
 SEQUENCES = st.one_of(st.integers(0, 5), st.integers(MAX - 6, MAX - 1))
 
@@ -77,6 +87,27 @@ class ModelPartition:
         return len(self.records) - count
 
 
+@dataclass
+class ModelGroup:
+    """A classic group: who is in which generation, and its positions by handle."""
+
+    revision: int = 0
+    generation: int = 0
+    members: list[str] = field(default_factory=list)
+    assigned: bool = True
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    def commit(self, generation: int, member: str) -> Code | None:
+        """Why Kafka refuses the commit."""
+        if generation < 0 and (not self.members or not member):
+            return Code.UNKNOWN_MEMBER_ID if self.members else None
+        if member not in self.members:
+            return Code.UNKNOWN_MEMBER_ID
+        if generation != self.generation:
+            return Code.ILLEGAL_GENERATION
+        return None if self.assigned else Code.REBALANCE_IN_PROGRESS
+
+
 class Machine(RuleBasedStateMachine):
     """Two to four agents, four topic names, three producers."""
 
@@ -85,6 +116,7 @@ class Machine(RuleBasedStateMachine):
         self.script = Script()
         self.model: dict[int, ModelPartition] = {}
         self.topics: dict[str, list[int]] = {}
+        self.groups: dict[str, ModelGroup] = {}
         self.live: list[int] = []
         self.next_agent = 100
         self.add_agent()
@@ -121,6 +153,67 @@ class Machine(RuleBasedStateMachine):
         self.script.one(self.live[0], DeleteTopic(name=name))
         for handle in self.topics.pop(name):
             del self.model[handle]
+            for group in self.groups.values():
+                group.offsets.pop(handle, None)
+
+    @rule(name=GROUPS, members=st.lists(st.sampled_from("xyz"), unique=True), stale=st.booleans())
+    def put_generation(self, name: str, members: list[str], stale: bool) -> None:
+        known = self.groups.get(name, ModelGroup())
+        message = PutClassicGeneration(
+            group=name,
+            expected_revision=known.revision + stale,
+            protocol_type="consumer",
+            leader=members[0] if members else "",
+            members=[ClassicMember(member_id=member) for member in members],
+        )
+        result = self.script.one(self.live[-1], message)
+        if stale:
+            assert isinstance(result, Refused)
+            return
+        revision = self.script.state.revision
+        assert result == Done((known.generation + 1, revision))
+        self.groups[name] = ModelGroup(revision, known.generation + 1, members, not members, known.offsets)
+
+    @rule(name=GROUPS)
+    def assign(self, name: str) -> None:
+        known = self.groups.get(name, ModelGroup())
+        message = AssignClassicGeneration(group=name, expected_revision=known.revision)
+        result = self.script.one(self.live[0], message)
+        if known.generation:
+            known.revision = self.script.state.revision
+            known.assigned = True
+            assert result == Done((known.generation, known.revision))
+        else:
+            assert isinstance(result, Refused)
+
+    @rule(
+        name=GROUPS,
+        generation=st.integers(-1, 3),
+        member=st.sampled_from(["", "x", "y"]),
+        offset=st.integers(0, 9),
+        data=st.data(),
+    )
+    def commit_offsets(
+        self, name: str, generation: int, member: str, offset: int, data: st.DataObject
+    ) -> None:
+        handle = data.draw(st.integers(0, len(self.script.state.partitions)))
+        known = self.groups.get(name)
+        message = CommitOffsets(
+            group=name, generation=generation, member_id=member, partition=[handle], offset=[offset]
+        )
+        result = self.script.one(self.live[-1], message)
+        if known is None:
+            code = None if generation < 0 else Code.ILLEGAL_GENERATION
+        else:
+            code = known.commit(generation, member)
+        if code is not None:
+            assert isinstance(result, Refused)
+            assert result.code is code
+        elif handle in self.model:
+            assert result == Done()
+            self.groups.setdefault(name, ModelGroup()).offsets[handle] = offset
+        else:
+            assert result == Done((int(Code.UNKNOWN_TOPIC_OR_PARTITION),))
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
@@ -185,6 +278,17 @@ class Machine(RuleBasedStateMachine):
                 if partition.start <= offset < len(partition.records):
                     first = shown.slices.plan(offset, 0)[0]
                     assert first.base_offset <= offset < first.end_offset
+
+    @invariant()
+    def the_groups_are_the_models(self) -> None:
+        state = self.script.state
+        assert set(state.groups) == set(self.groups)
+        for name, known in self.groups.items():
+            shown = state.groups[name]
+            found = {handle: shown.offsets.get(handle) for handle in self.model}
+            assert {handle: each.offset for handle, each in found.items() if each} == known.offsets
+            members = list(shown.classic.members) if shown.classic is not None else []
+            assert (shown.revision, members) == (known.revision, known.members)
 
     def teardown(self) -> None:
         if not hasattr(self, "script"):
