@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from agent.version import VERSION
+from agent.wire.generated import incremental_alter_configs as iac
 from deploy.services import Etcd
 from deploy.services.kafka import Kafka
 from deploy.services.s3 import S3Service
 from tests.compat.cluster import Cluster
+from tests.compat.raw import call
 
 WAIT_S_MAX = 60
 NAME_CHARS_MAX = 120
+SET, BROKER = 0, 4  # operations and types of resources, by Kafka's numbers
 # Tests of groups count members, not seconds: both brokers let the first member in at once
 # and let members of the new protocol ask often.
 GROUP_SETTINGS = (
-    "group.initial.rebalance.delay.ms=0",
-    "group.consumer.min.heartbeat.interval.ms=500",
-    "group.consumer.heartbeat.interval.ms=500",
+    ("group.initial.rebalance.delay.ms", "0"),
+    ("group.consumer.min.heartbeat.interval.ms", "500"),
+    ("group.consumer.heartbeat.interval.ms", "500"),
 )
 KAFKA_SETTINGS = (
-    *GROUP_SETTINGS,
+    *("=".join(setting) for setting in GROUP_SETTINGS),
     "offsets.topic.num.partitions=5",
     "share.coordinator.state.topic.replication.factor=1",
     "share.coordinator.state.topic.min.isr=1",
@@ -134,14 +131,11 @@ class Floe(Broker):
 
     def start(self) -> None:
         self._cluster.__enter__()
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        entries = [
-            ConfigEntry(*setting.split("=", 1), incremental_operation=AlterConfigOpType.SET)
-            for setting in GROUP_SETTINGS
-        ]
-        every_broker = ConfigResource(ResourceType.BROKER, "", incremental_configs=entries)
-        for done in admin.incremental_alter_configs([every_broker]).values():
-            done.result(WAIT_S_MAX)
+        changes = [iac.AlterableConfig(name, SET, value) for name, value in GROUP_SETTINGS]
+        every_broker = iac.AlterConfigsResource(BROKER, "", changes)
+        request = iac.IncrementalAlterConfigsRequest([every_broker])
+        answer = asyncio.run(call(self.bootstrap, "IncrementalAlterConfigs", request, 1))
+        assert answer.responses[0].error_code == 0, answer
 
     def stop(self) -> None:
         self._cluster.__exit__(None, None, None)
