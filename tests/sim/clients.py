@@ -1,0 +1,219 @@
+"""Clients of the simulation: real aiokafka on the virtual network, each of their calls an operation.
+
+A client that meets an error gives itself up: its process ends as a crashed one does and a new one follows,
+under a process number of its own. What had been asked of it and not answered is `info`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from tests.checker.operations import Micro, Operation, Outcome, Poll, Send
+from tests.sim.clock import START_MS
+from tests.sim.loop import NODE, VirtualLoop
+
+SHORT = {"request_timeout_ms": 3000, "metadata_max_age_ms": 3000, "retry_backoff_ms": 50}
+RETRY_S = 0.2
+POLL_MS = 200
+IDLE_S = 0.02
+Finish = Callable[[Operation], None]
+
+
+class Recorder:
+    """Collects operations in the order of their completions."""
+
+    def __init__(self, loop: VirtualLoop, trace: Callable[[str], None]) -> None:
+        self.operations: list[Operation] = []
+        self._loop = loop
+        self._trace = trace
+        self._processes = 0
+
+    def process(self) -> int:
+        """A new process number."""
+        self._processes += 1
+        return self._processes
+
+    def now_ns(self) -> int:
+        """Virtual nanoseconds."""
+        return int(self._loop.time() * 1e9)
+
+    def note(
+        self,
+        process: int,
+        f: str,
+        outcome: Outcome,
+        invoked_ns: int,
+        micro: Sequence[Micro] = (),
+        keys: Sequence[str] = (),
+        error: str = "",
+    ) -> None:
+        """One completion."""
+        op = Operation(
+            len(self.operations), process, f, outcome, tuple(micro), tuple(keys), frozenset(),
+            invoked_ns, self.now_ns(), error,
+        )  # fmt: skip
+        self.operations.append(op)
+        self._trace(f"{process} {f} {outcome} {error}".rstrip())
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What every client needs."""
+
+    loop: VirtualLoop
+    recorder: Recorder
+    bootstrap: list[str]
+    keys: list[TopicPartition]
+    stopping: asyncio.Event
+    fetch_bytes: int
+    """max.partition.fetch.bytes of the readers."""
+
+    def timestamp(self) -> int:
+        """Unix ms for a record."""
+        return START_MS + int(self.loop.time() * 1000)
+
+
+def name(key: TopicPartition) -> str:
+    """A key as the history spells it."""
+    return f"{key.topic}-{key.partition}"
+
+
+class Writer:
+    """Sends small groups of records until told to stop. `pending`: what a crash leaves unanswered."""
+
+    def __init__(self, around: Surroundings, rate: float) -> None:
+        self._around = around
+        self._pause_s = 1 / rate
+        self._next = 0
+        self.pending: tuple[int, int, list[Send]] | None = None
+
+    async def live(self) -> None:
+        """Until told to stop: one process after the other."""
+        while not self._around.stopping.is_set():
+            process = self._around.recorder.process()
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._around.bootstrap,
+                enable_idempotence=True,
+                client_id=NODE.get(),
+                **SHORT,
+            )
+            try:
+                await producer.start()
+                await self._write(producer, process)
+            except (KafkaError, OSError, TimeoutError):
+                await asyncio.sleep(RETRY_S)
+            finally:
+                await _stopped(producer)
+
+    async def _write(self, producer: Any, process: int) -> None:
+        random = self._around.loop.random
+        while not self._around.stopping.is_set():
+            await asyncio.sleep(random.expovariate(1 / self._pause_s))
+            sends = []
+            for _ in range(random.choice((1, 1, 2, 4))):
+                self._next += 1
+                key = random.choice(self._around.keys)
+                sends.append((key, f"{process}.{self._next}"))
+            await self._operation(producer, process, sends)
+
+    async def _operation(self, producer: Any, process: int, sends: list[tuple[TopicPartition, str]]) -> None:
+        recorder = self._around.recorder
+        invoked = recorder.now_ns()
+        self.pending = (process, invoked, [Send(name(key), value) for key, value in sends])
+        futures = []
+        error: BaseException | None = None
+        for key, value in sends:
+            try:
+                futures.append(
+                    await producer.send(
+                        key.topic,
+                        value.encode(),
+                        key=value.encode(),
+                        partition=key.partition,
+                        timestamp_ms=self._around.timestamp(),
+                    )
+                )
+            except (KafkaError, OSError, TimeoutError) as raised:
+                error = raised
+                break
+        told = await asyncio.gather(*futures, return_exceptions=True)
+        done = []
+        for position, (key, value) in enumerate(sends):
+            answer = told[position] if position < len(told) else None
+            offset = None if answer is None or isinstance(answer, BaseException) else answer.offset
+            done.append(Send(name(key), value, offset))
+            error = answer if isinstance(answer, BaseException) else error
+        self.pending = None
+        recorder.note(
+            process,
+            "send",
+            "info" if error else "ok",
+            invoked,
+            done,
+            error=type(error).__name__ if error else "",
+        )
+        if error is not None:
+            raise error
+
+
+class Reader:
+    """Polls keys of its own choice from the start or where it was, until told to stop."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def live(self) -> None:
+        """Until told to stop: one process after the other."""
+        while not self._around.stopping.is_set():
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self._around.bootstrap,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                client_id=NODE.get(),
+                fetch_max_wait_ms=100,
+                max_partition_fetch_bytes=self._around.fetch_bytes,
+                **SHORT,
+            )
+            process = self._around.recorder.process()
+            try:
+                await consumer.start()
+                await self._read(consumer, process)
+            except (KafkaError, OSError, TimeoutError):
+                await asyncio.sleep(RETRY_S)
+            finally:
+                await _stopped(consumer)
+
+    async def _read(self, consumer: Any, process: int) -> None:
+        random, recorder = self._around.loop.random, self._around.recorder
+        keys = sorted(random.sample(self._around.keys, max(1, len(self._around.keys) // 2)))
+        consumer.assign(keys)
+        recorder.note(process, "assign", "ok", recorder.now_ns(), keys=[name(key) for key in keys])
+        while not self._around.stopping.is_set():
+            await polled(consumer, recorder, process)
+            await asyncio.sleep(IDLE_S)
+
+
+async def polled(consumer: Any, recorder: Recorder, process: int) -> int:
+    """One poll as an operation; the number of records."""
+    invoked = recorder.now_ns()
+    records: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(timeout_ms=POLL_MS)
+    seen = {
+        name(key): tuple((each.offset, each.value.decode()) for each in records[key])
+        for key in sorted(records)
+    }
+    recorder.note(process, "poll", "ok", invoked, [Poll(seen)])
+    return sum(len(each) for each in seen.values())
+
+
+async def _stopped(client: Any) -> None:
+    try:
+        async with asyncio.timeout(5):
+            await client.stop()
+    except (KafkaError, OSError, TimeoutError):
+        return

@@ -1,0 +1,68 @@
+"""Clocks of the simulation: one per node, over the loop's virtual time, with a skew of the wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.sim.loop import VirtualLoop
+
+START_MS = 1_700_000_000_000
+
+
+class SimClock:
+    """A node's clock; implements coordination.clock.Clock."""
+
+    def __init__(self, loop: VirtualLoop, seed: int, skew_ms: int = 0) -> None:
+        self._loop = loop
+        self._random = random.Random(seed)
+        self.skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        """Virtual wall clock, Unix ms."""
+        return START_MS + self.skew_ms + int(self._loop.time() * 1000)
+
+    def now_us(self) -> int:
+        """Virtual wall clock, Unix µs."""
+        return (START_MS + self.skew_ms) * 1000 + int(self._loop.time() * 1_000_000)
+
+    def monotonic(self) -> float:
+        """The loop's time."""
+        return self._loop.time()
+
+    def random(self) -> float:
+        """Uniform in [0, 1)."""
+        return self._random.random()
+
+    def random_bits(self, bits: int) -> int:
+        """`bits` random bits."""
+        return self._random.getrandbits(bits)
+
+    def random_bytes(self, size: int) -> bytes:
+        """`size` random bytes."""
+        return self._random.getrandbits(size * 8).to_bytes(size, "big")
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the task in virtual time."""
+        await asyncio.sleep(seconds)
+
+
+@contextmanager
+def virtual_time(loop: VirtualLoop, seed: int) -> Iterator[None]:
+    """Python's own clock and dice follow the simulation: clients of other makes ask them directly."""
+    saved = (time.time, time.monotonic, time.perf_counter, time.time_ns, time.monotonic_ns)
+    state = random.getstate()
+    random.seed(seed)
+    time.time = lambda: START_MS / 1000 + loop.time()
+    time.monotonic = loop.time
+    time.perf_counter = loop.time
+    time.time_ns = lambda: START_MS * 1_000_000 + int(loop.time() * 1e9)
+    time.monotonic_ns = lambda: int(loop.time() * 1e9)
+    try:
+        yield
+    finally:
+        time.time, time.monotonic, time.perf_counter, time.time_ns, time.monotonic_ns = saved
+        random.setstate(state)

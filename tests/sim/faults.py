@@ -1,0 +1,164 @@
+"""What goes wrong in a simulated world, and how it is put right again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from objectstore.faulty import FaultRates
+from tests.sim.node import AgentNode
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+RATES = FaultRates(
+    refused=0.05, lost_request=0.03, lost_answer=0.05, truncated=0.02, corrupt=0.02, slow=0.2, slow_s_max=1.5
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault: `begin` on the targets, `end` when it is over."""
+
+    name: str
+    begin: Callable[[World, Sequence[AgentNode]], None]
+    end: Callable[[World, Sequence[AgentNode]], None]
+
+
+def _kill(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        agent.crash()
+
+
+def _start(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if not agent.alive:
+            agent.start()
+
+
+def _pause(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.alive:
+            world.trace(f"pause {agent.identity}")
+            world.loop.pause(agent.identity)
+
+
+def _resume(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        world.trace(f"resume {agent.identity}")
+        world.loop.resume(agent.identity)
+
+
+def _cut_log(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.partitioned = True
+
+
+def _refuse_log(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.refused = True
+
+
+def _slow_log(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.delivery_delay_s = 0.3 + world.loop.random.random()
+
+
+def _lose_answers(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.lose_answers = 1 + world.loop.random.randrange(3)
+
+
+def _heal_log(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.log is not None:
+            faults = agent.log.faults
+            faults.partitioned = faults.refused = False
+            faults.delivery_delay_s = 0.0
+            faults.lose_answers = faults.lose_requests = 0
+
+
+def _expire(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.app is not None:
+            world.server.expire(agent.app.replica.incarnation)
+
+
+def _compact(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.server.compact(world.server.revision)
+
+
+def _cancel_watches(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.server.cancel_watches()
+
+
+def _silence_watches(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.server.silence_watches()
+
+
+def _bad_store(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.store is not None:
+            agent.store.rates = RATES
+
+
+def _good_store(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.store is not None:
+            agent.store.rates = FaultRates()
+
+
+def _cut_clients(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        for client in world.clients:
+            if world.loop.random.random() < 0.5:
+                world.network.cut(client.name, agent.name)
+            if world.loop.random.random() < 0.5:
+                world.network.cut(agent.name, client.name)
+
+
+def _heal_clients(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        for client in world.clients:
+            world.network.heal(client.name, agent.name)
+            world.network.heal(agent.name, client.name)
+
+
+def _reset(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        world.network.reset(agent.name)
+
+
+def _crash_client(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.crash_client(world.loop.random.choice(world.clients))
+
+
+def _nothing(world: World, targets: Sequence[AgentNode]) -> None:
+    del world, targets
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault("kill", _kill, _start),
+    Fault("pause", _pause, _resume),
+    Fault("cut-log", _cut_log, _heal_log),
+    Fault("refuse-log", _refuse_log, _heal_log),
+    Fault("slow-log", _slow_log, _heal_log),
+    Fault("lose-answers", _lose_answers, _heal_log),
+    Fault("expire-lease", _expire, _nothing),
+    Fault("compact", _compact, _nothing),
+    Fault("cancel-watches", _cancel_watches, _nothing),
+    Fault("silence-watches", _silence_watches, _nothing),
+    Fault("bad-store", _bad_store, _good_store),
+    Fault("cut-clients", _cut_clients, _heal_clients),
+    Fault("reset", _reset, _nothing),
+    Fault("crash-client", _crash_client, _nothing),
+)

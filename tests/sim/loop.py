@@ -1,0 +1,200 @@
+"""An asyncio event loop in virtual time: nothing waits, nothing is parallel, all follows the seed.
+
+Where a real loop would sleep until the next timer, this one moves its clock there. Work for threads is done
+at once and its result arrives a moment of virtual time later. Callbacks belong to a *node* (a context
+variable, so tasks inherit it): a node that is killed has none of its callbacks run again, no `finally`, no
+`except`, which is what a crash is. Sockets exist only in the virtual network (network.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from asyncio import events
+from collections.abc import Callable
+from typing import Any
+
+NODE: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
+"""`name/life` of the process that the running code belongs to; empty: the simulation itself."""
+
+RESOLUTION_S = 1e-6
+PUT_AWAY_ROUNDS = 20
+THREAD_S_MAX = 0.002
+"""Longest virtual time that a piece of work in a thread takes."""
+
+
+class Deadlock(AssertionError):
+    """Nothing is ready and no timer is set: whoever is awaited will never come."""
+
+
+class _Handle(events.Handle):
+    """A callback that dies with its node."""
+
+    def _run(self) -> None:
+        loop: VirtualLoop = self._loop  # type: ignore[attr-defined]  # asyncio.Handle has it
+        context: contextvars.Context = self._context  # type: ignore[attr-defined]  # and this too
+        if loop.runs(context.get(NODE, ""), self):
+            super()._run()  # type: ignore[misc]  # not in the stubs
+
+
+class _Timer(events.TimerHandle):
+    """A timer that dies with its node."""
+
+    def _run(self) -> None:
+        loop: VirtualLoop = self._loop  # type: ignore[attr-defined]  # as above
+        context: contextvars.Context = self._context  # type: ignore[attr-defined]  # as above
+        if loop.runs(context.get(NODE, ""), self):
+            super()._run()  # type: ignore[misc]  # as above
+
+
+class _Selector:
+    """Moves the loop's clock instead of waiting."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """No event ever comes from outside."""
+        if timeout is None:
+            raise Deadlock("nothing is ready and no timer is set")
+        self._loop.advance(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module. `random` is the seed's only source: network, threads and nodes draw from it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+        self.dead: set[str] = set()
+        self._paused: dict[str, list[events.Handle]] = {}
+        self.steps = 0
+        """Callbacks run so far: a fingerprint of the schedule."""
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Every task of a node, kept until the end: one that is collected early would run its `finally`."""
+        self.server_factory: Callable[..., Any] | None = None
+        self.connection_factory: Callable[..., Any] | None = None
+        self._now = 0.0
+        self._clock_resolution = RESOLUTION_S
+        self._selector = _Selector(self)
+        self.set_task_factory(self._make_task)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
+        self._now += seconds
+
+    def kill(self, node: str) -> None:
+        """Run nothing of the node again."""
+        self.dead.add(node)
+        self._paused.pop(node, None)
+
+    def pause(self, node: str) -> None:
+        """Run nothing of the node until it is resumed; time goes on without it."""
+        self._paused.setdefault(node, [])
+
+    def resume(self, node: str) -> None:
+        """What was due meanwhile runs now, in its order."""
+        self._ready.extend(self._paused.pop(node, ()))
+
+    def runs(self, node: str, handle: events.Handle) -> bool:
+        """Whether a callback of the node may run now; keeps it when the node is paused."""
+        if node in self.dead:
+            return False
+        waiting = self._paused.get(node)
+        if waiting is not None:
+            waiting.append(handle)
+            return False
+        self.steps += 1
+        return True
+
+    def put_away(self) -> None:
+        """The run is over and judged: let every task end, the dead ones too; nothing is left behind."""
+        self.dead.clear()
+        for node in list(self._paused):
+            self.resume(node)
+        self.set_exception_handler(lambda loop, context: None)
+        for _ in range(PUT_AWAY_ROUNDS):
+            tasks = [task for task in asyncio.all_tasks(self) if not task.done()]
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            self.run_until_complete(asyncio.wait(tasks, timeout=1))
+        self.run_until_complete(self.shutdown_asyncgens())
+        self.tasks.clear()
+        self.close()
+
+    def _make_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+        if NODE.get():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave theirs behind
+            self.tasks.append(task)
+            if len(self.tasks) % 4096 == 0:
+                self.tasks = [each for each in self.tasks if not each.done()]
+        return task
+
+    def _call_soon(self, callback: Any, args: Any, context: Any) -> _Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _Timer:
+        """See asyncio."""
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> events.Handle:
+        """There are no threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Do the work now; tell a moment later."""
+        del executor
+        future = self.create_future()
+        try:
+            result, error = func(*args), None
+        except Exception as raised:
+            result, error = None, raised
+        self.call_later(self.random.random() * THREAD_S_MAX, _settle, future, result, error)
+        return future
+
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any
+    ) -> Any:  # type: ignore[override]
+        """A listener of the virtual network."""
+        assert self.server_factory is not None, "no network"
+        del rest
+        return self.server_factory(protocol_factory, host, port)
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any
+    ) -> Any:  # type: ignore[override]
+        """A connection of the virtual network."""
+        assert self.connection_factory is not None, "no network"
+        del rest
+        return await self.connection_factory(protocol_factory, host, port)
+
+    def _process_events(self, event_list: Any) -> None:
+        del event_list
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps."""
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,352 @@
+"""A network in memory: connections between nodes with latency, one-way cuts and resets.
+
+Bytes of one direction arrive in order; different connections are independent, so messages overtake each other
+across them. A cut link holds what is sent until it heals, as TCP's retransmission does; a connection
+over it waits. A node that dies resets its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.loop import NODE, VirtualLoop
+
+CONNECT_S_MAX = 30.0
+WRITE_HIGH_BYTES = 256 * 1024
+HOST = "sim"
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two nodes. Times in seconds."""
+
+    latency_s: tuple[float, float] = (0.0002, 0.002)
+    cut: bool = False
+    held: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Listening:
+    """One open port."""
+
+    node: str
+    port: int
+    factory: Callable[[], Any]
+    context: contextvars.Context
+    open: bool = True
+
+
+class _Socket:
+    """What getsockname is asked of."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def getsockname(self) -> tuple[str, int]:
+        """Host and port."""
+        return (HOST, self._port)
+
+
+class VirtualServer:
+    """What create_server gives."""
+
+    def __init__(self, listening: Listening) -> None:
+        self._listening = listening
+        self.sockets = [_Socket(listening.port)]
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._listening.open = False
+
+    async def wait_closed(self) -> None:
+        """At once."""
+
+
+class Network:
+    """All nodes' links and ports. `trace` is told of everything that happens."""
+
+    def __init__(self, loop: VirtualLoop, trace: Callable[[str], None]) -> None:
+        self._loop = loop
+        self.trace = trace
+        self._ports: dict[int, Listening] = {}
+        self._next_port = 10_000
+        self._links: dict[tuple[str, str], Link] = {}
+        self._ends: dict[str, list[VirtualTransport]] = {}
+        self.default_latency_s = (0.0002, 0.002)
+        self.messages = 0
+        loop.server_factory = self._listen
+        loop.connection_factory = self._connect
+
+    def link(self, source: str, target: str) -> Link:
+        """The direction from one node name to another (without the life)."""
+        key = (_name(source), _name(target))
+        if key not in self._links:
+            self._links[key] = Link(self.default_latency_s)
+        return self._links[key]
+
+    def cut(self, source: str, target: str) -> None:
+        """Hold what is sent from `source` to `target`."""
+        self.trace(f"cut {source}->{target}")
+        self.link(source, target).cut = True
+
+    def heal(self, source: str, target: str) -> None:
+        """Let it through again, and what was held."""
+        link = self.link(source, target)
+        if link.cut:
+            self.trace(f"heal {source}->{target}")
+            link.cut = False
+            held, link.held = link.held, []
+            for deliver in held:
+                deliver()
+
+    def heal_all(self) -> None:
+        """No link is cut any more."""
+        for source, target in sorted(self._links):
+            self.heal(source, target)
+
+    def reset(self, node: str) -> None:
+        """Every connection of the node breaks."""
+        for end in list(self._ends.get(_name(node), ())):
+            end.abort()
+
+    def bury(self, node: str) -> None:
+        """The node's process is gone: its ports are closed, its peers are told."""
+        for listening in self._ports.values():
+            if listening.node == node:
+                listening.open = False
+        for end in self._ends.pop(_name(node), []):
+            end.vanish()
+
+    def _listen(self, factory: Callable[[], Any], host: str, port: int) -> VirtualServer:
+        del host
+        if not port:
+            port = self._next_port
+            self._next_port += 1
+        taken = self._ports.get(port)
+        if taken is not None and taken.open:
+            raise OSError(98, f"port {port} is taken by {taken.node}")
+        listening = Listening(NODE.get(), port, factory, contextvars.copy_context())
+        self._ports[port] = listening
+        return VirtualServer(listening)
+
+    async def _connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
+        del host
+        source = NODE.get()
+        listening = self._ports.get(int(port))
+        if listening is None or not listening.open:
+            await asyncio.sleep(self._loop.random.random() * 0.002)
+            raise ConnectionRefusedError(111, f"nobody listens on port {port}")
+        out, back = self.link(source, listening.node), self.link(listening.node, source)
+        async with asyncio.timeout(CONNECT_S_MAX):
+            while out.cut or back.cut:  # noqa: ASYNC110 - as SYNs are sent again
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(self.delay(out) + self.delay(back))
+        if not listening.open:
+            raise ConnectionRefusedError(111, f"nobody listens on port {port} any more")
+        near, far = factory(), listening.context.run(listening.factory)
+        mine = VirtualTransport(self, source, near, contextvars.copy_context())
+        theirs = VirtualTransport(self, listening.node, far, listening.context.copy())
+        mine.peer, theirs.peer = theirs, mine
+        for end in (mine, theirs):
+            self._ends.setdefault(_name(end.node), []).append(end)
+        theirs.call(far.connection_made, theirs)
+        near.connection_made(mine)
+        return mine, near
+
+    def noted(self, node: str, data: bytes) -> None:
+        """Bytes leave a node: in the trace by size and checksum, so that two runs can be compared."""
+        self.messages += 1
+        self.trace(f"{node} {len(data)} {zlib.crc32(data):08x}")
+
+    def delay(self, link: Link) -> float:
+        """A latency of the link, drawn anew."""
+        low, high = link.latency_s
+        return low + self._loop.random.random() * (high - low)
+
+    def forget(self, end: VirtualTransport) -> None:
+        """The end is closed."""
+        ends = self._ends.get(_name(end.node))
+        if ends is not None and end in ends:
+            ends.remove(end)
+
+    def send(self, source: VirtualTransport, what: Callable[[], None]) -> None:
+        """Deliver `what` at the other end, after everything that was sent before it."""
+        peer = source.peer
+        assert peer is not None, "sent before it was connected"
+        link = self.link(source.node, peer.node)
+
+        def deliver() -> None:
+            when = max(self._loop.time() + self.delay(link), source.last_arrival)
+            source.last_arrival = when
+            self._loop.call_at(when, what, context=peer.context)
+
+        if link.cut or link.held:
+            link.held.append(deliver)
+        else:
+            deliver()
+
+
+class VirtualTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    def __init__(self, network: Network, node: str, protocol: Any, context: contextvars.Context) -> None:
+        super().__init__({"peername": (HOST, 1), "sockname": (HOST, 2)})
+        self._network = network
+        self.node = node
+        self.protocol = protocol
+        self.context = context
+        self.peer: VirtualTransport | None = None
+        self.last_arrival = 0.0
+        self._closed = False
+        self._reading = True
+        self._waiting: list[bytes] = []
+        self._in_flight = 0
+        self._high = WRITE_HIGH_BYTES
+        self._paused_peer = False
+
+    def call(self, function: Callable[..., Any], *args: Any) -> None:
+        """Run a callback of this end's protocol in its node."""
+        loop = self._network._loop
+        loop.call_soon(function, *args, context=self.context)
+
+    # What protocols use.
+
+    def set_protocol(self, protocol: Any) -> None:
+        """See asyncio."""
+        self.protocol = protocol
+
+    def get_protocol(self) -> Any:
+        """See asyncio."""
+        return self.protocol
+
+    def is_closing(self) -> bool:
+        """See asyncio."""
+        return self._closed
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """See asyncio."""
+        del low
+        self._high = WRITE_HIGH_BYTES if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the other end has not taken."""
+        return self._in_flight
+
+    def write(self, data: Any) -> None:
+        """See asyncio."""
+        if self._closed or not data:
+            return
+        copy = bytes(data)
+        self._in_flight += len(copy)
+        self._network.noted(self.node, copy)
+        if self._in_flight > self._high and not self._paused_peer:
+            self._paused_peer = True
+            self.protocol.pause_writing()
+        peer = self.peer
+        assert peer is not None, "written before it was connected"
+        self._network.send(self, lambda: peer._arrive(copy))
+
+    def writelines(self, list_of_data: Any) -> None:
+        """See asyncio."""
+        self.write(b"".join(bytes(each) for each in list_of_data))
+
+    def can_write_eof(self) -> bool:
+        """Not needed by Kafka."""
+        return False
+
+    def pause_reading(self) -> None:
+        """See asyncio."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """See asyncio."""
+        self._reading = True
+        if self._waiting:
+            self.call(self._drain)
+
+    def is_reading(self) -> bool:
+        """See asyncio."""
+        return self._reading
+
+    def close(self) -> None:
+        """Deliver what was written, then end."""
+        if not self._closed:
+            self._end(None)
+
+    def abort(self) -> None:
+        """End at once."""
+        if not self._closed:
+            self._end(None)
+
+    def vanish(self) -> None:
+        """The process of this end is gone: only the other end hears of it."""
+        if not self._closed:
+            self._closed = True
+            self._tell_peer()
+
+    def _end(self, error: Exception | None) -> None:
+        self._closed = True
+        self._network.forget(self)
+        self.call(self.protocol.connection_lost, error)
+        self._tell_peer()
+
+    def _tell_peer(self) -> None:
+        peer = self.peer
+        if peer is not None and not peer._closed:
+            self._network.send(self, peer._peer_gone)
+
+    def _peer_gone(self) -> None:
+        if not self._closed:
+            self._drain(force=True)
+            self._end_quietly()
+
+    def _end_quietly(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._network.forget(self)
+        self.protocol.eof_received()
+        self.protocol.connection_lost(ConnectionResetError(104, "connection reset by peer"))
+
+    def _arrive(self, data: bytes) -> None:
+        if self._closed:
+            return
+        self._waiting.append(data)
+        self._drain()
+
+    def _drain(self, force: bool = False) -> None:
+        while self._waiting and (self._reading or force) and not self._closed:
+            data = self._waiting.pop(0)
+            _feed(self.protocol, data)
+            if self.peer is not None:
+                self.peer._taken(len(data))
+
+    def _taken(self, size: int) -> None:
+        self._in_flight -= size
+        if self._paused_peer and self._in_flight <= self._high // 4 and not self._closed:
+            self._paused_peer = False
+            self.call(self.protocol.resume_writing)
+
+
+def _feed(protocol: Any, data: bytes) -> None:
+    """Hand bytes to either kind of protocol."""
+    if not isinstance(protocol, asyncio.BufferedProtocol):
+        protocol.data_received(data)
+        return
+    view = memoryview(data)
+    while view:
+        buffer = memoryview(protocol.get_buffer(len(view)))
+        size = min(len(buffer), len(view))
+        buffer[:size] = view[:size]
+        protocol.buffer_updated(size)
+        view = view[size:]
+
+
+def _name(node: str) -> str:
+    """The node's name without the number of its life."""
+    return node.partition("/")[0]

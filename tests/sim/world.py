@@ -1,0 +1,308 @@
+"""One simulated run: agents, clients and faults from a seed, to a judgement. Start reading here."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from coordination.memory_server import MemoryServer
+from objectstore.adapters.memory import MemoryStore
+from tests.checker.findings import Finding, Judgement
+from tests.checker.judge import judge
+from tests.checker.operations import History
+from tests.sim.audit import audit
+from tests.sim.clients import SHORT, Reader, Recorder, Surroundings, Writer, name, polled
+from tests.sim.clock import START_MS, virtual_time
+from tests.sim.faults import FAULTS, Fault
+from tests.sim.loop import VirtualLoop
+from tests.sim.network import Network
+from tests.sim.node import AgentNode, Node
+
+QUIET_S = 2.0
+HEAL_S_MAX = 60.0
+FINAL_S_MAX = 200.0
+TOPIC = "sim"
+SETTINGS: dict[str, Any] = {
+    "snapshots": {"interval_s": 2, "entries_max": 60},
+    "collection": {"interval_s": 2, "grace_s": 1},
+    "tables": {"interval_ms": 500},
+    "produce": {"linger_ms": 5, "quiet_ms": 1},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed is made of. `faults` are (at s, for s, fault, target numbers)."""
+
+    seed: int
+    seconds: float
+    agents: int
+    partitions: int
+    writers: int
+    readers: int
+    rate: float
+    fetch_bytes: int
+    latency_s: tuple[float, float]
+    skews_ms: tuple[int, ...]
+    faults: tuple[tuple[float, float, str, tuple[int, ...]], ...]
+
+
+def plan_of(seed: int, seconds: float = 20.0) -> Plan:
+    """Swarm testing: each seed turns a random subset of faults on."""
+    loop = VirtualLoop(seed ^ 0x5EED)
+    random = loop.random
+    agents = random.choice((2, 3, 3))
+    kinds = [fault for fault in FAULTS if random.random() < 0.5] or [random.choice(FAULTS)]
+    faults = []
+    at = QUIET_S
+    while at < seconds - 1:
+        if random.random() < 0.75:
+            fault = random.choice(kinds)
+            count = random.choice((1, 1, 1, 2, agents))
+            targets = tuple(sorted(random.sample(range(agents), min(count, agents))))
+            faults.append((at, random.uniform(0.3, 6.0), fault.name, targets))
+        at += random.uniform(0.5, 3.0)
+    plan = Plan(
+        seed, seconds, agents, random.choice((1, 2, 4)), random.choice((1, 2, 3)), random.choice((1, 2)),
+        random.choice((5.0, 20.0, 40.0)), random.choice((1 << 20, 300)),
+        random.choice(((0.0002, 0.002), (0.001, 0.05))),
+        tuple(random.choice((0, 0, 0, 5000, -90_000)) for _ in range(agents)), tuple(faults),
+    )  # fmt: skip
+    loop.close()
+    return plan
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run gave."""
+
+    plan: Plan
+    judgement: Judgement
+    trace: list[str]
+    digest: str
+    """Of the trace: the same for the same seed."""
+    virtual_s: float
+    coverage: Counter[str] = field(default_factory=Counter)
+
+
+class NotHealed(Exception):
+    """An agent did not come back although nothing is broken any more."""
+
+
+class World:
+    """Everything that a run is made of."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lines: list[str] = []
+        self.loop = VirtualLoop(plan.seed)
+        self.network = Network(self.loop, self.trace)
+        self.network.default_latency_s = plan.latency_s
+        self.server = MemoryServer("sim")
+        self.objects = MemoryStore(lambda: START_MS + int(self.loop.time() * 1000))
+        world = (self.server, self.objects)
+        self.agents = [
+            AgentNode(self.loop, self.network, f"a{n}", n, world, SETTINGS) for n in range(plan.agents)
+        ]
+        for agent, skew in zip(self.agents, plan.skews_ms, strict=True):
+            agent.skew_ms = skew
+        self.recorder = Recorder(self.loop, self.trace)
+        self.keys = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
+        self.clients: list[Node] = []
+        self.writers: dict[str, Writer] = {}
+        self.coverage: Counter[str] = Counter()
+        self.around: Surroundings | None = None
+
+    def trace(self, text: str) -> None:
+        """One line of the trace, stamped with virtual time."""
+        self.lines.append(f"{self.loop.time():.6f} {text}")
+
+    def run(self) -> Outcome:
+        """The whole run."""
+        asyncio.set_event_loop(self.loop)
+        try:
+            with virtual_time(self.loop, self.plan.seed):
+                judgement = self.loop.run_until_complete(self._main())
+                virtual_s, lines = self.loop.time(), list(self.lines)
+                self.loop.put_away()
+        finally:
+            asyncio.set_event_loop(None)
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return Outcome(self.plan, judgement, lines, digest, virtual_s, self.coverage)
+
+    async def _main(self) -> Judgement:
+        for agent in self.agents:
+            agent.start()
+        for agent in self.agents:
+            assert agent.started is not None, "it was started above"
+            await agent.started
+        await self._node("setup", self._create_topic())
+        around = Surroundings(
+            self.loop,
+            self.recorder,
+            [a.bootstrap for a in self.agents],
+            self.keys,
+            asyncio.Event(),
+            self.plan.fetch_bytes,
+        )
+        self.around = around
+        for number in range(self.plan.writers):
+            self._begin_client(f"w{number}")
+        for number in range(self.plan.readers):
+            self._begin_client(f"r{number}")
+        await self._faults()
+        try:
+            healed = await self._heal()
+        except NotHealed as stuck:
+            return Judgement([Finding("stuck", "", str(stuck), ())])
+        around.stopping.set()
+        await asyncio.sleep(QUIET_S + 6)
+        for client in self.clients:
+            self._leave_pending(client)
+            client.crash()
+        findings: list[Finding] = await self._node("final", self._final_reads())
+        judgement = judge(History(self.recorder.operations), healed_ns=healed)
+        judgement.findings += findings
+        judgement.findings += await self._node("audit", audit(self.agents, self.objects))
+        return judgement
+
+    def _begin_client(self, client: str) -> None:
+        assert self.around is not None, "the world runs"
+        node = next((each for each in self.clients if each.name == client), None)
+        if node is None:
+            node = Node(self.loop, self.network, client)
+            self.clients.append(node)
+        node.begin()
+        if client.startswith("w"):
+            self.writers[client] = Writer(self.around, self.plan.rate)
+            node.spawn(self.writers[client].live())
+        else:
+            node.spawn(Reader(self.around).live())
+
+    def crash_client(self, client: Node) -> None:
+        """Tear a client down; another life follows."""
+        if self.around is None or self.around.stopping.is_set():
+            return
+        self._leave_pending(client)
+        client.crash()
+        self._begin_client(client.name)
+
+    def _leave_pending(self, client: Node) -> None:
+        writer = self.writers.get(client.name)
+        if writer is not None and writer.pending is not None:
+            process, invoked, sends = writer.pending
+            writer.pending = None
+            self.recorder.note(process, "send", "info", invoked, sends, error="crash")
+
+    async def _faults(self) -> None:
+        named = {fault.name: fault for fault in FAULTS}
+        events: list[tuple[float, int, bool, Fault, tuple[int, ...]]] = []
+        for number, (at, seconds, kind, targets) in enumerate(self.plan.faults):
+            events.append((at, number, True, named[kind], targets))
+            events.append((min(at + seconds, self.plan.seconds), number, False, named[kind], targets))
+        begun = self.loop.time()
+        for at, _, begins, fault, numbers in sorted(events, key=lambda event: event[:3]):
+            await asyncio.sleep(max(0.0, begun + at - self.loop.time()))
+            targets = [self.agents[number] for number in numbers]
+            self.trace(f"{'begin' if begins else 'end'} {fault.name} {[t.name for t in targets]}")
+            self.coverage[fault.name] += begins
+            (fault.begin if begins else fault.end)(self, targets)
+        await asyncio.sleep(max(0.0, begun + self.plan.seconds - self.loop.time()))
+
+    async def _heal(self) -> int:
+        """Everything is put right; the time at which every agent serves, ns."""
+        self.trace("heal")
+        for fault in FAULTS:
+            fault.end(self, self.agents)
+        self.network.heal_all()
+        try:
+            async with asyncio.timeout(HEAL_S_MAX):
+                while not all(agent.alive and _ready(agent) for agent in self.agents):
+                    self._restart_failed()
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            late = [agent.name for agent in self.agents if not _ready(agent)]
+            raise NotHealed(f"not ready {HEAL_S_MAX:.0f} s after the last fault: {late}") from None
+        self.trace("healed")
+        return self.recorder.now_ns()
+
+    def _restart_failed(self) -> None:
+        """An agent that ended with an error is started again, as its supervisor would."""
+        for agent in self.agents:
+            ended = (
+                agent.started is not None and agent.started.done() and agent.started.exception() is not None
+            )
+            if ended or (agent.app is not None and agent.app.replica.failed.done()):
+                agent.crash()
+                agent.start()
+
+    async def _node(self, client: str, work: Any) -> Any:
+        node = Node(self.loop, self.network, client)
+        node.begin()
+        return await node.spawn(work)
+
+    async def _create_topic(self) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.agents[0].bootstrap)
+        await admin.start()
+        await admin.create_topics([NewTopic(TOPIC, self.plan.partitions, 1)])
+        await admin.close()
+
+    async def _final_reads(self) -> list[Finding]:
+        """Read everything from the start in a fresh client."""
+        try:
+            async with asyncio.timeout(FINAL_S_MAX):
+                while not await self._read_all():  # noqa: ASYNC110 - tries again until it is done
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            return [Finding("stuck", TOPIC, f"final reads did not end in {FINAL_S_MAX:.0f} s", ())]
+        return []
+
+    async def _read_all(self) -> bool:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=[a.bootstrap for a in self.agents],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=self.plan.fetch_bytes,
+            **SHORT,
+        )
+        process = self.recorder.process()
+        try:
+            await consumer.start()
+            consumer.assign(self.keys)
+            self.recorder.note(
+                process, "assign", "ok", self.recorder.now_ns(), keys=[name(k) for k in self.keys]
+            )
+            ends = await consumer.end_offsets(self.keys)
+            for key in self.keys:
+                await consumer.seek_to_beginning(key)
+            while True:
+                await polled(consumer, self.recorder, process)
+                positions = [await consumer.position(key) for key in self.keys]
+                if all(at >= ends[key] for key, at in zip(self.keys, positions, strict=True)):
+                    return True
+        except (KafkaError, OSError, TimeoutError):
+            return False
+        finally:
+            await consumer.stop()
+
+
+def _ready(agent: AgentNode) -> bool:
+    return (
+        agent.app is not None
+        and agent.started is not None
+        and agent.started.done()
+        and agent.app.replica.ready
+    )
+
+
+def simulate(seed: int, seconds: float = 20.0) -> Outcome:
+    """One seed. Everything of the run is gone afterwards."""
+    world = World(plan_of(seed, seconds))
+    return world.run()
