@@ -121,9 +121,9 @@ drive({
       const order = (a, b) => a.partition - b.partition
       found.offsets = (await admin.fetchTopicOffsets(topic)).sort(order)
       found.byTime = (await admin.fetchTopicOffsetsByTimestamp(topic, 2000)).sort(order)
-      found.config = (await configs(['retention.ms'])).resources[0].configEntries.map(each => [each.configName, each.configValue, each.isDefault])
+      found.config = (await configs(['retention.ms'])).resources[0].configEntries.map(each => [each.configName, each.configValue, each.isDefault]).sort()
       await admin.alterConfigs({ validateOnly: false, resources: [{ type: 2, name: topic, configEntries: [{ name: 'max.message.bytes', value: '5000' }] }] })
-      found.altered = (await configs(['retention.ms', 'max.message.bytes'])).resources[0].configEntries.map(each => [each.configName, each.configValue, each.isDefault])
+      found.altered = (await configs(['retention.ms', 'max.message.bytes'])).resources[0].configEntries.map(each => [each.configName, each.configValue, each.isDefault]).sort()
       found.badConfig = await said(() => admin.alterConfigs({ validateOnly: true, resources: [{ type: 2, name: topic, configEntries: [{ name: 'retention.ms', value: 'soon' }] }] }), describe)
       const cluster = await admin.describeCluster()
       found.cluster = { controller: cluster.brokers.some(each => each.nodeId === cluster.controller), named: cluster.clusterId.length > 0 }

@@ -107,7 +107,7 @@ drive({
         resources: [{ resourceType: ConfigResourceTypes.TOPIC, resourceName: topic, configurationKeys: keys }],
         includeSynonyms: true
       })
-      const brief = async keys => (await config(keys))[0].configs.map(each => [each.name, each.value, each.configSource])
+      const brief = async keys => (await config(keys))[0].configs.map(each => [each.name, each.value, each.configSource]).sort()
       const created = await admin.createTopics({ topics: [topic], partitions: 2, replicas: 1, configs: [{ name: 'retention.ms', value: '60000' }] })
       found.created = created.map(each => [each.partitions, each.replicas, each.configuration['retention.ms']])
       found.again = await said(() => admin.createTopics({ topics: [topic], partitions: 2, replicas: 1 }), names)

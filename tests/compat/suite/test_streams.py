@@ -1,0 +1,154 @@
+"""Kafka Streams: a count with a state store, restarted, killed and restored; at least once."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from tests.compat.suite.broker import Broker
+from tests.compat.suite.clients import STREAMS
+from tests.compat.suite.conftest import Saw
+from tests.compat.suite.workers import WordCount
+
+pytestmark = [pytest.mark.client(STREAMS), pytest.mark.timeout(600)]
+
+WAIT_S_MAX = 120
+WORDS = ("log", "slice", "chunk", "offset", "table")
+PARTITIONS = 2
+
+Counts = dict[str, int]
+
+
+@pytest.fixture
+def wordcount(broker: Broker, tmp_path: Path) -> Iterator[WordCount]:
+    """The program and its two topics; its names are fixed, so the topics are made anew."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    names = [WordCount.input, WordCount.output]
+    for done in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        done.result(WAIT_S_MAX)
+    program = WordCount(tmp_path, broker.bootstrap, broker.fresh("app"))
+    yield program
+    program.kill()
+    for done in admin.delete_topics(names).values():
+        done.result(WAIT_S_MAX)
+
+
+class Follower:
+    """Reads a topic of counts from its start; `counts`: the newest of each word, `seen`: records read."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.counts: Counts = {}
+        self.seen = 0
+        settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+        self._consumer = Consumer({**settings, "auto.offset.reset": "error"})
+        self._consumer.assign([TopicPartition(topic, part, 0) for part in range(PARTITIONS)])
+
+    def until(self, reached: Callable[[Counts], bool]) -> Counts:
+        """Read on until the counts are so."""
+        end = time.monotonic() + WAIT_S_MAX
+        while not reached(self.counts):
+            assert time.monotonic() < end, f"only {self.counts}"
+            for message in self._consumer.consume(500, 0.2):
+                assert message.error() is None, message.error()
+                assert message.value() is not None
+                self.seen += 1
+                self.counts[message.key().decode()] = struct.unpack(">q", message.value())[0]
+        return self.counts
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()
+
+
+def lines(count: int, seed: int) -> list[str]:
+    """Lines of words, the same for a seed in every run."""
+    choose = itertools.cycle(WORDS[seed:] + WORDS)
+    return [" ".join(next(choose) for _ in range(3 + index % 4)) for index in range(count)]
+
+
+def send(broker: Broker, values: Sequence[str]) -> Counter[str]:
+    """Produce the lines; the words in them."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    for index, value in enumerate(values):
+        producer.produce(WordCount.input, value.encode(), partition=index % PARTITIONS)
+    assert producer.flush(WAIT_S_MAX) == 0
+    return Counter(word for value in values for word in value.split())
+
+
+def configs(broker: Broker, topic: str, *names: str) -> dict[str, str]:
+    """Effective configs of a topic."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    found = admin.describe_configs([resource])[resource].result(WAIT_S_MAX)
+    return {name: found[name].value for name in names}
+
+
+def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw: Saw) -> None:
+    """A count with changelog and repartition topics is stopped, loses its disk and restores; it is exact when
+    closed in order, and counts no record too few when it is killed."""
+    follower = Follower(broker.bootstrap, WordCount.output)
+    wordcount.start()
+    expected = send(broker, lines(200, 0))
+    assert follower.until(lambda counts: counts == expected) == expected
+    saw("changelog", configs(broker, wordcount.changelog, "cleanup.policy"))
+    saw("repartition", configs(broker, wordcount.repartition, "cleanup.policy", "retention.ms"))
+
+    wordcount.stop()
+    shutil.rmtree(wordcount.store)
+    expected += send(broker, lines(100, 1))
+    wordcount.start()
+    assert follower.until(lambda counts: counts == expected) == expected, "restored from the changelog"
+
+    killed = send(broker, lines(300, 2))
+    expected += killed
+    wordcount.kill()
+    shutil.rmtree(wordcount.store)
+    expected += send(broker, ["last"] * 10)
+    wordcount.start()
+
+    def all_there(counts: Counts) -> bool:
+        return all(counts.get(word, 0) >= expected[word] for word in expected)
+
+    counts = follower.until(all_there)
+    follower.close()
+    assert all(counts[word] <= expected[word] + killed[word] for word in expected), "only the kill repeats"
+    wordcount.stop()
+    changelog = Follower(broker.bootstrap, wordcount.changelog)
+    assert changelog.until(lambda found: found == counts) == counts
+    changelog.close()
+
+
+@pytest.mark.compat_only
+def test_a_store_is_restored_from_a_compacted_changelog(wordcount: WordCount, broker: Broker) -> None:
+    """The broker compacts the changelog; a program that lost its disk restores every count from the rest."""
+    follower = Follower(broker.bootstrap, WordCount.output)
+    wordcount.start()
+    expected: Counter[str] = Counter()
+    for seed in range(4):
+        expected += send(broker, lines(200, seed))
+        follower.until(expected.__eq__)
+        time.sleep(1.5)  # past topic.segment.ms, so that Kafka too has segments to compact
+    wordcount.stop()
+    end = time.monotonic() + WAIT_S_MAX
+    while True:
+        changelog = Follower(broker.bootstrap, wordcount.changelog)
+        assert changelog.until(lambda counts: counts == expected) == expected
+        changelog.close()
+        if changelog.seen < sum(expected.values()) // 2:
+            break
+        assert time.monotonic() < end, f"{changelog.seen} records are left: the changelog was not compacted"
+        time.sleep(1)
+    shutil.rmtree(wordcount.store)
+    wordcount.start()
+    expected += send(broker, lines(50, 1))
+    assert follower.until(lambda counts: counts == expected) == expected
+    follower.close()
