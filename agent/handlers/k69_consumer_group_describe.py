@@ -74,7 +74,7 @@ def _member(ctx: Context, data: ConsumerGroupData, member: ConsumerMember) -> Me
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
-        subscribed_topic_regex=member.regex or None,
+        subscribed_topic_regex=member.regex,
         assignment=_assignment(ctx, member.assigned),
         target_assignment=_assignment(ctx, data.targets.get(member.member_id, {})),
         member_type=SPEAKS_CONSUMER if member.classic is None else SPEAKS_CLASSIC,

@@ -60,7 +60,7 @@ def join(draft: Draft, request: Join) -> Joined | HandOver:
     changed = (member.topics, member.regex) != (before.topics, before.regex)
     if member != draft.data.members.get(member_id):
         draft.put(member)
-    if changed or draft.data.group_epoch == 0:
+    if changed:
         draft.bump()
     draft.retarget()
     member = draft.reconcile(member, by_id(draft.topics, said.owned), subscription_changed=changed)

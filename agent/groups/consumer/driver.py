@@ -109,6 +109,7 @@ class ConsumerGroups:
         work = Work(
             lambda draft: beat(draft, request, new_id),
             creates=request.epoch == JOIN,
+            kind="Group" if request.leaves else "Consumer group",
             regex=request.regex or None,
         )
         planned = cast(Answer, await self.ask(request.group_id, work))

@@ -22,6 +22,7 @@ from coordination.state.consumer_types import (
     Owned,
 )
 
+FIRST_EPOCH = 1  # of a group that nobody has joined yet
 JOIN, LEAVE = 0, -1  # member epochs with a meaning of their own; LEFT_FOR_A_WHILE is the third
 MEMBER_MAKES_ITS_ID_SINCE = 1  # version of the request
 
@@ -134,7 +135,7 @@ def beat(draft: Draft, request: Heartbeat, new_id: str) -> Answer:
     changed = (member.topics, member.regex) != (before.topics, before.regex)
     if member is not draft.data.members.get(member.member_id):
         draft.put(member)
-    if changed or draft.data.group_epoch == 0:
+    if changed or draft.data.group_epoch <= FIRST_EPOCH:
         draft.bump()
     draft.retarget()
     member = draft.reconcile(member, request.owned, subscription_changed=changed)
@@ -239,8 +240,11 @@ def static_member(data: ConsumerGroupData, instance_id: str, member_id: str) -> 
 
 
 def check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
-    """Refuse an epoch that is not the member's, but for the one before, whose answer may have got lost."""
-    if request.epoch == member.epoch:
+    """Refuse an epoch that is not the member's.
+
+    But for the one before, whose answer may have got lost, and that of joining: then it owns nothing.
+    """
+    if request.epoch in (member.epoch, JOIN):
         return
     if request.epoch > member.epoch:
         how = "greater"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from agent.groups.consumer.command import command_of
 from agent.groups.consumer.draft import Draft, Rules
 from agent.groups.consumer.errors import GroupError
+from agent.groups.consumer.heartbeat import FIRST_EPOCH
 from agent.groups.consumer.migration import upgraded
 from agent.groups.consumer.patterns import Patterns, Stamp
 from agent.groups.consumer.sessions import Sessions
@@ -38,7 +39,7 @@ WORKS_MAX = 20_000  # requests of one group that wait
 ATTEMPTS_MAX = 10  # plans of the same requests before their senders are told to come again
 OFFLOAD_FROM = 3_000  # members and owned partitions from which a plan is made in a thread
 Change = ChangeConsumerGroup | DowngradeConsumerGroup
-_NOTHING = ConsumerGroupData()
+_NOTHING = ConsumerGroupData(group_epoch=FIRST_EPOCH)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ class Work:
 
     plan: Callable[[Draft], Any]
     creates: bool = False
+    kind: str = "Group"  # what it would not find, in Kafka's words
     regex: str | None = None  # to be resolved before it is planned
     future: asyncio.Future[Any] | None = None
     outcome: Any = field(default=None, repr=False)
@@ -55,7 +56,7 @@ def plan_all(draft: Draft, works: list[Work], exists: bool) -> int:
         if draft.downgraded:
             return taken
         if not exists and not work.creates:
-            work.outcome = GroupError(Code.GROUP_ID_NOT_FOUND, f"Group {draft.group_id} not found.")
+            work.outcome = GroupError(Code.GROUP_ID_NOT_FOUND, f"{work.kind} {draft.group_id} not found.")
             continue
         try:
             work.outcome = work.plan(draft)

@@ -9,13 +9,14 @@ import pytest
 from deploy.services.kafka import Kafka
 from tests.compat.against.agreement import ABSENT, PAGE, Row, differences, rows, unexplained
 from tests.compat.against.questions_admin import QUESTIONS as ADMIN
+from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.side import Side
 from tests.compat.cluster import Cluster
 
-QUESTIONS = ADMIN | DATA | GROUPS | RETENTION
+QUESTIONS = ADMIN | CONSUMERS | DATA | GROUPS | RETENTION
 
 
 @pytest.mark.services
