@@ -47,8 +47,9 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> Cr
         else:
             commands[topic.name] = _command(ctx, topic)
     results = await _decide(ctx, request, commands)
+    rows = _ConfigRows(ctx)
     return CreateTopicsResponse(
-        topics=[_answer(ctx, name, commands[name], result) for name, result in results.items()]
+        topics=[_answer(name, commands[name], result, rows) for name, result in results.items()]
     )
 
 
@@ -109,26 +110,42 @@ def _assignment_refusal(ctx: Context, topic: CreatableTopic) -> Refused | None:
     return refusal_of_all((each.broker_ids for each in topic.assignments), ctx.state.brokers)
 
 
-def _answer(ctx: Context, name: str, command: CreateTopic | Refused, result: Result) -> CreatableTopicResult:
+def _answer(
+    name: str, command: CreateTopic | Refused, result: Result, rows: _ConfigRows
+) -> CreatableTopicResult:
     if isinstance(result, Refused) or isinstance(command, Refused):
         refused = result if isinstance(result, Refused) else command
         assert isinstance(refused, Refused)
         return CreatableTopicResult(
             name=name, error_code=refused.code, error_message=refused.message, configs=None
         )
-    own = {entry.name: entry.value for entry in command.configs}
-    cluster = ctx.state.cluster_configs
     return CreatableTopicResult(
         name=name,
         topic_id=command.topic_id,
         num_partitions=command.partitions,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(
-                name=config,
-                value=effective(config, own, cluster),
-                config_source=topic_source(config, own, cluster),
-            )
-            for config in sorted(TOPIC_CONFIGS)
-        ],
+        configs=rows.of(command),
     )
+
+
+class _ConfigRows:
+    """The configs of new topics; topics that set the same ones share the rows, as thousands may."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._cluster = ctx.state.cluster_configs
+        self._made: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def of(self, command: CreateTopic) -> list[CreatableTopicConfigs]:
+        """Every config with its value and where it comes from."""
+        own = {entry.name: entry.value for entry in command.configs}
+        rows = self._made.get(tuple(own.items()))
+        if rows is None:
+            rows = self._made[tuple(own.items())] = [
+                CreatableTopicConfigs(
+                    name=name,
+                    value=effective(name, own, self._cluster),
+                    config_source=topic_source(name, own, self._cluster),
+                )
+                for name in sorted(TOPIC_CONFIGS)
+            ]
+        return rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from agent.wire.generated.metadata import MetadataResponse, MetadataResponseTopic, encode_response
@@ -72,9 +73,16 @@ class TopicBodies:
 
 def encoded_topic(topic: MetadataResponseTopic, version: int) -> bytes:
     """A topic as it stands inside the answer."""
-    head, tail = _around(version, MetadataResponse())
+    start, tail = _edges(version)
     whole = b"".join(encode_response(MetadataResponse(topics=[topic]), version))
-    return whole[len(head) + (1 if version >= FLEXIBLE_SINCE else 4) : len(whole) - len(tail)]
+    return whole[start : len(whole) - tail]
+
+
+@cache
+def _edges(version: int) -> tuple[int, int]:
+    """Bytes before the first topic and after the last one of an answer with nothing else in it."""
+    head, tail = _around(version, MetadataResponse())
+    return len(head) + (1 if version >= FLEXIBLE_SINCE else 4), len(tail)
 
 
 def assembled(response: MetadataResponse, bodies: Sequence[bytes], version: int) -> list[Buffer]:

@@ -34,7 +34,7 @@ def produce_frame(topic: str, batch: bytes, partitions: Sequence[int]) -> bytes:
     request = p.ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=[p.TopicProduceData(topic, partition_data=data)]
     )
-    return _frame("Produce", request, PRODUCE_VERSION)
+    return frame_of("Produce", request, PRODUCE_VERSION)
 
 
 def fetch_frame(topic: str, offsets: Sequence[int], partition_bytes_max: int, bytes_max: int) -> bytes:
@@ -49,10 +49,11 @@ def fetch_frame(topic: str, offsets: Sequence[int], partition_bytes_max: int, by
         max_bytes=bytes_max,
         topics=[f.FetchTopic(topic=topic, partitions=partitions)],
     )
-    return _frame("Fetch", request, FETCH_VERSION)
+    return frame_of("Fetch", request, FETCH_VERSION)
 
 
-def _frame(name: str, request: Any, version: int) -> bytes:
+def frame_of(name: str, request: Any, version: int) -> bytes:
+    """A request as it goes over the wire."""
     api = BY_NAME[name]
     header = encode_request_header(api, version, 1, "bench")
     return frame_request(header, api.codec().encode_request(request, version))
@@ -83,7 +84,7 @@ class Wire:
 
     async def call(self, name: str, request: Any, version: int) -> Any:
         """One request and its decoded answer."""
-        await self.send(_frame(name, request, version))
+        await self.send(frame_of(name, request, version))
         payload = await self.receive()
         _, start = parse_response_header(BY_NAME[name], version, payload)
         return BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version)
