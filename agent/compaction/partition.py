@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from agent.compaction.choice import Rules, limit_of
 from agent.compaction.edit import Edit, Run, TailRun, edited, released
-from agent.compaction.sources import Bounds, Sources, groups
+from agent.compaction.sources import READ_BYTES, Bounds, Sources, groups
 from agent.compaction.worker import Begin, Worker
 from agent.merging.swap import swap_command
 from coordination.clock import Clock
@@ -193,16 +193,21 @@ class PartitionCompaction:
             assert isinstance(taken[-1].chunk, ChunkId), "a row of the tail lies in a chunk"
             edit.tail = TailRun(manifest.end_offset, taken[-1].end_offset, taken[-1].chunk)
             writing.put = edit.tail.put
-            for group in groups(taken):
+            for group in groups(taken, self._group_bytes):
                 await writing.add((await self._parts.worker.clean(await self._parts.sources.read(group)))[0])
             await writing.close()
         return edit
+
+    @property
+    def _group_bytes(self) -> int:
+        """What is read and written at once: never so much that a segment becomes far too large."""
+        return min(READ_BYTES, self._parts.segment_bytes)
 
     async def _cleaned(self, blocks: Sequence[SliceRef]) -> tuple[list[memoryview], bool]:
         """What stays of a segment, and whether that is not all of it."""
         kept: list[memoryview] = []
         changed = False
-        for group in groups(blocks):
+        for group in groups(blocks, self._group_bytes):
             left, differs = await self._parts.worker.clean(await self._parts.sources.read(group))
             kept.append(left)
             changed = changed or differs

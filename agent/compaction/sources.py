@@ -62,12 +62,12 @@ class Sources:
         return rows
 
 
-def groups(refs: Sequence[SliceRef]) -> Iterator[list[SliceRef]]:
-    """The pieces in runs of about READ_BYTES."""
+def groups(refs: Sequence[SliceRef], bytes_max: int = READ_BYTES) -> Iterator[list[SliceRef]]:
+    """The pieces in runs of at most `bytes_max`, or one piece that is larger."""
     group: list[SliceRef] = []
     size = 0
     for ref in refs:
-        if group and size + ref.length > READ_BYTES:
+        if group and size + ref.length > bytes_max:
             yield group
             group, size = [], 0
         group.append(ref)
