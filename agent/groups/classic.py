@@ -199,7 +199,7 @@ class ClassicGroup(MemberTable):
             self._after_removal(now)
         else:
             self._go_on(now)
-        if self.busy:  # the last one is gone once the log says so
+        if self._then is not None:  # the last one is gone once the log says so
             self._later.append(lambda _: reply(self._or_abandoned(codes)))
         else:
             reply(codes)

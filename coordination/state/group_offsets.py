@@ -142,27 +142,32 @@ def expire_offsets(state: StateData, message: ExpireOffsets, at: At) -> Result:
     return Done((forgotten, deleted))
 
 
+def expirable(state: StateData, group: Group, now_ms: int, retention_ms: int) -> bool:
+    """Whether ExpireOffsets would change anything about the group at that time."""
+    if next(iter(_expired(state, group, now_ms, retention_ms)), None) is not None:
+        return True
+    return is_empty(group) and not len(group.offsets)
+
+
 def _expired(state: StateData, group: Group, now_ms: int, retention_ms: int) -> Iterable[int]:
     """Handles whose positions go: of deleted topics, and what is too old (OffsetExpirationCondition)."""
     since_empty = _base_ms(group)
+    table = group.offsets
     known: dict[str, bool] = {}
-    for handle in group.offsets:
+    for handle, committed_ms in zip(table.handles, table.committed_ms, strict=True):
         partition = state.partitions[handle] if handle < len(state.partitions) else None
         if partition is None:
             yield handle
             continue
         if since_empty is None:
             continue
-        position = group.offsets.get(handle)
-        assert position is not None, f"handle {handle} of {group.group_id!r} has no position"
+        until = table.expires.get(handle)
+        if now_ms < ((since_empty or committed_ms) + retention_ms if until is None else until):
+            continue
         topic = partition.topic.name
         if topic not in known:
             known[topic] = subscribes(group, topic)
-        if known[topic]:
-            continue
-        begun = since_empty or position.committed_ms
-        until = begun + retention_ms if position.expire_ms is None else position.expire_ms
-        if now_ms >= until:
+        if not known[topic]:
             yield handle
 
 

@@ -1,0 +1,50 @@
+"""Forgets positions and groups past their retention (offsets.retention.minutes), as Kafka's cleanup does."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+
+from coordination import broker_configs
+from coordination.clock import Clock
+from coordination.commands import ExpireOffsets
+from coordination.jobs import Job
+from coordination.replica import Replica
+from coordination.state.group_offsets import expirable
+from coordination.state.types import ClaimHolder
+
+POLL_S = 5.0
+GROUPS_PER_STEP = 64  # groups looked at before the event loop gets its turn, and named in one command
+MINUTE_MS = 60_000
+
+
+class OffsetExpiry(Job):
+    """Every offsets.retention.check.interval.ms proposes what apply then looks at again (ExpireOffsets)."""
+
+    claim = "offset-expiry"
+
+    def __init__(self, replica: Replica, clock: Clock, *, poll_s: float = POLL_S) -> None:
+        super().__init__(replica, poll_s)
+        self._clock = clock
+        self._due_s = 0.0
+
+    async def step(self, held: ClaimHolder) -> None:
+        """One pass over all groups when it is time."""
+        configs = self.replica.state.cluster_configs
+        if self._clock.monotonic() < self._due_s:
+            return
+        pause_ms = broker_configs.integer(configs, "offsets.retention.check.interval.ms")
+        self._due_s = self._clock.monotonic() + pause_ms / 1000
+        retention_ms = broker_configs.integer(configs, "offsets.retention.minutes") * MINUTE_MS
+        names = iter(list(self.replica.state.groups))
+        while step := list(islice(names, GROUPS_PER_STEP)):
+            found = [name for name in step if self._expirable(name, retention_ms)]
+            if found:
+                command = ExpireOffsets(retention_ms=retention_ms, group=found)
+                await self.replica.propose(command, incarnation=held.incarnation)
+            await asyncio.sleep(0)
+
+    def _expirable(self, name: str, retention_ms: int) -> bool:
+        state = self.replica.state
+        group = state.groups.get(name)
+        return group is not None and expirable(state, group, self._clock.now_ms(), retention_ms)
