@@ -119,16 +119,24 @@ class LeaderHints:
         Rack-aware assignors find an agent of every zone in it (KIP-881), and clients follow a preferred
         read replica only when it is in the list (KIP-392).
         """
+        return self.chooser(zone)(handle)
+
+    def chooser(self, zone: str = ANYWHERE) -> Callable[[int], tuple[int, ...]]:
+        """`replicas` by handle for clients of `zone`; right until a broker comes or goes."""
         views = self.views
         here = self.known(zone)
-        known = self._replicas[here].get(handle)
-        if known is None:
-            nodes = [views[here].leader(handle)]
-            for view in views.values():
-                nodes += (view.leader(handle), view.reader(handle))
-            known = tuple(node for node in dict.fromkeys(nodes) if node != NO_BROKER)
-            self._replicas[here][handle] = known
-        return known
+        known, own, others = self._replicas[here], views[here], tuple(views.values())
+
+        def choose(handle: int) -> tuple[int, ...]:
+            chosen = known.get(handle)
+            if chosen is None:
+                nodes = [own.leader(handle)]
+                for view in others:
+                    nodes += (view.leader(handle), view.reader(handle))
+                chosen = known[handle] = tuple(node for node in dict.fromkeys(nodes) if node != NO_BROKER)
+            return chosen
+
+        return choose
 
     def coordinator(self, key: str) -> int:
         """The node id that a group or transactional id is sent to; NO_BROKER when no broker serves.

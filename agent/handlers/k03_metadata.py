@@ -12,7 +12,7 @@ Deviations: an auto-created topic is answered at once instead of with LEADER_NOT
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent.cluster import NO_BROKER
 from agent.context import Context
@@ -39,7 +39,7 @@ from coordination.broker_configs import boolean, integer
 from coordination.commands import CreateTopic
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
-from coordination.state.types import Partition, Refused, Topic
+from coordination.state.types import Refused, Topic
 
 KEY = 3
 VERSIONS = (0, 13)
@@ -84,6 +84,7 @@ async def _bodies(
     `calmly` lets others run now and then while much is to be encoded.
     """
     kept, brokers = ctx.services.topic_bodies, ctx.services.hints.views
+    named = ctx.services.hints.chooser(flavour.zone)
     ready = kept.use(flavour, brokers)
     if asked is None:
         asked = [MetadataRequestTopic(name=name) for name in sorted(ctx.state.topics)]
@@ -96,7 +97,7 @@ async def _bodies(
             continue
         body = kept.get(ready, topic)
         if body is None:
-            body = encoded_topic(_topic(ctx, topic, flavour.operations), flavour.version)
+            body = encoded_topic(_topic(topic, named, flavour.operations), flavour.version)
             kept.put(flavour, ready, topic, body)
             partitions += len(topic.partitions)
         bodies.append(body)
@@ -141,23 +142,18 @@ def _missing(each: MetadataRequestTopic, failures: dict[str, Code]) -> MetadataR
     return MetadataResponseTopic(error_code=failure, name=each.name, topic_id=each.topic_id)
 
 
-def _topic(ctx: Context, topic: Topic, operations: int) -> MetadataResponseTopic:
+def _topic(topic: Topic, named: Callable[[int], tuple[int, ...]], operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_partition(ctx, partition) for partition in topic.partitions],
+        partitions=[
+            _partition(partition.index, list(named(partition.handle))) for partition in topic.partitions
+        ],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(ctx: Context, partition: Partition) -> MetadataResponsePartition:
-    replicas = list(ctx.replicas(partition.handle))
-    return MetadataResponsePartition(
-        error_code=Code.NONE if replicas else Code.LEADER_NOT_AVAILABLE,
-        partition_index=partition.index,
-        leader_id=replicas[0] if replicas else NO_BROKER,
-        leader_epoch=LEADER_EPOCH,
-        replica_nodes=replicas,
-        isr_nodes=replicas,
-        offline_replicas=[],
-    )
+def _partition(index: int, replicas: list[int]) -> MetadataResponsePartition:
+    if not replicas:
+        return MetadataResponsePartition(Code.LEADER_NOT_AVAILABLE, index, NO_BROKER, LEADER_EPOCH)
+    return MetadataResponsePartition(Code.NONE, index, replicas[0], LEADER_EPOCH, replicas, replicas)
