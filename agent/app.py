@@ -121,8 +121,9 @@ class App:
         await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
         await self.replica.enter()
         services.groups.start()
+        services.consumer_groups.start()
         self._joining = False
-        await self.background.start()
+        await self.background.start(fingerprint.cluster_id)
         _log.info(
             "serving",
             kafka=self.kafka_ports,
@@ -160,6 +161,7 @@ class App:
         """Answer parked polls, flush what was admitted, let the answers leave."""
         services.fetch.leave()
         await services.groups.stop()
+        await services.consumer_groups.stop()
         drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
         try:
             async with asyncio.timeout(seconds):

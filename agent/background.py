@@ -1,10 +1,20 @@
-"""What an agent does beside serving: snapshots, producer expiry, collection, tables."""
+"""What an agent does beside serving: snapshots, expiry, retention, compaction, collection, tables."""
 
 from __future__ import annotations
 
-from agent.collection import Collection, make_collector
+from agent.collection import Collection, make_collector, make_merged_collector
+from agent.compaction.job import Compaction
+from agent.compaction.partition import Parts as CompactionParts
+from agent.compaction.sources import Sources
+from agent.compaction.worker import HelperWorker
 from agent.config import Config
+from agent.groups.expiry import OffsetExpiry
+from agent.merging.job import Merging
+from agent.merging.merge import Parts as MergingParts
+from agent.merging.planner import MergeRules
+from agent.merging.worker import Worker
 from agent.metrics import Metrics
+from agent.retention.job import LogRetention
 from agent.tables import catalog_of, committers_of
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
@@ -17,6 +27,7 @@ from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 
 EXPIRY_POLL_S = 600.0
+COMPACTION_READS_MAX = 2  # of the store, at once
 
 
 class Background:
@@ -33,6 +44,8 @@ class Background:
         merged: MergedRanges,
         metrics: Metrics,
     ) -> None:
+        self._config, self._clock, self._replica = config, clock, replica
+        self._store, self._merged, self._metrics = store, merged, metrics
         self.catalog = catalog_of(config, replica, store, clock)
         self._tables: CommitterService | None = None
         if config.tables.enabled:
@@ -42,6 +55,8 @@ class Background:
         )
         self._jobs: list[Job] = [
             SnapshotKeeper(replica, log, store, snapshots),
+            OffsetExpiry(replica, clock),
+            LogRetention(replica, merged, clock, metrics),
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
         ]
         collection = config.collection
@@ -50,14 +65,19 @@ class Background:
                 Collection(
                     replica,
                     make_collector(replica, store, clock, collection.grace_s),
+                    make_merged_collector(replica, store, merged, clock, collection.grace_s),
                     metrics,
                     interval_s=collection.interval_s,
                     dry_run=collection.dry_run,
                 )
             )
 
-    async def start(self) -> None:
-        """Begin every job."""
+    async def start(self, cluster_id: bytes) -> None:
+        """Begin every job. `cluster_id` (16 bytes) goes into every segment."""
+        if self._config.merging.enabled:
+            self._jobs.append(self._merging(cluster_id))
+        if self._config.compaction.enabled:
+            self._jobs.append(self._compaction(cluster_id))
         for job in self._jobs:
             job.start()
         if self._tables is not None:
@@ -69,3 +89,38 @@ class Background:
             await self._tables.stop()
         for job in reversed(self._jobs):
             await job.stop()
+
+    def _merging(self, cluster_id: bytes) -> Merging:
+        """The job that merges small slices."""
+        config = self._config.merging
+        parts = MergingParts(
+            self._replica,
+            self._store,
+            self._merged,
+            Worker(),
+            self._clock,
+            cluster_id,
+            MergeRules(
+                config.min_slices,
+                config.keep_slices,
+                config.tail_slices_max,
+                config.segment_bytes,
+                config.age_s,
+            ),
+        )
+        return Merging(parts, self._metrics, poll_s=config.interval_ms / 1000)
+
+    def _compaction(self, cluster_id: bytes) -> Compaction:
+        """The job that compacts, with a reader that leaves the caches of clients alone."""
+        reader = ChunkReader(self._store, 0, cold_bytes_max=0, concurrency_max=COMPACTION_READS_MAX)
+        parts = CompactionParts(
+            self._replica,
+            self._store,
+            self._merged,
+            Sources(self._merged, reader),
+            HelperWorker(),
+            self._clock,
+            cluster_id,
+            self._config.compaction.segment_bytes_max,
+        )
+        return Compaction(parts, self._metrics, dirty_bytes_min=self._config.compaction.dirty_bytes_min)

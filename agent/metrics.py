@@ -85,6 +85,15 @@ class Metrics:
         self.compacted_away_bytes = self._counter("compacted_away_bytes", "Record bytes that it left out")
         self.compactions_failed = self._counter("compactions_failed", "Compactions given up for now")
         self.log_starts_moved = self._counter("log_starts_moved", "Log starts moved by retention")
+        self.merge_swaps = self._counter("merge_swaps", "Partitions whose slices were swapped for a segment")
+        self.merge_refused = self._counter("merge_refused", "Swaps refused because something had changed")
+        self.merge_rows = self._counter("merge_rows", "Slices that merging took out of the state")
+        self.merge_bytes = self._counter("merge_bytes", "Record bytes that merging read and wrote")
+        self.merge_rewritten_bytes = self._counter(
+            "merge_rewritten_bytes", "Of these, bytes of segments that were taken along"
+        )
+        self.merge_gets = self._counter("merge_gets", "Reads of the store by merging")
+        self.merges_failed = self._counter("merges_failed", "Merges given up for now")
         self.collected_objects = self._counter("collected_objects", "Chunks removed by collection")
 
     def _tables(self) -> None:

@@ -127,6 +127,16 @@ class Manifest:
         pairs = zip(columns[0][first:last], columns[1][first:last], strict=True)
         return [SegmentId(incarnation, self.partition, number) for incarnation, number in pairs]
 
+    def names(self, segment: SegmentId) -> bool:
+        """Whether this segment is in it."""
+        incarnations, numbers = self._columns[0], self._columns[1]
+        at = -1
+        for _ in range(numbers.count(segment.number)):
+            at = numbers.index(segment.number, at + 1)
+            if incarnations[at] == segment.incarnation:
+                return segment.partition == self.partition
+        return False
+
     def appended(self, added: Sequence[SegmentInfo], end_offset: int) -> Manifest:
         """With `added` behind the last segment, which answer for [self.end_offset, end_offset)."""
         count = len(self)
@@ -147,6 +157,12 @@ class Manifest:
             first -= 1
             put, start = [self[first]], self._columns[2][first]
         return self._spliced(first, last, put, start, end, self.end_offset)
+
+    def without_from(self, number: int) -> Manifest:
+        """Without the segments from `number` on: the range ends where that one begins."""
+        end = self._columns[2][number] if number < len(self) else self.end_offset
+        kept = [column[:number] for column in self._columns]
+        return Manifest(self.partition, kept, end, self.first_dirty_offset)
 
     def without_below(self, offset: int) -> Manifest:
         """Without the segments that end at or below `offset`. Their names: `segments(0, find(offset))`."""

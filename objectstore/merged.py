@@ -141,12 +141,18 @@ class _Kept(Generic[_Name, _Content]):
 
     async def _fill(self, name: _Name) -> _Content:
         content, size = await self._load(name)
+        self.keep(name, content, size)
+        return content
+
+    def keep(self, name: _Name, content: _Content, size: int) -> None:
+        """Keep an object of this many bytes, if it fits at all."""
+        if name in self._kept:
+            return
         if size <= self._bytes_max:
             self._kept[name] = (content, size)
             self.bytes += size
         while self.bytes > self._bytes_max:
             self.bytes -= self._kept.popitem(last=False)[1][1]
-        return content
 
     def _landed(self, name: _Name, task: asyncio.Task[_Content]) -> None:
         del self._flying[name]
@@ -172,6 +178,10 @@ class MergedRanges:
     async def manifest(self, named: ManifestId) -> Manifest:
         """The manifest. Raises ChunkMissing, DamagedIndex and what the store raises."""
         return await self._manifests.get(named)
+
+    def remember(self, named: ManifestId, manifest: Manifest) -> None:
+        """Keep a manifest that this agent has written itself."""
+        self._manifests.keep(named, manifest, manifest.memory_bytes)
 
     async def index(self, info: SegmentInfo) -> BlockIndex:
         """The blocks of a segment. Raises ChunkMissing, DamagedIndex and what the store raises."""

@@ -38,6 +38,14 @@ STEPS = (
     "collect/deleted",
     "collect/forget",
     "collect/forgotten",
+    "collect/delete-merged",
+    "collect/forget-merged",
+    "merge/claim",
+    "merge/read",
+    "merge/put-segment",
+    "merge/put-manifest",
+    "merge/swap",
+    "merge/swapped",
 )
 
 _hooks: list[Callable[[str], None]] = []

@@ -6,6 +6,7 @@ from agent.config.limits import (
     CollectionConfig,
     FetchConfig,
     LimitsConfig,
+    MergingConfig,
     ProduceConfig,
     ReplicaConfig,
     SchemaConfig,
@@ -51,5 +52,6 @@ __all__ = [
     "HttpConfig",
     "ShutdownConfig",
     "LoggingConfig",
+    "MergingConfig",
     "PeersConfig",
 ]

@@ -184,6 +184,32 @@ class CompactionConfig(Section):
     """Size at which a compacted segment is written, bytes; twice as much is held in memory."""
 
 
+class MergingConfig(Section):
+    """Merging of small slices into per-partition segments, in the background."""
+
+    enabled: bool = True
+    """Let this agent merge. Agents share the work; with none the state grows with the data."""
+
+    interval_ms: Annotated[int, Field(ge=10, le=86_400_000)] = 5_000
+    """Time between two looks at what is to be merged, milliseconds."""
+
+    segment_bytes: Annotated[int, Field(ge=64 * KIB, le=512 * MIB)] = 64 * MIB
+    """Record bytes of a segment at most, and what one merge holds in memory, about twice, while it lasts."""
+
+    min_slices: Annotated[int, Field(ge=8, le=100_000)] = 1_000
+    """Slices of one partition that make it worth merging; one slice per flush that touched the partition."""
+
+    keep_slices: Annotated[int, Field(ge=0, le=100_000)] = 64
+    """Newest slices that stay as they are: readers of the tail have them in memory."""
+
+    tail_slices_max: Count = 2_000_000
+    """Unmerged slices of the whole cluster to aim at, 32 bytes each: with many partitions fewer than
+    `min_slices` are enough."""
+
+    age_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
+    """A partition with slices older than this, seconds, is merged even if they are few."""
+
+
 class CollectionConfig(Section):
     """Removal of chunks that nothing references."""
 

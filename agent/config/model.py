@@ -18,6 +18,7 @@ from agent.config.limits import (
     CompactionConfig,
     FetchConfig,
     LimitsConfig,
+    MergingConfig,
     ProduceConfig,
     ReplicaConfig,
     SchemaConfig,
@@ -57,6 +58,7 @@ class Config(Section):
     tables: TablesConfig = TablesConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
     compaction: CompactionConfig = CompactionConfig()
+    merging: MergingConfig = MergingConfig()
     collection: CollectionConfig = CollectionConfig()
     http: HttpConfig = HttpConfig()
     shutdown: ShutdownConfig = ShutdownConfig()

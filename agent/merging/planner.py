@@ -1,0 +1,146 @@
+"""What is to be merged, and with what: pure, from the state's partitions and their manifests.
+
+A partition is due when its tail has many rows, many bytes, or has been there for long. Rows near the end
+stay: readers of the tail have their chunks in memory. Segments grow by levels: a new one takes along the
+segments before it of about its size or smaller once there are FAN_IN of them, so that each record is written
+again only a few times (log of the goal over the first size, to the base FAN_IN) and few segments are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coordination.state.types import Partition, Topic
+from coordination.topic_configs import effective_int
+from objectstore.manifest import Manifest
+from objectstore.naming import ChunkId, SliceRef
+
+RANGE = 128  # partition handles of one claim
+FAN_IN = 8  # segments of one level that become one of the next
+SLICES_MIN = 8  # a partition with fewer rows is merged only for their age
+ROWS_MAX = 16_384  # rows that one swap takes from a tail: apply drops them one by one
+MANIFEST_SHARE_MAX = 4  # a manifest may be this many times larger than what is merged; not in an aged tail
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """Limits as configured (agent/config, MergingConfig)."""
+
+    min_slices: int
+    keep_slices: int
+    tail_slices_max: int
+    segment_bytes: int
+    age_s: float
+
+    def threshold(self, partitions: int) -> int:
+        """Rows at which a tail is merged, in a cluster of so many partitions: bounds all tails together."""
+        return max(SLICES_MIN, min(self.min_slices, self.tail_slices_max // max(1, partitions)))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A partition to be merged: how many of its oldest rows, their bytes about, and whether for their age."""
+
+    handle: int
+    rows: int
+    bytes: int
+    aged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The oldest rows of a tail that move into a segment; the last ends at `end_offset`, in `last_chunk`."""
+
+    refs: Sequence[SliceRef]
+    end_offset: int
+    last_chunk: ChunkId
+    bytes: int
+
+
+def due(partition: Partition, threshold: int, rules: MergeRules, age_s: float) -> Due | None:
+    """Whether the partition's tail is to be merged now. `age_s`: for how long its first row has been seen."""
+    rows = len(partition.slices)
+    keep = min(rules.keep_slices, threshold // 2)
+    size = partition.slices.size_bytes
+    if rows < 2:
+        return None
+    if age_s >= rules.age_s:
+        return Due(partition.handle, min(rows, ROWS_MAX), size, aged=True)
+    ready = rows - keep
+    if rows >= threshold and ready > 0 and (size >= _worthwhile(partition) or rows >= 4 * threshold):
+        return Due(partition.handle, min(ready, ROWS_MAX), size * ready // rows)
+    if ready > 1 and size * ready // rows >= rules.segment_bytes:
+        return Due(partition.handle, min(ready, ROWS_MAX), size * ready // rows)
+    return None
+
+
+def _worthwhile(partition: Partition) -> int:
+    """Bytes below which writing the manifest again would cost more than the records."""
+    merged = partition.merged
+    return merged.manifest_bytes // MANIFEST_SHARE_MAX if merged is not None else 0
+
+
+def batches_of_work(found: Iterable[Due], bytes_max: int) -> list[list[Due]]:
+    """Partitions side by side, so that a chunk is read once for all; each group within `bytes_max`."""
+    groups: list[list[Due]] = []
+    room = 0
+    for each in found:
+        size = min(each.bytes, bytes_max)
+        if not groups or size > room:
+            groups.append([])
+            room = bytes_max
+        groups[-1].append(each)
+        room -= size
+    return groups
+
+
+def take(partition: Partition, rows: int, bytes_max: int) -> Take | None:
+    """The oldest rows, at most so many and so many bytes; at least one. None when there are none."""
+    tail = partition.slices
+    planned = tail.plan(tail.first_offset, bytes_max)[:rows]
+    if not planned:
+        return None
+    last = planned[-1]
+    assert isinstance(last.chunk, ChunkId), "rows of a tail are in chunks"
+    return Take(planned, last.end_offset, last.chunk, sum(ref.length for ref in planned))
+
+
+def absorbed_from(
+    manifest: Manifest, new_bytes: int, bytes_max: int, span_ms_max: int, newest_ms: int
+) -> int:
+    """Number of the first segment that the new one takes along; len(manifest) when it takes none.
+
+    Taken are segments behind the compacted range, up to `bytes_max` with the new bytes, none of which has
+    records older than the newest by more than `span_ms_max` (-1: any): retention removes whole segments.
+    """
+    first = best = len(manifest)
+    total, run, level = new_bytes, 0, _level(new_bytes)
+    while first:
+        info = manifest[first - 1]
+        size = info.record_bytes
+        old = span_ms_max >= 0 and newest_ms - info.first_timestamp_ms > span_ms_max
+        if old or total + size > bytes_max or info.end_offset <= manifest.first_dirty_offset:
+            break
+        if _level(size) > level:  # one level up, once this one is complete
+            if best != first or _level(size) > _level(total):
+                break
+            run, level = 0, _level(total)
+        first, total, run = first - 1, total + size, run + 1
+        if run >= FAN_IN - 1 or total * 2 >= bytes_max:
+            best = first
+    return best
+
+
+def _level(size: int) -> int:
+    """Level by size: 0 below FAN_IN bytes, one more for each factor FAN_IN."""
+    return max(0, size.bit_length() - 1) // (FAN_IN.bit_length() - 1)
+
+
+def span_ms(topic: Topic, cluster_configs: dict[str, str]) -> int:
+    """How far apart in time the records of one segment may be: segment.ms, or a quarter of retention.ms."""
+    limits = [effective_int("segment.ms", topic.configs, cluster_configs)]
+    retention = effective_int("retention.ms", topic.configs, cluster_configs)
+    if retention >= 0:
+        limits.append(retention // 4)
+    return min(limits)

@@ -1,0 +1,233 @@
+"""Garbage collection of segments and manifests (rule 9), beside that of chunks (collect.py).
+
+    author in the log | object                                        | verdict
+    any               | the state's manifest, or a segment it names   | keep
+    any               | let go of, within the grace                   | keep: readers may have planned with it
+    any               | let go of, grace over                         | delete, then ForgetSegments
+    live              | none of these                                 | keep: its swap may be on the way
+    fenced            | none of these, new                            | keep until the grace is over
+    fenced            | none of these, old                            | delete: its swap can never come
+    unknown           | none of these                                 | keep, report
+
+A manifest that the state let go of as a whole (its topic or its last record was deleted) takes its segments
+along: they are deleted before it, so that a run that dies in between finds them again. Only an author adds
+its own segments to a manifest: what a fenced one left out of its partition's manifest never comes into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from objectstore.collect import CANDIDATES_MAX, DELETE_KEYS_MAX, Candidate, Report, Standing, Verdict
+from objectstore.manifest import CorruptManifest, decode
+from objectstore.merged import MergedRanges
+from objectstore.naming import (
+    MANIFESTS,
+    SEGMENTS,
+    ManifestId,
+    SegmentId,
+    incarnation_prefix,
+    manifest_key,
+    parse_incarnation_folder,
+    parse_manifest_key,
+    parse_segment_key,
+    segment_key,
+)
+from objectstore.steps import reach
+from objectstore.store import NotFound, ObjectMeta, ObjectStore, StoreError
+
+LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead author may still have landed
+
+Forget = Callable[[Sequence[SegmentId], Sequence[ManifestId]], Awaitable[None]]
+
+
+class MergedView(Protocol):
+    """The replicated state, as the collector of merged ranges needs it."""
+
+    async def catch_up(self) -> None:
+        """Read barrier: afterwards the answers below are at least as new as this call."""
+        ...
+
+    def standing(self, incarnation: int) -> Standing:
+        """What became of an author."""
+        ...
+
+    def manifest_of(self, partition: int) -> ManifestId | None:
+        """The manifest that a partition points to."""
+        ...
+
+    def let_go_whole(self, partition: int) -> bool:
+        """Whether a manifest of the partition waits for collection together with its segments."""
+        ...
+
+    def released_segments(self) -> Mapping[SegmentId, int]:
+        """Segments that were let go of → Unix ms of when; until ForgetSegments."""
+        ...
+
+    def released_manifests(self) -> Mapping[ManifestId, tuple[int, bool]]:
+        """Manifests that were let go of → Unix ms of when, and whether their segments go with them."""
+        ...
+
+
+class MergedCollector:
+    """Finds garbage of merging and compaction and deletes it. Two at once do no harm.
+
+    `forget` proposes ForgetSegments; `now_ms` is the wall clock, Unix ms.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        ranges: MergedRanges,
+        view: MergedView,
+        forget: Forget,
+        now_ms: Callable[[], int],
+        grace_ms: int,
+    ) -> None:
+        self._store = store
+        self._ranges = ranges
+        self._view = view
+        self._forget = forget
+        self._now_ms = now_ms
+        self._grace_ms = grace_ms
+        self._settled: dict[str, int] = {}  # when everything in an ended author's folder was referenced
+
+    async def run(self, report: Report) -> None:
+        """One pass; adds to `report`. In a dry run nothing is deleted. Raises StoreError."""
+        await self._view.catch_up()
+        await self._collect_released(report)
+        found: list[Candidate] = []
+        for kind in (SEGMENTS, MANIFESTS):
+            found += await self._survey(report, kind)
+        if not report.unknown_authors:
+            await self._delete(report, found[:CANDIDATES_MAX])
+
+    async def _collect_released(self, report: Report) -> None:
+        now_ms = self._now_ms()
+        segments = [
+            each for each, since in self._view.released_segments().items() if now_ms - since >= self._grace_ms
+        ]
+        due = [
+            (each, whole)
+            for each, (since, whole) in self._view.released_manifests().items()
+            if now_ms - since >= self._grace_ms
+        ]
+        await self._drop(report, segments, [each for each, whole in due if not whole])
+        for manifest, whole in due:
+            if whole:
+                await self._drop_whole(report, manifest)
+
+    async def _drop_whole(self, report: Report, manifest: ManifestId) -> None:
+        """The segments that a manifest names, then the manifest, then its mention."""
+        try:
+            named = decode(await self._store.get(manifest_key(manifest)), manifest)
+        except NotFound:  # a run before this one came as far as that
+            named = None
+        except CorruptManifest as error:
+            report.strangers.append(f"{manifest_key(manifest)} ({error})")
+            return
+        segments = named.segments(0, len(named)) if named is not None else ()
+        await self._delete(report, [_released(segment_key(each)) for each in segments])
+        await self._drop(report, (), [manifest])
+
+    async def _drop(
+        self, report: Report, segments: Sequence[SegmentId], manifests: Sequence[ManifestId]
+    ) -> None:
+        """Delete what the state let go of and have it forgotten, a page at a time."""
+        pages: list[tuple[Sequence[SegmentId], Sequence[ManifestId]]] = []
+        for start in range(0, len(segments), DELETE_KEYS_MAX):
+            pages.append((segments[start : start + DELETE_KEYS_MAX], ()))
+        for start in range(0, len(manifests), DELETE_KEYS_MAX):
+            pages.append(((), manifests[start : start + DELETE_KEYS_MAX]))
+        for some, others in pages:
+            keys = [*map(segment_key, some), *map(manifest_key, others)]
+            await self._delete(report, list(map(_released, keys)))
+            if not report.dry_run:
+                reach("collect/forget-merged")
+                await self._forget(some, others)
+
+    async def _delete(self, report: Report, found: Sequence[Candidate]) -> None:
+        for start in range(0, len(found), DELETE_KEYS_MAX):
+            page = found[start : start + DELETE_KEYS_MAX]
+            if not report.dry_run:
+                reach("collect/delete-merged")
+                await self._store.delete([each.key for each in page])
+            report.deleted += page
+            report.deleted_bytes += sum(each.size for each in page)
+
+    async def _survey(self, report: Report, kind: str) -> list[Candidate]:
+        """Uncommitted garbage in the folders of authors that are not live."""
+        uncommitted: list[Candidate] = []
+        folders = await self._store.list_folders(kind)
+        await self._view.catch_up()
+        for folder in folders:
+            incarnation = parse_incarnation_folder(folder)
+            if self._now_ms() - self._settled.get(kind + folder, -LOOKED_AGAIN_MS) < LOOKED_AGAIN_MS:
+                continue
+            if incarnation is not None and self._view.standing(incarnation) is Standing.LIVE:
+                continue
+            settled = True
+            async for each in self.survey(kind, folder):
+                report.examined += 1
+                settled &= each.verdict is Verdict.REFERENCED
+                if each.verdict is Verdict.UNCOMMITTED:
+                    uncommitted.append(each)
+                elif each.verdict is Verdict.STRANGER:
+                    report.strangers.append(each.key)
+                elif each.verdict is Verdict.AUTHOR_UNKNOWN and incarnation is not None:
+                    report.unknown_authors[incarnation] = report.unknown_authors.get(incarnation, 0) + 1
+            if settled:
+                self._settled[kind + folder] = self._now_ms()
+        return uncommitted
+
+    async def survey(self, kind: str, folder: str) -> AsyncIterator[Candidate]:
+        """Every object of one author below SEGMENTS or MANIFESTS with its verdict."""
+        incarnation = parse_incarnation_folder(folder)
+        prefix = f"{kind}{folder}/" if incarnation is None else incarnation_prefix(incarnation, kind)
+        async for page in self._store.list(prefix):
+            await self._view.catch_up()
+            for meta in page:
+                verdict = await (self._segment(meta) if kind == SEGMENTS else self._manifest(meta))
+                yield Candidate(meta.key, meta.size, verdict)
+
+    async def _segment(self, meta: ObjectMeta) -> Verdict:
+        segment = parse_segment_key(meta.key)
+        if segment is None:
+            return Verdict.STRANGER
+        view = self._view
+        if segment in view.released_segments() or view.let_go_whole(segment.partition):
+            return Verdict.RELEASED_LATELY
+        pointer = view.manifest_of(segment.partition)
+        if pointer is not None:
+            try:
+                manifest = await self._ranges.manifest(pointer)
+            except StoreError:  # replaced meanwhile, or out of reach: the next run decides
+                return Verdict.UNCOMMITTED_LATELY
+            if manifest.names(segment):
+                return Verdict.REFERENCED
+        return self._by_author(segment.incarnation, meta)
+
+    async def _manifest(self, meta: ObjectMeta) -> Verdict:
+        manifest = parse_manifest_key(meta.key)
+        if manifest is None:
+            return Verdict.STRANGER
+        if manifest in self._view.released_manifests():
+            return Verdict.RELEASED_LATELY
+        if self._view.manifest_of(manifest.partition) == manifest:
+            return Verdict.REFERENCED
+        return self._by_author(manifest.incarnation, meta)
+
+    def _by_author(self, incarnation: int, meta: ObjectMeta) -> Verdict:
+        """Of an object that the state does not know."""
+        standing = self._view.standing(incarnation)
+        if standing is Standing.UNKNOWN:
+            return Verdict.AUTHOR_UNKNOWN
+        if standing is Standing.LIVE:
+            return Verdict.AUTHOR_LIVE
+        old = self._now_ms() - meta.modified_ms >= self._grace_ms
+        return Verdict.UNCOMMITTED if old else Verdict.UNCOMMITTED_LATELY
+
+
+def _released(key: str) -> Candidate:
+    return Candidate(key, 0, Verdict.RELEASED)
