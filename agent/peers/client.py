@@ -52,9 +52,9 @@ class Link:
             raise
         return cls(reader, writer)
 
-    async def ask(self, slices: Sequence[SliceRef]) -> bytes:
+    async def ask(self, slices: Sequence[SliceRef], recent: bool) -> bytes:
         """The slices' bytes, side by side. Raises PeerError, OSError, EOFError."""
-        request = encode_request(slices)
+        request = encode_request(slices, recent)
         self._writer.write(request)
         status = check_answer(await self._reader.readexactly(ANSWER.size), request)
         if status is not Status.OK:
@@ -80,13 +80,13 @@ class PeerClient:
         self._clock = clock
         self._pools: dict[str, _Pool] = {}
 
-    async def ask(self, address: str, slices: Sequence[SliceRef]) -> bytes:
+    async def ask(self, address: str, slices: Sequence[SliceRef], *, recent: bool = True) -> bytes:
         """The slices' bytes as the peer at host:port has them. Raises PeerError, OSError, EOFError."""
         pool = self._pool(address)
         async with pool.room:
             link = pool.idle.pop() if pool.idle else await self._open(address)
             try:
-                data = await link.ask(slices)
+                data = await link.ask(slices, recent)
             except BaseException:
                 link.close()
                 raise

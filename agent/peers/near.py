@@ -7,15 +7,17 @@ REST_S, so that one that is paused or cut off costs its readers one hedge, not o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from agent.logs import logger
 from agent.peers.client import PeerClient
 from agent.peers.owners import Owner, Owners
 from agent.peers.whole import WholeChunks
 from agent.peers.wire import SLICES_MAX, PeerError
+from coordination.log import LogError
 from objectstore.batch import CorruptBatch
 from objectstore.naming import ChunkId, SliceRef
 from objectstore.reader import THREAD_BYTES_MIN, patched
@@ -25,6 +27,7 @@ _log = logger("peers")
 
 REST_S = 3.0  # how long a peer that failed is not asked, seconds
 RESTING_MAX = 1024
+TURNS = 3  # of the event loop from applying an own flush to its bytes being in memory
 
 FromStore = Callable[[], Awaitable[list[memoryview]]]
 
@@ -62,10 +65,20 @@ class Patience:
 
 
 class Near:
-    """Implements objectstore.reader.Nearby for one agent."""
+    """Implements objectstore.reader.Nearby for one agent. `catch_up` applies the log as it is now."""
 
-    def __init__(self, owners: Owners, client: PeerClient, whole: WholeChunks, patience: Patience) -> None:
+    def __init__(
+        self,
+        reader: LocalReader,
+        owners: Owners,
+        client: PeerClient,
+        whole: WholeChunks,
+        patience: Patience,
+        catch_up: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._reader = reader
         self._owners = owners
+        self._catch_up = catch_up
         self._client = client
         self._whole = whole
         self._patience = patience
@@ -77,6 +90,11 @@ class Near:
         self, chunk: ChunkId, members: Sequence[SliceRef], store: FromStore, alone: bool
     ) -> list[memoryview]:
         """The members' batches, checked and patched. `store` reads the bucket; raises what it does."""
+        if self._owners.mine(chunk):
+            await self._settled(chunk)
+            found = [self._reader.cached(each) for each in members]
+            if None not in found:
+                return cast("list[memoryview]", found)
         owner = self._owners.owner(chunk)
         if owner is None:
             return await store()
@@ -86,20 +104,35 @@ class Near:
             return await store()
         return await self._hedged(owner, members, store)
 
-    async def serve(self, reader: LocalReader, slices: Sequence[SliceRef]) -> list[Buffer]:
-        """What a peer asked for, from memory or the bucket. Raises StoreError."""
-        found: list[Buffer | None] = [reader.cached(each) for each in slices]
+    async def serve(self, slices: Sequence[SliceRef], recent: bool) -> list[Buffer]:
+        """What a peer asked for of a chunk, from memory or the bucket. Raises StoreError.
+
+        `recent` by the peer's own view: it may have heard of the chunk before this agent.
+        """
+        chunk = slices[0].chunk
+        assert isinstance(chunk, ChunkId), "peers ask for chunks"
+        found: list[Buffer | None] = [self._reader.cached(each) for each in slices]
+        if None in found and self._owners.mine(chunk):
+            await self._settled(chunk)
+            found = [self._reader.cached(each) for each in slices]
         missing = [each for each, data in zip(slices, found, strict=True) if data is None]
         if not missing:
             return [data for data in found if data is not None]
-        if len({each.chunk for each in missing}) == 1 and isinstance(missing[0].chunk, ChunkId):
-            chunk = missing[0].chunk
-            if self._owners.recent(chunk):  # unchecked: who asked checks it
-                view = memoryview(await self._whole.get(chunk))
-                late = iter([view[each.position : each.position + each.length] for each in missing])
-                return [next(late) if data is None else data for data in found]
-        read = iter(await reader.read_many(missing, alone=True))
-        return [next(read) if data is None else data for data in found]
+        late: Iterator[Buffer]
+        if recent:  # unchecked: who asked checks it
+            view = memoryview(await self._whole.get(chunk))
+            late = iter([view[each.position : each.position + each.length] for each in missing])
+        else:
+            late = iter(await self._reader.read_many(missing, alone=True))
+        return [next(late) if data is None else data for data in found]
+
+    async def _settled(self, chunk: ChunkId) -> None:
+        """Wait until an own flush that was committed is in this agent's memory, or was pushed out of it."""
+        if not self._owners.recent(chunk):
+            with suppress(LogError):
+                await self._catch_up()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
     async def close(self) -> None:
         """End reads under way and hang up."""
@@ -147,7 +180,8 @@ class Near:
         self.stats.asked += 1
         try:
             async with asyncio.timeout(self._patience.timeout_s):
-                data = memoryview(await self._client.ask(owner.address, members))
+                recent = self._owners.recent(members[0].chunk)
+                data = memoryview(await self._client.ask(owner.address, members, recent=recent))
             parts, at = [], 0
             for each in members:
                 parts.append(data[at : at + each.length])

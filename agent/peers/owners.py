@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agent.cluster import Seeds, mix, rendezvous, seeds
 from coordination.state.state import State
 from coordination.state.types import Applied, Broker
-from objectstore.naming import ChunkId
+from objectstore.naming import ChunkId, SegmentId
 
 ADDRESSES_MAX = 1024  # agents whose addresses are remembered
 
@@ -34,7 +34,7 @@ class Owners:
         self._own = own
         self._zone = zone
         self._recent_max = recent_max
-        self._recent: OrderedDict[ChunkId, None] = OrderedDict()
+        self._recent: OrderedDict[ChunkId | SegmentId, None] = OrderedDict()
         self._next_serial = 0
         self._seen: list[Broker] = []
         self._nodes: Seeds = []
@@ -49,9 +49,13 @@ class Owners:
         self._next_serial = max(0, state.chunks.next_serial - self._recent_max)
         self._note_chunks(state)
 
-    def recent(self, chunk: ChunkId) -> bool:
+    def recent(self, chunk: ChunkId | SegmentId) -> bool:
         """Whether the chunk is among the newest of the log: its readers read it at about the same time."""
         return chunk in self._recent
+
+    def mine(self, chunk: ChunkId) -> bool:
+        """Whether this run of this agent wrote the chunk."""
+        return chunk.incarnation == self._own()
 
     def owner(self, chunk: ChunkId) -> Owner | None:
         """Who reads this chunk for the zone; None when this agent knows of nobody, itself included.

@@ -34,8 +34,8 @@ _log = logger("peers")
 CONNECTIONS_MAX = 1024
 PATIENCE_S = 10.0  # for a handshake, and for a peer to take its answer, seconds
 
-Serve = Callable[[Sequence[SliceRef]], Awaitable[list[Buffer]]]
-"""The bytes of each slice. Raises StoreError."""
+Serve = Callable[[Sequence[SliceRef], bool], Awaitable[list[Buffer]]]
+"""The bytes of each slice of a chunk; the flag says that it is recent. Raises StoreError."""
 
 
 @dataclass(slots=True)
@@ -114,14 +114,14 @@ class PeerServer:
         writer.write(proof(self._secret, b"server", theirs))
 
     async def _reply(self, writer: asyncio.StreamWriter, body: bytes) -> None:
-        slices = decode_request(body)
+        slices, recent = decode_request(body)
         size = sum(each.length for each in slices)
         if self._bytes + size > self._bytes_max:
             writer.writelines(encode_answer(body, Status.BUSY))
             return
         self._bytes += size
         try:
-            status, found = await self._find(slices)
+            status, found = await self._find(slices, recent)
             writer.writelines(encode_answer(body, status, found))
             async with asyncio.timeout(PATIENCE_S):
                 await writer.drain()
@@ -131,9 +131,9 @@ class PeerServer:
             self.stats.served += len(slices)
             self.stats.served_bytes += size
 
-    async def _find(self, slices: Sequence[SliceRef]) -> tuple[Status, list[Buffer]]:
+    async def _find(self, slices: Sequence[SliceRef], recent: bool) -> tuple[Status, list[Buffer]]:
         try:
-            found = await self._serve(slices)
+            found = await self._serve(slices, recent)
         except ChunkMissing:
             return Status.GONE, []
         except (StoreError, TimeoutError) as error:

@@ -38,10 +38,8 @@ class Peers:
             lambda: replica.state, lambda: replica.incarnation, config.agent.zone, peers.recent_chunks_max
         )
         patience = Patience(peers.hedge_ms / 1000, peers.timeout_ms / 1000)
-        self.near = Near(owners, PeerClient(secret, clock), self.whole, patience)
-        self.server = PeerServer(
-            lambda slices: self.near.serve(reader, slices), secret, clock, peers.answers_bytes_max
-        )
+        self.near = Near(reader, owners, PeerClient(secret, clock), self.whole, patience, replica.barrier)
+        self.server = PeerServer(self.near.serve, secret, clock, peers.answers_bytes_max)
         replica.add_listener(owners.applied)
         replica.add_reload_listener(owners.reloaded)
         reader.near = self.near

@@ -2,9 +2,9 @@
 
 Numbers are big-endian. After the handshake a connection carries one request at a time:
 
-    request   u32 bytes that follow, then per slice: u64 incarnation, u64 number, u32 position, u32 length,
-              i64 base offset, i64 end offset
-    answer    u32 CRC-32C of the request's slices, u8 status, then with OK the slices' bytes, side by side
+    request   u32 bytes that follow, u8 whether the chunk is recent, then per slice: u64 incarnation,
+              u64 number, u32 position, u32 length, i64 base offset, i64 end offset
+    answer    u32 CRC-32C of what followed the size, u8 status, then with OK the slices' bytes, side by side
 
 The CRC ties an answer to its request. The handshake proves both ways that the other side knows the
 cluster's secret, without sending it: `HELLO` nonce → nonce, proof of "client" → proof of "server". Nothing is
@@ -31,7 +31,7 @@ SIZE = Struct(">I")
 ANSWER = Struct(">IB")
 SLICES_MAX = 4096  # in one request
 _SLICE = Struct(">QQIIqq")
-REQUEST_BYTES_MAX = SLICES_MAX * _SLICE.size
+REQUEST_BYTES_MAX = 1 + SLICES_MAX * _SLICE.size
 
 
 class Status(IntEnum):
@@ -62,24 +62,30 @@ def proven(given: bytes, secret: bytes, side: bytes, nonce: bytes) -> bool:
     return hmac.compare_digest(given, proof(secret, side, nonce))
 
 
-def encode_request(slices: Sequence[SliceRef]) -> bytes:
-    """A request with its size in front. At most SLICES_MAX slices, all of chunks."""
+def encode_request(slices: Sequence[SliceRef], recent: bool) -> bytes:
+    """A request with its size in front. At most SLICES_MAX slices, all of one chunk.
+
+    `recent`: who asks knows the chunk as recent; the owner may not have heard of it yet.
+    """
     assert len(slices) <= SLICES_MAX, f"{len(slices)} slices in one request"
-    body = b"".join(
+    body = bytes([recent]) + b"".join(
         _SLICE.pack(*each.chunk[:2], each.position, each.length, each.base_offset, each.end_offset)
         for each in slices
     )
     return SIZE.pack(len(body)) + body
 
 
-def decode_request(body: bytes) -> list[SliceRef]:
-    """The slices of a request. Raises PeerError."""
-    if len(body) > REQUEST_BYTES_MAX or len(body) % _SLICE.size:
+def decode_request(body: bytes) -> tuple[list[SliceRef], bool]:
+    """The slices of a request, of one chunk, and whether that is recent. Raises PeerError."""
+    if not 1 < len(body) <= REQUEST_BYTES_MAX or (len(body) - 1) % _SLICE.size:
         raise PeerError(f"a request of {len(body)} bytes is no list of slices")
-    return [
+    slices = [
         SliceRef(base, end, ChunkId(incarnation, number), position, length, -1)
-        for incarnation, number, position, length, base, end in _SLICE.iter_unpack(body)
+        for incarnation, number, position, length, base, end in _SLICE.iter_unpack(body[1:])
     ]
+    if any(each.chunk != slices[0].chunk for each in slices):
+        raise PeerError("a request for slices of several chunks")
+    return slices, bool(body[0])
 
 
 def encode_answer(body: bytes, status: Status, slices: Sequence[Buffer] = ()) -> list[Buffer]:

@@ -21,6 +21,7 @@ UNITS = (
     "in_flight",
     "connections",
     "partitions",
+    "chunks",
     "errors",
     "rows",
     "entries",

@@ -88,6 +88,15 @@ async def test_the_author_in_the_zone_answers_from_memory(zones: Zones) -> None:
     assert other.near.stats.hits == len(slices)
 
 
+async def test_an_author_that_has_not_heard_of_its_own_flush_catches_up(zones: Zones) -> None:
+    """Another agent may apply an entry first: the author has the bytes, there is no need for the bucket."""
+    author, other = await zones.add("a"), await zones.add("a")
+    author.hears = False
+    slices = await zones.chunk(author)
+    check(await other.reader.read(slices[0]), slices[0])
+    assert (author.caught_up, author.gets, other.gets) == (1, 0, 0)
+
+
 async def test_an_author_that_leaves_is_asked_while_it_lives(zones: Zones) -> None:
     author, other = await zones.add("a"), await zones.add("a")
     slices = await zones.chunk(author)
@@ -98,6 +107,21 @@ async def test_an_author_that_leaves_is_asked_while_it_lives(zones: Zones) -> No
     zones.script.one(other.incarnation, FenceIncarnation(incarnation=author.incarnation))
     check(await other.reader.read(slices[2]), slices[2])
     assert other.gets == 1
+
+
+async def test_an_owner_that_is_behind_reads_the_chunk_once_all_the_same(zones: Zones) -> None:
+    author, first, second = await zones.add("a"), await zones.add("b"), await zones.add("b")
+    (first if await _owns_next(zones, author, [first, second]) is first else second).hears = False
+    slices = await zones.chunk(author)
+    owner = owner_of([first, second], slices[0].chunk)
+    assert not owner.hears
+    await read_all([partner([first, second], owner)], slices)
+    assert (first.gets + second.gets, owner.gets) == (1, 1)
+
+
+async def _owns_next(zones: Zones, author: Member, members: list[Member]) -> Member:
+    number = zones.script.chunks.get(author.incarnation, 0) + 1
+    return owner_of(members, ChunkId(author.incarnation, number))
 
 
 async def test_old_chunks_are_read_by_range(zones: Zones) -> None:
@@ -255,14 +279,17 @@ async def test_patience_ends(zones: Zones) -> None:
 
 
 def test_frames() -> None:
-    slices = [SliceRef(5, 9, ChunkId(1, 2), 64, 100, -1), SliceRef(-1, 0, ChunkId(1 << 63, 3), 0, 1, -1)]
-    request = encode_request(slices)
-    assert decode_request(request[4:]) == slices
+    chunk = ChunkId((1 << 64) - 1, 2)
+    slices = [SliceRef(5, 9, chunk, 64, 100, -1), SliceRef(-1, 0, chunk, 0, 1, -1)]
+    for recent in (True, False):
+        request = encode_request(slices, recent)
+        assert decode_request(request[4:]) == (slices, recent)
     head = bytes(encode_answer(request[4:], Status.OK, [b"data"])[0])
     assert check_answer(head, request) is Status.OK
     with pytest.raises(PeerError):
-        check_answer(head, encode_request(slices[:1]))
-    with pytest.raises(PeerError):
-        decode_request(request[5:])
-    with pytest.raises(PeerError):
-        decode_request(bytes(REQUEST_BYTES_MAX + 40))
+        check_answer(head, encode_request(slices[:1], False))
+    other = slices[0]._replace(chunk=ChunkId(1, 1))
+    bad = (b"", b"\0", request[5:], bytes(REQUEST_BYTES_MAX + 40), encode_request([*slices, other], True)[4:])
+    for body in bad:
+        with pytest.raises(PeerError):
+            decode_request(body)

@@ -35,16 +35,26 @@ class Member:
         self.whole = WholeChunks(self.store, 8 * MIB, 4)
         self.owners = Owners(lambda: place.script.state, lambda: incarnation, zone, 100)
         self.client = PeerClient(secret, SystemClock())
-        self.near = Near(self.owners, self.client, self.whole, patience)
+        self.near = Near(self.reader, self.owners, self.client, self.whole, patience, self._catch_up)
+        self.caught_up = 0
+        self.late: list[
+            tuple[ChunkId, int, list[bytes], int]
+        ] = []  # own flushes, committed, not heard of yet
         self.reader.near = self.near
         self.server = PeerServer(self._serve, secret, SystemClock(), 8 * MIB)
         self.address = ""
+        self.hears = True  # False: it has not applied what was committed
         self.serving = asyncio.Event()  # cleared: it takes requests and does not answer
         self.serving.set()
 
-    async def _serve(self, slices):
+    async def _catch_up(self) -> None:
+        self.caught_up += 1
+        for each in self.late:
+            self.reader.put_own(*each)
+
+    async def _serve(self, slices, recent):
         await self.serving.wait()
-        return await self.near.serve(self.reader, slices)
+        return await self.near.serve(slices, recent)
 
     @property
     def gets(self) -> int:
@@ -109,10 +119,13 @@ class Zones:
         for place, (position, batch) in enumerate(zip(encoded.positions, batches, strict=True)):
             base = committed.base_offsets[place]
             slices.append(SliceRef(base, base + 2, chunk, position, len(batch), 5))
-            if keep:
+            if not author.hears:
+                author.late.append((chunk, position, [batch], base))
+            elif keep:
                 author.reader.put_own(chunk, position, [batch], base)
         for member in self.members:
-            member.owners.applied(applied)
+            if member.hears:
+                member.owners.applied(applied)
         return slices
 
     async def stop(self) -> None:

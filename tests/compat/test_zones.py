@@ -1,0 +1,156 @@
+"""Clients of zones against six agents in three: who leads, who serves, and what is read from the bucket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deploy.services.floe import FloeAgent
+from deploy.services.kafka import tool
+from tests.equipment.zoned import Zoned, bucket_reads, reads, status
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
+
+ZONES = ("a", "a", "b", "b", "c", "c")
+PARTITIONS = 12
+QUICK = {"fetch.wait.max.ms": 100, "fetch.error.backoff.ms": 50}
+
+
+@pytest.fixture(scope="module")
+def zoned() -> Iterator[Zoned]:
+    # Patience: on a machine that is busy with other tests a hedge would be a second read.
+    with Zoned(ZONES, settings={"peers": {"hedge_ms": 10_000, "timeout_ms": 20_000}}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(zoned: Zoned, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("[", "-").strip("]")[:80]
+    admin = AdminClient({"bootstrap.servers": zoned.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    return name
+
+
+def zones_of(zoned: Zoned) -> dict[int, str]:
+    return {status(agent)["node_id"]: zone for agent, zone in zip(zoned.agents, zoned.zones, strict=True)}
+
+
+def produce(zoned: Zoned, topic: str, zone: str, rounds: int) -> None:
+    """One record per partition and round, each round a chunk or two of that zone's agents."""
+    settings = {"bootstrap.servers": zoned.bootstrap, "client.id": f"app,floe_zone={zone}", "linger.ms": 5}
+    producer = Producer(settings)
+    for number in range(rounds):
+        for partition in range(PARTITIONS):
+            producer.produce(topic, b"%s-%d" % (zone.encode(), number), partition=partition)
+        assert producer.flush(30) == 0
+
+
+def consumer(zoned: Zoned, topic: str, partitions: range, **settings: object) -> Consumer:
+    made = Consumer(
+        {
+            "bootstrap.servers": zoned.bootstrap,
+            "group.id": "g",
+            "enable.auto.commit": False,
+            **QUICK,
+            **settings,
+        }
+    )
+    made.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    return made
+
+
+def read(made: Consumer, count: int) -> int:
+    seen, deadline = 0, time.monotonic() + 60
+    while seen < count and time.monotonic() < deadline:
+        for message in made.consume(1000, 0.2):
+            assert message.error() is None, message.error()
+            seen += 1
+    return seen
+
+
+def test_metadata_names_leaders_in_the_clients_zone_and_replicas_in_all(zoned: Zoned, topic: str) -> None:
+    zones = zones_of(zoned)
+    for zone in "abc":
+        settings = {"bootstrap.servers": zoned.bootstrap, "client.id": f"x,floe_zone={zone}"}
+        described = AdminClient(settings).list_topics(topic, timeout=30).topics[topic].partitions
+        assert {zones[part.leader] for part in described.values()} == {zone}
+        for part in described.values():
+            assert sorted(zones[node] for node in part.replicas) == ["a", "b", "c"]
+            assert sorted(part.replicas) == sorted(part.isrs)
+    anywhere = AdminClient({"bootstrap.servers": zoned.bootstrap}).list_topics(topic, timeout=30)
+    assert len({zones[p.leader] for p in anywhere.topics[topic].partitions.values()}) > 1
+
+
+def test_kafkas_tools_understand_the_replicas(zoned: Zoned, topic: str) -> None:
+    done = tool("topics", "--bootstrap-server", zoned.bootstrap, "--describe", "--topic", topic)
+    assert f"PartitionCount: {PARTITIONS}\tReplicationFactor: 3" in done.stdout, done.stdout + done.stderr
+    for which in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
+        done = tool("topics", "--bootstrap-server", zoned.bootstrap, "--describe", "--topic", topic, which)
+        assert (done.returncode, done.stdout.strip()) == (0, ""), which
+
+
+def sent(agents: list[FloeAgent]) -> float:
+    return sum(reads(agent)["fetched"] for agent in agents)
+
+
+def test_a_consumer_with_a_rack_reads_in_its_zone(zoned: Zoned, topic: str) -> None:
+    """KIP-392: Metadata carries no rack, the first agent asked names the preferred read replica."""
+    produce(zoned, topic, "a", 20)
+    before = {zone: sent(zoned.of_zone(zone)) for zone in "abc"}
+    with closing(consumer(zoned, topic, range(PARTITIONS), **{"client.rack": "b"})) as reader:
+        assert read(reader, 20 * PARTITIONS) == 20 * PARTITIONS
+    got = {zone: sent(zoned.of_zone(zone)) - before[zone] for zone in "abc"}
+    assert got["b"] > 0
+    assert got["a"] == got["c"] == 0, "nobody outside its zone sent it records"
+
+
+def test_javas_consumer_with_a_rack_reads_in_its_zone(zoned: Zoned, topic: str) -> None:
+    produce(zoned, topic, "a", 20)
+    before = {zone: sent(zoned.of_zone(zone)) for zone in "abc"}
+    done = tool(
+        "console-consumer",
+        *("--bootstrap-server", zoned.bootstrap, "--topic", topic, "--from-beginning"),
+        *("--max-messages", str(20 * PARTITIONS), "--timeout-ms", "60000"),
+        *("--command-property", "client.rack=c", "--command-property", "group.id=java-racks"),
+    )
+    assert len(done.stdout.splitlines()) == 20 * PARTITIONS, done.stderr
+    got = {zone: sent(zoned.of_zone(zone)) - before[zone] for zone in "abc"}
+    assert got["c"] > 0
+    assert got["a"] == got["b"] == 0
+
+
+def test_each_chunk_is_read_from_the_bucket_at_most_once_per_zone_that_did_not_write_it(
+    zoned: Zoned, topic: str
+) -> None:
+    """12 consumers, 4 in each zone, each with 3 partitions, at the tail; producers in every zone."""
+    readers = [
+        consumer(
+            zoned,
+            topic,
+            range(3 * share, 3 * share + 3),
+            **{"client.rack": zone, "client.id": f"r,floe_zone={zone}"},
+        )
+        for zone in "abc"
+        for share in range(4)
+    ]
+    before = [reads(agent) for agent in zoned.agents]
+    for number in range(10):
+        for zone in "abc":
+            produce(zoned, topic, zone, 1)
+        for reader in readers:
+            assert read(reader, 9) == 9, number
+    for reader in readers:
+        reader.close()
+    after = [reads(agent) for agent in zoned.agents]
+    chunks = dict.fromkeys("abc", 0.0)
+    gets = dict.fromkeys("abc", 0.0)
+    for zone, old, new in zip(zoned.zones, before, after, strict=True):
+        chunks[zone] += new["chunks"] - old["chunks"]
+        gets[zone] += bucket_reads(new) - bucket_reads(old)
+    for zone in "abc":
+        assert 0 < gets[zone] <= sum(chunks.values()) - chunks[zone], (zone, gets, chunks, before, after)

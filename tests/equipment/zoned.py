@@ -1,0 +1,94 @@
+"""A cluster whose agents are in zones: etcd, an S3 server, one process per agent."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import urllib.request
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.services import Etcd, Minio
+from deploy.services.floe import FloeAgent, clustered
+
+_numbers = itertools.count(1)
+
+
+class Zoned:
+    """One agent per element of `zones`, in that zone; `roles` and other settings by section."""
+
+    def __init__(
+        self, zones: Sequence[str], *, roles: Sequence[str] = (), settings: dict[str, Any] | None = None
+    ) -> None:
+        self.zones = list(zones)
+        self._roles = list(roles) or ["all"] * len(self.zones)
+        self._settings = settings or {}
+        self._stack = ExitStack()
+        self.agents: list[FloeAgent] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """All agents."""
+        return ",".join(agent.bootstrap for agent in self.agents)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.etcd, self.store = stack.enter_context(Etcd()), stack.enter_context(Minio())
+            bucket = self.store.make_bucket(f"zones-{os.getpid()}-{next(_numbers)}")
+            base: dict[str, Any] = clustered(
+                etcd=self.etcd.endpoint,
+                bucket_url=f"s3://{bucket}/floe",
+                s3_endpoint=self.store.endpoint,
+                access_key=self.store.access_key,
+                secret_key=self.store.secret_key,
+            )
+            base["tables"] = {"enabled": False}
+            base.update(self._settings)
+            for index, (zone, roles) in enumerate(zip(self.zones, self._roles, strict=True)):
+                name = f"agent-{index}"
+                tree = {**base, "agent": {"name": name, "zone": zone, "roles": roles}}
+                self.agents.append(stack.enter_context(FloeAgent(name, tree)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def of_zone(self, zone: str) -> list[FloeAgent]:
+        """The agents of a zone."""
+        return [agent for agent, place in zip(self.agents, self.zones, strict=True) if place == zone]
+
+
+def status(agent: FloeAgent) -> dict[str, Any]:
+    """What the agent says of itself."""
+    with urllib.request.urlopen(f"{agent.http}/status", timeout=10) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def reads(agent: FloeAgent) -> dict[str, float]:
+    """`floe_reads_total` by kind, and the chunks and record bytes that the agent wrote and sent."""
+    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    others = {
+        "floe_chunk_bytes_count": "chunks",
+        "floe_produce_bytes_total": "produced",
+        "floe_fetch_bytes_total": "fetched",
+    }
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "floe_reads_total":
+                found[sample.labels["kind"]] = sample.value
+            elif sample.name in others:
+                found[others[sample.name]] = sample.value
+    return found
+
+
+def bucket_reads(counts: dict[str, float]) -> float:
+    """Requests that read records from the bucket."""
+    return counts["gets"] + counts["whole_gets"]
