@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,9 @@ from coordination.state.types import ClaimHolder, Done, Refused, Topic
 from iceberg import layout as layouts
 from iceberg import ledger, metadata
 from iceberg.evolution import ColumnIds
-from iceberg.head import Head, load, pointer, table_key
+from iceberg.head import Head, follows, load, pointer, table_key
 from iceberg.layout import Layout
-from iceberg.manifests import AddedFile
+from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
 from iceberg.plan import CommitPlan, FilePlan, older_slices, plan
 from iceberg.setup import TableSetup, properties_of
@@ -108,6 +109,7 @@ class Committer:
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
         self._head: Head | None = None
         self._layout: tuple[tuple[object, ...], Layout] | None = None
+        self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
@@ -147,6 +149,62 @@ class Committer:
             return None
         return await self._commit(work, incarnation)
 
+    async def follow(self) -> int:
+        """Remove the files whose rows all lie below their partition's log start; how many rows went.
+
+        Only for a topic that wants it (`floe.table.retention=follow`), on the head that was committed last.
+        Raises what `run_once` raises.
+        """
+        replica, head = self._parts.replica, self._head
+        topic, incarnation = replica.state.topics.get(self.topic), replica.incarnation
+        if head is None or self._unsure or not incarnation or not self.claim_revision:
+            return 0
+        if topic is None or topic.topic_id.hex() != head.topic_id or not follows(topic):
+            return 0
+        starts = [partition.log_start for partition in topic.partitions]
+        if starts == self._followed:
+            return 0
+        await self._steps.before("find-old-files")
+        known = ledger.next_offsets(head.metadata, topic.topic_id)
+        work = _Work(
+            topic, topic.topic_id, table_key(topic), head, self._build_layout(topic, head), _NO_FILES, known
+        )
+        found = await self._without_old(work, starts, incarnation)
+        if found is not None:
+            after, removed = found
+            await self._move_pointer(work, after.location, incarnation)
+            await self._steps.before("remember-head")
+            self._head, self._unsure = after, ""
+            _logger.info("topic %s: %d rows below the log start left the table", topic.name, removed.rows)
+        self._followed = starts
+        return found[1].rows if found is not None else 0
+
+    async def _without_old(
+        self, work: _Work, starts: Sequence[int], incarnation: int
+    ) -> tuple[Head, Removed] | None:
+        """The head without old files, stored and not yet visible; None when there are none."""
+        parts, before = self._parts, work.head
+        now_ms = parts.clock.now_ms()
+        author = f"{incarnation:016x}/{self.claim_revision}"
+        found = await self._builder().remove(
+            before.metadata,
+            before.manifests,
+            lambda extent: extent.partition < len(starts) and extent.last_offset < starts[extent.partition],
+            parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1,
+            ledger.removal_summary(work.topic_id, work.after, starts, author),
+            now_ms,
+        )
+        if found is None:
+            return None
+        head, removed = found
+        return await self._store_metadata(head, before, now_ms), removed
+
+    def _builder(self) -> SnapshotBuilder:
+        parts, options = self._parts, self._parts.options
+        return SnapshotBuilder(
+            parts.store, parts.warehouse, self._steps, options.retention, options.manifests_merged_at
+        )
+
     async def release(self) -> None:
         """Give the claim back, so that another agent need not wait for this one's end to be noticed."""
         revision, self.claim_revision = self.claim_revision, 0
@@ -178,7 +236,7 @@ class Committer:
             return False
         assert isinstance(result.value, int)
         self.claim_revision = result.value
-        self._head = None
+        self._head = self._followed = None
         return True
 
     async def _load_head(self, topic: Topic, incarnation: int) -> Head:
@@ -266,8 +324,7 @@ class Committer:
         self, work: _Work, files: list[AddedFile], snapshot_id: int, incarnation: int
     ) -> Head:
         """Manifests and metadata of the next head, stored and not yet visible."""
-        parts, options = self._parts, self._parts.options
-        before, now_ms = work.head, parts.clock.now_ms()
+        before, now_ms = work.head, self._parts.clock.now_ms()
         properties = properties_of(work.topic, work.layout)
         base = metadata.with_schema(before.metadata, work.layout.fields, work.layout.ids.last, properties)
         head = Head("", base, before.manifests)
@@ -275,10 +332,12 @@ class Committer:
             added = [each.range for each in work.plan.files]
             author = f"{incarnation:016x}/{self.claim_revision}"
             summary = ledger.summary(work.topic_id, work.after, added, author)
-            builder = SnapshotBuilder(
-                parts.store, parts.warehouse, self._steps, options.retention, options.manifests_merged_at
-            )
-            head = await builder.append(base, before.manifests, files, snapshot_id, summary, now_ms)
+            head = await self._builder().append(base, before.manifests, files, snapshot_id, summary, now_ms)
+        return await self._store_metadata(head, before, now_ms)
+
+    async def _store_metadata(self, head: Head, before: Head, now_ms: int) -> Head:
+        """The metadata file that succeeds `before`, stored and not yet visible."""
+        parts, options = self._parts, self._parts.options
         final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
         version = metadata.version_of(before.location) + 1
         name = metadata.metadata_name(version, parts.clock.random_bytes(16))
@@ -339,6 +398,9 @@ _RACES = (
     Code.STALE_BROKER_EPOCH,
     Code.BROKER_ID_NOT_REGISTERED,
 )
+
+
+_NO_FILES = CommitPlan((), more=False)
 
 
 @dataclass(frozen=True, slots=True)

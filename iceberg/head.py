@@ -47,6 +47,11 @@ def enabled(topic: Topic) -> bool:
     return topic.configs.get("floe.table.enabled", "true") == "true"
 
 
+def follows(topic: Topic) -> bool:
+    """Whether rows of the table go with the topic's records (`floe.table.retention`)."""
+    return topic.configs.get("floe.table.retention", "keep") == "follow"
+
+
 def pointer(state: State, key: tuple[str, str]) -> str:
     """The location of the table's current metadata; empty when there is no such table."""
     found = state.tables.get(key)

@@ -1,7 +1,9 @@
 """The ledger: which offsets of a topic its table holds, kept in every snapshot's summary.
 
-`floe.next-offsets` is cumulative: per partition index, offsets below are in the table. `floe.ranges` is what
-this snapshot added: `partition:start-end` (end exclusive). The topic's id is there too: a topic that was
+`floe.next-offsets` is cumulative: per partition index, offsets below are in the table, or were before they
+went with the topic's (`floe.table.retention=follow`): a snapshot that removes files says in
+`floe.removed-below`, per partition index, below which offsets. `floe.ranges` is what this snapshot added:
+`partition:start-end` (end exclusive). The topic's id is there too: a topic that was
 deleted and created again starts a table of its own.
 """
 
@@ -18,6 +20,7 @@ _NEXT = "floe.next-offsets"
 _RANGES = "floe.ranges"
 _TOPIC_ID = "floe.topic-id"
 _COMMITTER = "floe.committer"
+_REMOVED = "floe.removed-below"
 
 
 class LedgerError(Exception):
@@ -42,6 +45,19 @@ def summary(
         _RANGES: ",".join(f"{each.partition}:{each.start}-{each.end}" for each in ranges),
         _COMMITTER: committer,
     }
+
+
+def removal_summary(
+    topic_id: bytes, next_offsets: Sequence[int], log_starts: Sequence[int], committer: str
+) -> dict[str, str]:
+    """The same of a snapshot that removes files below the log starts and adds none."""
+    kept = summary(topic_id, next_offsets, (), committer)
+    return {**kept, _REMOVED: ",".join(str(each) for each in log_starts)}
+
+
+def removed_below(snapshot_summary: Mapping[str, str]) -> list[int]:
+    """Below which offsets a snapshot removed files, by partition index; empty when it removed none."""
+    return _numbers(snapshot_summary.get(_REMOVED, ""))
 
 
 def next_offsets(metadata: Mapping[str, Any], topic_id: bytes) -> list[int]:

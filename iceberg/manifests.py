@@ -6,12 +6,12 @@ CPU work only: call it in a thread.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from pyiceberg.conversions import to_bytes
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.manifest import (
     DataFile,
@@ -93,6 +93,73 @@ def write_merged(
             for entry in manifest.fetch_manifest_entry(source, discard_deleted=True):
                 writer.existing(entry)
     return Written(output.content, writer.to_manifest_file())
+
+
+class Extent(NamedTuple):
+    """What a data file's bounds say: its partition, and its highest offset."""
+
+    partition: int
+    last_offset: int
+
+
+class Removed(NamedTuple):
+    """Data files that a snapshot removes: how many, their rows and their bytes."""
+
+    files: int = 0
+    rows: int = 0
+    size: int = 0
+
+    def plus(self, other: Removed) -> Removed:
+        """Both together."""
+        return Removed(self.files + other.files, self.rows + other.rows, self.size + other.size)
+
+
+def write_without(
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    manifest: ManifestFile,
+    content: bytes,
+    goes: Callable[[Extent], bool],
+) -> tuple[Written, Removed] | None:
+    """The manifest with those of its files marked as deleted that go; None when none does.
+
+    A file whose bounds do not say where it lies stays.
+    """
+    source = _MemoryIO({manifest.manifest_path: content})
+    entries = manifest.fetch_manifest_entry(source, discard_deleted=True)
+    old = [extent is not None and goes(extent) for extent in map(_extent, entries)]
+    if True not in old:
+        return None
+    removed = Removed()
+    output = _Output(location)
+    with write_manifest(
+        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
+    ) as writer:
+        for entry, gone in zip(entries, old, strict=True):
+            if not gone:
+                writer.existing(entry)
+                continue
+            writer.delete(entry)
+            file = entry.data_file
+            removed = removed.plus(Removed(1, file.record_count, file.file_size_in_bytes))
+    return Written(output.content, writer.to_manifest_file()), removed
+
+
+def live(manifest: ManifestFile) -> bool:
+    """Whether a manifest names files that are in the table; the next snapshot leaves out the others."""
+    counts = (manifest.added_files_count, manifest.existing_files_count)
+    return any(count is None or count > 0 for count in counts)
+
+
+def _extent(entry: ManifestEntry) -> Extent | None:
+    lower, upper = entry.data_file.lower_bounds or {}, entry.data_file.upper_bounds or {}
+    if PARTITION_ID not in lower or lower[PARTITION_ID] != upper.get(PARTITION_ID) or OFFSET_ID not in upper:
+        return None
+    return Extent(
+        int(from_bytes(_BOUND_TYPES[PARTITION_ID], lower[PARTITION_ID])),
+        int(from_bytes(_BOUND_TYPES[OFFSET_ID], upper[OFFSET_ID])),
+    )
 
 
 def write_list(

@@ -21,7 +21,7 @@ from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
 from iceberg import maintenance
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts, claim_name
-from iceberg.head import enabled
+from iceberg.head import enabled, follows
 from iceberg.ledger import LedgerError
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
@@ -72,7 +72,7 @@ class _Job:
     due: float
     failures: int = 0
     collected: float = 0.0
-    bound: tuple[int | None, int | None, int] = (None, None, 0)
+    bound: tuple[int | None, int | None, int, bool] = (None, None, 0, False)
     status: TopicStatus = field(default_factory=TopicStatus)
 
 
@@ -184,7 +184,7 @@ class CommitterService:
         for name, topic in topics.items():
             if not enabled(topic):
                 continue
-            bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions))
+            bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follows(topic))
             job = self._jobs.get(name)
             if job is None:
                 job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
@@ -255,6 +255,7 @@ class CommitterService:
                 self._note(name, job, done, newest_ms)
                 if not done.more:
                     break
+            await job.committer.follow()
             await self._collect(job, loop.time())
             job.failures, job.status.last_error = 0, ""
             waits = self._options.interval_s

@@ -1,16 +1,16 @@
-"""Builds the manifests, the manifest list and the metadata of an appended snapshot."""
+"""Builds the manifests, the manifest list and the metadata of a snapshot that adds or removes files."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.manifest import ManifestFile
 
 from iceberg import ledger, manifests, metadata
 from iceberg.head import Head
-from iceberg.manifests import AddedFile, Written
+from iceberg.manifests import AddedFile, Extent, Removed, Written
 from iceberg.metadata import Metadata, Retention
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
@@ -49,7 +49,7 @@ class SnapshotBuilder:
         """The table `base`, whose manifests are `before`, with a snapshot of `files`. No location yet."""
         schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
         prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
-        listed = await self._merge(schema, before, snapshot_id, prefix)
+        listed = await self._merge(schema, [*filter(manifests.live, before)], snapshot_id, prefix)
         if files:
             added = await asyncio.to_thread(
                 manifests.write_added, f"{prefix}-m0.avro", schema, snapshot_id, files
@@ -57,6 +57,54 @@ class SnapshotBuilder:
             await self._steps.before("store-manifests")
             await self._put(added)
             listed = [added.manifest, *listed]
+        counts = _appended(ledger.current_snapshot(base), files)
+        return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
+
+    async def remove(
+        self,
+        base: Metadata,
+        before: Sequence[ManifestFile],
+        goes: Callable[[Extent], bool],
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        now_ms: int,
+    ) -> tuple[Head, Removed] | None:
+        """The table without the files that go, in a snapshot of operation `delete`; None when none does.
+
+        Manifests are read one by one, and only those that name such a file are written anew.
+        """
+        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
+        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        listed: list[ManifestFile] = []
+        removed = Removed()
+        for number, manifest in enumerate(filter(manifests.live, before)):
+            content = await self._store.get(self._warehouse.key(manifest.manifest_path))
+            written = await asyncio.to_thread(
+                manifests.write_without,
+                f"{prefix}-d{number}.avro", schema, snapshot_id, manifest, content, goes,
+            )  # fmt: skip
+            if written is None:
+                listed.append(manifest)
+                continue
+            await self._steps.before("store-manifests")
+            await self._put(written[0])
+            listed.append(written[0].manifest)
+            removed = removed.plus(written[1])
+        if not removed.files:
+            return None
+        counts = _removed(ledger.current_snapshot(base), removed)
+        return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms), removed
+
+    async def _finish(
+        self,
+        base: Metadata,
+        listed: Sequence[ManifestFile],
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        now_ms: int,
+    ) -> Head:
+        """The table with a snapshot of these manifests."""
+        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
         parent = ledger.current_snapshot(base)
         sequence = base["last-sequence-number"] + 1
         location = f"{prefix}-snap.avro"
@@ -77,7 +125,7 @@ class SnapshotBuilder:
             "timestamp-ms": max(now_ms, base["last-updated-ms"]),
             "manifest-list": location,
             "schema-id": base["current-schema-id"],
-            "summary": {"operation": "append", **_totals(parent, files), **summary},
+            "summary": dict(summary),
         }
         final = metadata.with_snapshot(base, snapshot, self._retention)
         return Head("", final, await asyncio.to_thread(manifests.read_list, location, content))
@@ -105,17 +153,33 @@ class SnapshotBuilder:
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])
 
 
-def _totals(parent: Mapping[str, Any] | None, files: Sequence[AddedFile]) -> dict[str, str]:
-    """The counts that Iceberg's readers expect in a summary."""
-    before = parent["summary"] if parent is not None else {}
+def _appended(parent: Mapping[str, Any] | None, files: Sequence[AddedFile]) -> dict[str, str]:
+    """Operation and counts of a snapshot that adds files, as Iceberg's readers expect them in a summary."""
     added = {
         "data-files": len(files),
         "records": sum(each.rows for each in files),
         "files-size": sum(each.size for each in files),
     }
-    totals = {f"total-{name}": int(before.get(f"total-{name}", 0)) + count for name, count in added.items()}
+    told = {f"added-{name}": str(count) for name, count in added.items()}
+    return {"operation": "append", **told, **_totals(parent, added)}
+
+
+def _removed(parent: Mapping[str, Any] | None, removed: Removed) -> dict[str, str]:
+    """The same of one that removes files."""
+    told = {
+        "deleted-data-files": removed.files,
+        "deleted-records": removed.rows,
+        "removed-files-size": removed.size,
+    }
+    changes = {"data-files": -removed.files, "records": -removed.rows, "files-size": -removed.size}
+    counts = {name: str(count) for name, count in told.items()}
+    return {"operation": "delete", **counts, **_totals(parent, changes)}
+
+
+def _totals(parent: Mapping[str, Any] | None, changes: Mapping[str, int]) -> dict[str, str]:
+    before = parent["summary"] if parent is not None else {}
+    totals = {f"total-{name}": int(before.get(f"total-{name}", 0)) + count for name, count in changes.items()}
     return {
-        **{f"added-{name}": str(count) for name, count in added.items()},
         **{name: str(count) for name, count in totals.items()},
         "total-delete-files": "0",
         "total-position-deletes": "0",

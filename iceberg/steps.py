@@ -15,6 +15,7 @@ STEPS = (
     "read-records",
     "write-file",
     "store-file",
+    "find-old-files",
     "merge-manifests",
     "store-manifests",
     "store-manifest-list",
