@@ -13,7 +13,7 @@ from coordination.kafka_codes import Code
 
 KEY = 29
 VERSIONS = (1, 3)
-NO_AUTHORIZER = "No Authorizer is configured."
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
 async def handle(ctx: Context, request: DescribeAclsRequest, version: int) -> DescribeAclsResponse:

@@ -8,12 +8,12 @@ Deviations: none.
 from __future__ import annotations
 
 from agent.context import Context
-from agent.handlers.k29_describe_acls import NO_AUTHORIZER
 from agent.wire.generated.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from coordination.kafka_codes import Code
 
 KEY = 30
 VERSIONS = (1, 3)
+NO_AUTHORIZER = "No Authorizer is configured."
 
 
 async def handle(ctx: Context, request: CreateAclsRequest, version: int) -> CreateAclsResponse:

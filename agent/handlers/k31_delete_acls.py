@@ -8,7 +8,7 @@ Deviations: none.
 from __future__ import annotations
 
 from agent.context import Context
-from agent.handlers.k29_describe_acls import NO_AUTHORIZER
+from agent.handlers.k30_create_acls import NO_AUTHORIZER
 from agent.wire.generated.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from coordination.kafka_codes import Code
 

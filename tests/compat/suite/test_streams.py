@@ -64,6 +64,10 @@ class Follower:
                 self.counts[message.key().decode()] = struct.unpack(">q", message.value())[0]
         return self.counts
 
+    def reaches(self, expected: Counts) -> None:
+        """Read on until the counts are these."""
+        self.until(lambda counts: counts == expected)
+
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
@@ -98,7 +102,7 @@ def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw
     follower = Follower(broker.bootstrap, WordCount.output)
     wordcount.start()
     expected = send(broker, lines(200, 0))
-    assert follower.until(lambda counts: counts == expected) == expected
+    follower.reaches(expected)
     saw("changelog", configs(broker, wordcount.changelog, "cleanup.policy"))
     saw("repartition", configs(broker, wordcount.repartition, "cleanup.policy", "retention.ms"))
 
@@ -106,7 +110,7 @@ def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw
     shutil.rmtree(wordcount.store)
     expected += send(broker, lines(100, 1))
     wordcount.start()
-    assert follower.until(lambda counts: counts == expected) == expected, "restored from the changelog"
+    follower.reaches(expected)
 
     killed = send(broker, lines(300, 2))
     expected += killed
@@ -123,7 +127,7 @@ def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw
     assert all(counts[word] <= expected[word] + killed[word] for word in expected), "only the kill repeats"
     wordcount.stop()
     changelog = Follower(broker.bootstrap, wordcount.changelog)
-    assert changelog.until(lambda found: found == counts) == counts
+    changelog.reaches(counts)
     changelog.close()
 
 
@@ -135,13 +139,13 @@ def test_a_store_is_restored_from_a_compacted_changelog(wordcount: WordCount, br
     expected: Counter[str] = Counter()
     for seed in range(4):
         expected += send(broker, lines(200, seed))
-        follower.until(expected.__eq__)
+        follower.reaches(expected)
         time.sleep(1.5)  # past topic.segment.ms, so that Kafka too has segments to compact
     wordcount.stop()
     end = time.monotonic() + WAIT_S_MAX
     while True:
         changelog = Follower(broker.bootstrap, wordcount.changelog)
-        assert changelog.until(lambda counts: counts == expected) == expected
+        changelog.reaches(expected)
         changelog.close()
         if changelog.seen < sum(expected.values()) // 2:
             break
@@ -150,5 +154,5 @@ def test_a_store_is_restored_from_a_compacted_changelog(wordcount: WordCount, br
     shutil.rmtree(wordcount.store)
     wordcount.start()
     expected += send(broker, lines(50, 1))
-    assert follower.until(lambda counts: counts == expected) == expected
+    follower.reaches(expected)
     follower.close()
