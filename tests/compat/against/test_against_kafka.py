@@ -9,6 +9,7 @@ import pytest
 from deploy.services.kafka import Kafka
 from tests.compat.against.agreement import ABSENT, PAGE, Row, differences, rows, unexplained
 from tests.compat.against.questions_admin import QUESTIONS as ADMIN
+from tests.compat.against.questions_cluster import QUESTIONS as CLUSTER
 from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
@@ -16,7 +17,7 @@ from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.side import Side
 from tests.compat.cluster import Cluster
 
-QUESTIONS = ADMIN | CONSUMERS | DATA | GROUPS | RETENTION
+QUESTIONS = ADMIN | CLUSTER | CONSUMERS | DATA | GROUPS | RETENTION
 
 
 @pytest.mark.services
