@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.wire.generated import fetch as f
+from agent.wire.generated import incremental_alter_configs as ia
 from agent.wire.generated import list_offsets as lo
 from agent.wire.generated import metadata as m
 from agent.wire.generated import produce as p
@@ -21,6 +22,14 @@ async def call(bootstrap: str, name: str, request: Any, version: int) -> Any:
         return await wire.call(name, request, version)
     finally:
         await wire.close()
+
+
+async def set_broker_config(bootstrap: str, name: str, value: str) -> int:
+    """Set a config of the whole cluster; the error code."""
+    change = ia.AlterableConfig(name, 0, value)
+    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "", [change])], False)
+    code: int = (await call(bootstrap, "IncrementalAlterConfigs", request, 1)).responses[0].error_code
+    return code
 
 
 async def topic_id(bootstrap: str, topic: str) -> bytes:

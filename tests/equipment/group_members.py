@@ -152,6 +152,7 @@ class ClassicMember:
     joins: int = 0  # generations that it joined
     refused: list[Code] = field(default_factory=list)
     _line: Line | None = None
+    _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
         """Be a member for ever."""
@@ -199,9 +200,14 @@ class ClassicMember:
         answer = (await self._line.call("OffsetFetch", request, FETCH)).groups[0]
         return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
 
+    async def reconnect(self) -> None:
+        """Look for the coordinator again: the connection broke."""
+        await self._hang_up()
+
     async def _connect(self) -> None:
-        if self._line is None:
-            self._line = await Line.open(await coordinator_of(self.bootstrap, self.group))
+        async with self._connecting:
+            if self._line is None:
+                self._line = await Line.open(await coordinator_of(self.bootstrap, self.group))
 
     async def _hang_up(self) -> None:
         line, self._line = self._line, None

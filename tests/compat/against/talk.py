@@ -9,7 +9,6 @@ from typing import Any
 from agent.wire.generated import delete_groups as dg
 from agent.wire.generated import describe_groups as de
 from agent.wire.generated import heartbeat as hb
-from agent.wire.generated import incremental_alter_configs as ia
 from agent.wire.generated import join_group as jg
 from agent.wire.generated import leave_group as lg
 from agent.wire.generated import offset_commit as oc
@@ -17,11 +16,10 @@ from agent.wire.generated import offset_delete as od
 from agent.wire.generated import offset_fetch as of
 from agent.wire.generated import sync_group as sg
 from tests.compat.against.side import Side, code
-from tests.compat.raw import topic_id
+from tests.compat.raw import set_broker_config, topic_id
 from tests.equipment.group_members import coordinator_of, subscription
 
 SESSION_MS, REBALANCE_MS = 10_000, 5_000
-BROKER, SET, DELETE = 4, 0, 1
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5  # newest versions
 
 
@@ -251,7 +249,8 @@ class Talk:
 
 async def talk(side: Side, group: str, *, topic: bool = True) -> Talk:
     """The group, on the broker that coordinates it; the first rebalance of a group waits for nobody."""
-    await _delay(side, "0")
+    # Kafka takes this one from its file only, where it is set; its refusal is nothing.
+    await set_broker_config(side.bootstrap, "group.initial.rebalance.delay.ms", "0")
     name = f"{side.prefix}{group}"
     made = await side.topic(f"{group}-topic", 2) if topic else ""
     one = Talk(Side(await coordinator_of([side.bootstrap], name), side.prefix), name, made)
@@ -260,10 +259,3 @@ async def talk(side: Side, group: str, *, topic: bool = True) -> Talk:
         while told in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"):
             told = await one.beat(1, "who")
     return one
-
-
-async def _delay(side: Side, value: str) -> None:
-    """Kafka takes this one from its file only, where it is set; its refusal is nothing."""
-    change = ia.AlterableConfig("group.initial.rebalance.delay.ms", SET, value)
-    resource = ia.AlterConfigsResource(BROKER, "", [change])
-    await side.ask("IncrementalAlterConfigs", ia.IncrementalAlterConfigsRequest([resource], False), 1)
