@@ -212,6 +212,8 @@ def _member(draft: Draft, request: Heartbeat, member_id: str, joins: bool) -> Co
     if holder is None:
         return members.get(member_id) or ConsumerMember(member_id, previous_epoch=0)
     old = members[holder]
+    if holder == member_id:
+        return old  # it was fenced, or lost an answer, and begins anew
     if old.classic is None and old.epoch != LEFT_FOR_A_WHILE:
         raise GroupError(
             Code.UNRELEASED_INSTANCE_ID,

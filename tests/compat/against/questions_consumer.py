@@ -247,6 +247,8 @@ async def static(side: Side) -> Answers:
     one.instance = "i"
     await one.join()
     found: Answers = {"alone": await settle([one], [PARTITIONS])}
+    found["joins again"] = said(await one.join()).partition(" (")[0]
+    found["has it all"] = await settle([one], [PARTITIONS])
     stranger = replace(one, member_id="stranger", epoch=0, owned=frozenset())
     found["taken"] = said(await stranger.join())
     found["stranger beats"] = said(await stranger.beat(member_epoch=one.epoch))
