@@ -6,7 +6,20 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
     from kafka.admin import KafkaAdminClient, NewTopic
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.errors import KafkaError
 
-__all__ = ["KafkaConsumer", "KafkaProducer", "TopicPartition", "KafkaAdminClient", "NewTopic"]
+__all__ = [
+    "CooperativeStickyAssignor",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaProducer",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "RangePartitionAssignor",
+    "TopicPartition",
+]

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-WAIT_S_MAX = 60
+WAIT_S_MAX = 40
 BASE_TIME = 1_700_000_000_000
 
 

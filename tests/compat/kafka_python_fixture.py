@@ -1,0 +1,57 @@
+"""Takes the place of `test/integration/fixtures.py` of kafka-python's own tests: a broker that runs already.
+
+deploy/setup/kafka_python_tests.py copies it there; it is imported by their conftest, never by ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient
+from test.testutil import random_string
+
+PARTITIONS = 4
+
+
+class KafkaFixture:
+    """The broker at $KAFKA_URI."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self.zookeeper = None
+
+    @classmethod
+    def instance(cls, broker_id: int, host: str, port: int, external: bool) -> KafkaFixture:
+        """What their conftest asks for."""
+        return cls(host, port)
+
+    def bootstrap_server(self) -> str:
+        """host:port."""
+        return f"{self.host}:{self.port}"
+
+
+class ZookeeperFixture:
+    """There is none; their conftest imports the name."""
+
+
+def create_topics(
+    broker: KafkaFixture,
+    topic_names: Sequence[str],
+    num_partitions: int = PARTITIONS,
+    replication_factor: int = 1,
+) -> None:
+    """Make topics and wait for their leaders."""
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_server()) as admin:
+        wanted = {"num_partitions": num_partitions, "replication_factor": replication_factor}
+        admin.create_topics({name: dict(wanted) for name in topic_names}, wait_for_metadata=True)
+
+
+def client_params(broker: KafkaFixture, client_id: str = "client", **overrides: Any) -> dict[str, Any]:
+    """Parameters of a client of that broker."""
+    base = {
+        "client_id": f"{client_id}_{random_string(4)}",
+        "bootstrap_servers": broker.bootstrap_server(),
+        "security_protocol": "PLAINTEXT",
+    }
+    return {**base, **overrides}
