@@ -121,6 +121,6 @@ class Background:
             HelperWorker(),
             self._clock,
             cluster_id,
-            self._config.compaction.segment_bytes_max,
+            self._config.merging.segment_bytes,
         )
         return Compaction(parts, self._metrics, dirty_bytes_min=self._config.compaction.dirty_bytes_min)

@@ -180,9 +180,6 @@ class CompactionConfig(Section):
     dirty_bytes_min: Bytes = 8 * MIB
     """Bytes not yet compacted that make a partition due (max.compaction.lag.ms makes it so without)."""
 
-    segment_bytes_max: Bytes = 64 * MIB
-    """Size at which a compacted segment is written, bytes; twice as much is held in memory."""
-
 
 class MergingConfig(Section):
     """Merging of small slices into per-partition segments, in the background."""

@@ -127,6 +127,10 @@ class Service:
         """SIGKILL and reap. Data and ports stay for restart()."""
         self._end(signal.SIGKILL)
 
+    def terminate(self) -> None:
+        """SIGTERM and wait for a graceful end. Data and ports stay for start()."""
+        self._end(signal.SIGTERM)
+
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
         self._process_now().send_signal(signal.SIGSTOP)

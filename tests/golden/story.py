@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from coordination.commands import Command, Entry
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
-from coordination.state import Applied, ChunkCommitted, Done, Refused, Result, State, StateError
+from coordination.state import Applied, ChunkCommitted, Done, Partition, Refused, Result, State, StateError
 
 START_MS = 1_700_000_000_000
 
@@ -96,6 +96,7 @@ class Storyteller:
         for name, topic in self.state.topics.items():
             for partition in topic.partitions:
                 yield f"{name}-{partition.index} [{partition.log_start}, {partition.high_watermark})"
+                yield from self._show_merged(partition)
                 for s in partition.slices.plan(0, 1 << 60):
                     where = f"{self._name(s.chunk.incarnation)}/{s.chunk.number} at {s.position}+{s.length}"
                     yield f"  {s.base_offset}..{s.end_offset - 1} in {where}"
@@ -109,6 +110,12 @@ class Storyteller:
         brokers = [f"{b.node_id} {b.name} ({self._name(b.incarnation)})" for b in self.state.brokers.values()]
         yield f"brokers: {', '.join(brokers) or 'none'}"
         yield from self._show_rest()
+
+    def _show_merged(self, partition: Partition) -> Iterator[str]:
+        merged = partition.merged
+        if merged is not None:
+            name = f"{self._name(merged.manifest.incarnation)}/{merged.manifest.number}"
+            yield f"  {merged.start_offset}..{merged.end_offset - 1} in {merged.segments} segments of {name}"
 
     def _show_groups(self) -> Iterator[str]:
         for group in self.state.groups.values():
@@ -129,6 +136,12 @@ class Storyteller:
                 yield f"fenced {name} at {one.fenced_revision}, its last entry was {one.sequence}"
         for chunk, since in self.state.chunks.garbage.items():
             yield f"garbage {self._name(chunk.incarnation)}/{chunk.number} since {since - START_MS} ms"
+        for segment, since in self.state.segment_garbage.items():
+            name = f"{self._name(segment.incarnation)}/{segment.partition}/{segment.number}"
+            yield f"garbage segment {name} since {since - START_MS} ms"
+        for manifest, (since, whole) in self.state.manifest_garbage.items():
+            name = f"{self._name(manifest.incarnation)}/{manifest.partition}/{manifest.number}"
+            yield f"garbage manifest {name}{' with its segments' if whole else ''} since {since - START_MS} ms"
         for author, change in self.state.pending:
             yield f"open change {change} of {self._name(author)}"
         if self.state.snapshots or self.state.trimmed_through:

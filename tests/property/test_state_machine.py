@@ -26,7 +26,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State
-from tests.unit.coordination.kit import Script, chunk, tiles
+from tests.unit.coordination.kit import Script, chunk, swap, tiles
 
 NAMES = ["a", "b", "c.d", "c_d"]
 GROUPS = st.sampled_from(["g", "h"])
@@ -48,6 +48,7 @@ class ModelPartition:
 
     records: list[object] = field(default_factory=list)
     start: int = 0
+    merged_end: int = 0
     producers: dict[int, ModelProducer] = field(default_factory=dict)
 
     def append(self, count: int, producer: int, epoch: int, sequence: int) -> tuple[int, int]:
@@ -119,6 +120,7 @@ class Machine(RuleBasedStateMachine):
         self.groups: dict[str, ModelGroup] = {}
         self.live: list[int] = []
         self.next_agent = 100
+        self.manifests = 0
         self.add_agent()
         self.create("a", 2)
 
@@ -254,6 +256,45 @@ class Machine(RuleBasedStateMachine):
         result = self.script.one(self.live[0], MoveLogStart(partition=[handle], offset=[offset]))
         assert result == Done((offset,))
         partition.start = offset
+        if offset >= partition.merged_end:
+            partition.merged_end = 0
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def merge(self, data: st.DataObject) -> None:
+        """Rows up to one of them, and now and then a swap that was prepared before something changed."""
+        handle = data.draw(st.sampled_from(sorted(self.model)))
+        partition = self.model[handle]
+        slices = self.script.state.partitions[handle].slices
+        ends = [row.end_offset for row in slices.plan(slices.first_offset, 1 << 60)]
+        if not ends:
+            return
+        self.manifests += 1
+        end = data.draw(st.sampled_from(ends))
+        prepared = swap(self.script.state, handle, self.manifests, end, released=[(1, self.manifests)])
+        changed = data.draw(st.sampled_from(["nothing", "nothing", "merged", "start", "deleted"]))
+        if changed == "merged":
+            other = swap(self.script.state, handle, self.manifests + 1000, ends[0])
+            assert self.script.one(self.live[0], other) == Done()
+            partition.merged_end = ends[0]
+        elif changed == "start":
+            offset = data.draw(st.integers(partition.start, end))
+            self.script.one(self.live[0], MoveLogStart(partition=[handle], offset=[offset]))
+            dropped = offset >= partition.merged_end > 0
+            partition.start = offset
+            partition.merged_end = 0 if dropped else partition.merged_end
+            changed = "dropped" if dropped or offset == end else "nothing"
+        elif changed == "deleted":
+            (name,) = [name for name, handles in self.topics.items() if handle in handles]
+            self.script.one(self.live[0], DeleteTopic(name=name))
+            for each in self.topics.pop(name):
+                del self.model[each]
+        result = self.script.one(data.draw(st.sampled_from(self.live)), prepared)
+        if changed == "nothing":
+            assert result == Done()
+            partition.merged_end = end
+        else:
+            assert isinstance(result, Refused)
 
     @rule()
     def expire(self) -> None:
@@ -274,8 +315,10 @@ class Machine(RuleBasedStateMachine):
         for handle, partition in self.model.items():
             shown = state.partitions[handle]
             assert (shown.log_start, shown.high_watermark) == (partition.start, len(partition.records))
-            for offset in (partition.start, len(partition.records) - 1):
-                if partition.start <= offset < len(partition.records):
+            assert (shown.merged.end_offset if shown.merged else 0) == partition.merged_end
+            first_row = max(partition.start, partition.merged_end)
+            for offset in (first_row, len(partition.records) - 1):
+                if first_row <= offset < len(partition.records):
                     first = shown.slices.plan(offset, 0)[0]
                     assert first.base_offset <= offset < first.end_offset
 

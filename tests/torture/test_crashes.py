@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.torture.cluster import Cluster, Member
 from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent
@@ -29,6 +29,7 @@ PARTITIONS = (0, 1)
 BUSY = {
     "snapshots": {"interval_s": 1, "entries_max": 50},
     "collection": {"interval_s": 1, "grace_s": 0},
+    "compaction": {"dirty_bytes_min": 4096},
     "replica": {"heartbeat_ms": 300},
     "tables": {
         "interval_ms": 300, "manifests_merged_at": 3, "orphan_interval_s": 1, "orphan_grace_s": 0,
@@ -42,8 +43,12 @@ BEGINNINGS = (
     "table/set-old-table-aside",
     "table/store-first-metadata",
     "table/create-table",
+    "table/find-old-files",
 )
 """Steps at the beginning of a topic's table."""
+
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+FOLLOWED = {"floe.table.retention": "follow"}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
         _leave_a_table(cluster, topic)
     if step in BEGINNINGS:
         armed.arm(step)
-    writer = _begin(cluster, topic)
+    writer = _begin(cluster, topic, _config(cluster, step))
     if step.startswith("collect/"):
         _make_garbage(cluster, topic, lambda: armed.arm(step))
     elif step == "table/delete-orphans":
@@ -94,10 +99,21 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     assert verdict.acknowledged == len(writer.sent) > 0
 
 
-def _begin(cluster: Cluster, topic: str) -> Writer:
+def _config(cluster: Cluster, step: str) -> dict[str, str]:
+    """What a topic needs so that the step is reached."""
+    if step.startswith("compact/"):
+        admin = AdminClient({**BASE, "bootstrap.servers": cluster.bootstrap})
+        often = ConfigEntry("log.cleaner.backoff.ms", "500", incremental_operation=AlterConfigOpType.SET)
+        brokers = ConfigResource(ConfigResource.Type.BROKER, "", incremental_configs=[often])
+        admin.incremental_alter_configs([brokers])[brokers].result(30)
+        return COMPACTED
+    return FOLLOWED if step == "table/find-old-files" else {}
+
+
+def _begin(cluster: Cluster, topic: str, config: dict[str, str] | None = None) -> Writer:
     """A new topic that is being written to."""
-    create_topic(cluster.bootstrap, topic, len(PARTITIONS))
-    writer = Writer("w", cluster.bootstrap, topic, PARTITIONS, rate=100)
+    create_topic(cluster.bootstrap, topic, len(PARTITIONS), config)
+    writer = Writer("w", cluster.bootstrap, topic, PARTITIONS, rate=100, keyed=config == COMPACTED)
     writer.start()
     _until(lambda: len(writer.sent) > 0)
     return writer

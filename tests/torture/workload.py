@@ -33,7 +33,10 @@ BASE: Client = {
 
 
 class Writer(threading.Thread):
-    """Sends `rate` records a second, round robin over partitions, until stop() or `limit` records."""
+    """Sends `rate` records a second, round robin over partitions, until stop() or `limit` records.
+
+    `keyed`: each with a key of its own, so that compaction keeps them all.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Writer(threading.Thread):
         rate: float = 500,
         limit: int | None = None,
         size: int = 100,
+        keyed: bool = False,
         **settings: object,
     ) -> None:
         super().__init__(name=name, daemon=True)
@@ -57,6 +61,7 @@ class Writer(threading.Thread):
             limit,
             size,
         )
+        self._keyed = keyed
         self._halt = threading.Event()
         client = {"bootstrap.servers": bootstrap, "delivery.timeout.ms": DELIVERY_TIMEOUT_MS, "linger.ms": 5}
         self._producer = Producer({**BASE, "enable.idempotence": True, **client, **settings})
@@ -83,7 +88,13 @@ class Writer(threading.Thread):
 
         while True:
             try:
-                self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+                self._producer.produce(
+                    self._topic,
+                    value,
+                    key=value.rstrip(b".") if self._keyed else None,
+                    partition=partition,
+                    on_delivery=delivered,
+                )
             except BufferError:  # the client's own queue is full: the cluster is away
                 self._producer.poll(0.1)
             else:

@@ -45,9 +45,15 @@ async function member (options, read) {
     topics: [options.topic], mode: 'committed', fallbackMode: 'earliest', autocommit: false, maxWaitTime: 200
   })
   const state = { consumer, stream, commits: Promise.resolve() }
+  const uncommitted = new Map()
   stream.on('data', message => {
     read.push(shown(message))
-    state.commits = state.commits.then(() => message.commit())
+    uncommitted.set(message.partition, message)
+    state.commits = state.commits.then(async () => {
+      const newest = [...uncommitted.values()]
+      uncommitted.clear()
+      for (const each of newest) await each.commit()
+    })
   })
   stream.on('error', error => { state.failed = error })
   return state

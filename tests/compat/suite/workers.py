@@ -85,6 +85,8 @@ class ConnectWorker(Service):
             "offset.flush.interval.ms": 500,
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 500,
+            "consumer.session.timeout.ms": 6000,
+            "consumer.heartbeat.interval.ms": 500,
             "scheduled.rebalance.max.delay.ms": 0,
             "listeners": self.url,
             "plugin.discovery": "only_scan",
