@@ -198,7 +198,7 @@ class Outcome:
         worst = ", ".join(f"{name} {seconds:.2f}" for name, seconds in sorted(self.pauses, key=_size)[-4:])
         head = (
             f"acknowledged {self.acknowledged} · stored {self.stored} · revocations {self.revocations} · "
-            f"pauses: median {self.percentile(0.5):.2f} s, p99 {self.percentile(0.99):.2f} s; longest: {worst}"
+            f"pauses: median {self.percentile(0.5):.2f} s, p99 {self.percentile(0.99):.2f} s ({worst})"
         )
         return "\n".join([head, *self.findings[:20]])
 
