@@ -1,7 +1,8 @@
 """How slices of a chunk are found near: from its owner in this zone, hedged by the bucket.
 
-Everything that comes from a peer is checked like the bucket's bytes. A peer that fails is left alone for
-REST_S, so that one that is paused or cut off costs its readers one hedge, not one each.
+Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is overtaken by
+the bucket twice in a row, is left alone for REST_S, so that one that is paused or cut off costs its readers
+next to nothing. Without its owner a recent chunk is still read as a whole, once per agent.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, cast
 
 from agent.logs import logger
@@ -26,7 +28,10 @@ from objectstore.store import Buffer
 _log = logger("peers")
 
 REST_S = 3.0  # how long a peer that failed is not asked, seconds
+OVERTAKEN_MAX = 2  # times in a row
 RESTING_MAX = 1024
+HEDGE_FACTOR = 4.0  # a peer is late after so many times what answers took of late
+SMOOTHING = 0.1  # share of the newest answer in that
 TURNS = 3  # of the event loop from applying an own flush to its bytes being in memory
 
 FromStore = Callable[[], Awaitable[list[memoryview]]]
@@ -82,7 +87,9 @@ class Near:
         self._client = client
         self._whole = whole
         self._patience = patience
-        self._resting: dict[str, float] = {}
+        self._resting: dict[str, float] = {}  # address → when it may be asked again
+        self._overtaken: dict[str, int] = {}  # address → times in a row; only of peers asked now
+        self._answer_s = 0.0  # what peers took to answer, smoothed
         self._loop = asyncio.get_running_loop()
         self.stats = NearStats()
 
@@ -95,14 +102,13 @@ class Near:
             found = [self._reader.cached(each) for each in members]
             if None not in found:
                 return cast("list[memoryview]", found)
+        own = partial(self._own, chunk, members, store)
         owner = self._owners.owner(chunk)
-        if owner is None:
-            return await store()
-        if alone or not owner.address:
-            return await self._own(chunk, members, store)
-        if self._resting.get(owner.address, 0.0) > self._loop.time() or len(members) > SLICES_MAX:
-            return await store()
-        return await self._hedged(owner, members, store)
+        if owner is None or alone or not owner.address or len(members) > SLICES_MAX:
+            return await own()
+        if self._resting.get(owner.address, 0.0) > self._loop.time():
+            return await own()
+        return await self._hedged(owner, members, own)
 
     async def serve(self, slices: Sequence[SliceRef], recent: bool) -> list[Buffer]:
         """What a peer asked for of a chunk, from memory or the bucket. Raises StoreError.
@@ -156,7 +162,7 @@ class Near:
         asking = asyncio.ensure_future(self._ask(owner, members))
         reading: asyncio.Future[list[memoryview]] | None = None
         try:
-            await asyncio.wait([asking], timeout=self._patience.hedge_s)
+            await asyncio.wait([asking], timeout=self._hedge_s())
             if asking.done():
                 found = asking.result()
                 return found if found is not None else await store()
@@ -165,7 +171,7 @@ class Near:
             reading.add_done_callback(_seen)
             await asyncio.wait([asking, reading], return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                self._rest(owner.address)
+                self._was_overtaken(owner.address)
                 if reading.exception() is None:
                     return reading.result()
             found = await asking
@@ -175,9 +181,15 @@ class Near:
                 if task is not None and not task.done():
                     task.cancel()
 
+    def _hedge_s(self) -> float:
+        """How long a peer is waited for before the bucket is asked too: longer where answers take long."""
+        patience = self._patience
+        return min(max(patience.hedge_s, HEDGE_FACTOR * self._answer_s), patience.timeout_s)
+
     async def _ask(self, owner: Owner, members: Sequence[SliceRef]) -> list[memoryview] | None:
         """The peer's slices, checked; None when it cannot be used."""
         self.stats.asked += 1
+        begun = self._loop.time()
         try:
             async with asyncio.timeout(self._patience.timeout_s):
                 recent = self._owners.recent(members[0].chunk)
@@ -193,6 +205,8 @@ class Near:
         except (PeerError, OSError, EOFError, TimeoutError) as error:
             _log.info("a peer cannot be used", peer=owner.address, error=repr(error))
         else:
+            self._answer_s += SMOOTHING * (self._loop.time() - begun - self._answer_s)
+            self._overtaken.pop(owner.address, None)
             self.stats.hits += len(members)
             self.stats.hit_bytes += len(data)
             return found
@@ -200,10 +214,18 @@ class Near:
         self._rest(owner.address)
         return None
 
+    def _was_overtaken(self, address: str) -> None:
+        if len(self._overtaken) >= RESTING_MAX:
+            self._overtaken.clear()
+        self._overtaken[address] = self._overtaken.get(address, 0) + 1
+        if self._overtaken[address] >= OVERTAKEN_MAX:
+            self._rest(address)
+
     def _rest(self, address: str) -> None:
         """Ask this peer no more for a while."""
         if len(self._resting) >= RESTING_MAX:
             self._resting.clear()
+        self._overtaken.pop(address, None)
         self._resting[address] = self._loop.time() + REST_S
         self._client.forget(address)
 

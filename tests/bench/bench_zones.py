@@ -1,4 +1,4 @@
-"""What is read from the bucket at the tail: agents of one zone with nine consumers, and three zones with twelve.
+"""What is read from the bucket at the tail: three agents with nine consumers, three zones with twelve.
 
 Producers write through agents of every zone, consumers read all partitions in their own. The goal is the
 design's: each chunk is read from the bucket at most once per zone that did not write it.
