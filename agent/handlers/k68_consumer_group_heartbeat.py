@@ -3,8 +3,8 @@
 Versions 0 to 1.
 Behaviour: Kafka's (agent/groups/consumer). A heartbeat that changes nothing is answered from memory; all
 that are ready and change a group share one log entry. Members of version 1 make their own member id.
-Deviations: a member that waits for partitions which others are giving back is told to come again after
-500 ms, or its heartbeat interval if that is less. Patterns are resolved before the first answer.
+Deviations: a member that waits for a target, or for partitions which others are giving back, is told to come
+again after 500 ms, or its heartbeat interval if that is less. Patterns are resolved before the first answer.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _log = logger("groups.consumer")
 GROUPS_PER_STEP = 256  # groups taken over before the event loop gets its turn
 TICK_S = 0.1
 LATE_S = 0.5  # a tick this late: the loop stood still, and nobody could be heard
-HURRY_MS = 500  # heartbeat interval of a member that waits for partitions which others are giving back
+HURRY_MS = 500  # heartbeat interval of a member that waits for partitions of others, or for a target
 
 
 class ConsumerGroups:
@@ -135,7 +135,7 @@ class ConsumerGroups:
             raise GroupError(code, "This is not the correct coordinator.")
 
     def interval_ms(self, answer: Answer, group_id: str) -> int:
-        """When the member shall come again. Who waits for partitions that others are giving back: soon."""
+        """When the member shall come again. Who waits for something that may come any moment: soon."""
         interval = group_configs.integer(self._replica.state, group_id, "consumer.heartbeat.interval.ms")
         return min(interval, HURRY_MS) if answer.hurry else interval
 

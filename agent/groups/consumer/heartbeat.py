@@ -58,7 +58,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`assignment` None: as it was. `hurry`: partitions that the member waits for may come any moment."""
+    """`assignment` None: as it was. `hurry`: a new target, or partitions that it waits for, may be there soon."""
 
     member_id: str
     epoch: int
@@ -139,12 +139,13 @@ def beat(draft: Draft, request: Heartbeat, new_id: str) -> Answer:
         draft.bump()
     draft.retarget()
     member = draft.reconcile(member, request.owned, subscription_changed=changed)
+    late = draft.data.group_epoch > draft.data.assignment_epoch
     show = request.full or not same_topics(member.assigned, before.assigned)
     return Answer(
         member.member_id,
         member.epoch,
         member.assigned if show else None,
-        hurry=member.state == MemberState.UNRELEASED_PARTITIONS,
+        hurry=late or member.state == MemberState.UNRELEASED_PARTITIONS,
     )
 
 
