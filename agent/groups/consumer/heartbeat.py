@@ -58,7 +58,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`assignment` None: as it was. `hurry`: a new target, or partitions that it waits for, may be there soon."""
+    """`assignment` None: as it was. `hurry`: a target or partitions that it waits for may come soon."""
 
     member_id: str
     epoch: int
