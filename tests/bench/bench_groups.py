@@ -155,7 +155,7 @@ def figures() -> Iterable[Figure]:
                 ]
             )
             yield Figure(
-                "classic group, 100 members × 1,000 partitions, one more: until all own their share",
+                "classic group, 100 members of 1,000 partitions, one more: until all own their share",
                 ours,
                 "s",
                 peer="Apache Kafka",
