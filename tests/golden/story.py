@@ -141,7 +141,8 @@ class Storyteller:
             yield f"garbage segment {name} since {since - START_MS} ms"
         for manifest, (since, whole) in self.state.manifest_garbage.items():
             name = f"{self._name(manifest.incarnation)}/{manifest.partition}/{manifest.number}"
-            yield f"garbage manifest {name}{' with its segments' if whole else ''} since {since - START_MS} ms"
+            with_what = " with its segments" if whole else ""
+            yield f"garbage manifest {name}{with_what} since {since - START_MS} ms"
         for author, change in self.state.pending:
             yield f"open change {change} of {self._name(author)}"
         if self.state.snapshots or self.state.trimmed_through:

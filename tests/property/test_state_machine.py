@@ -152,6 +152,9 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.topics)))
+        self._delete(name)
+
+    def _delete(self, name: str) -> None:
         self.script.one(self.live[0], DeleteTopic(name=name))
         for handle in self.topics.pop(name):
             del self.model[handle]
@@ -286,9 +289,7 @@ class Machine(RuleBasedStateMachine):
             changed = "dropped" if dropped or offset == end else "nothing"
         elif changed == "deleted":
             (name,) = [name for name, handles in self.topics.items() if handle in handles]
-            self.script.one(self.live[0], DeleteTopic(name=name))
-            for each in self.topics.pop(name):
-                del self.model[each]
+            self._delete(name)
         result = self.script.one(data.draw(st.sampled_from(self.live)), prepared)
         if changed == "nothing":
             assert result == Done()
