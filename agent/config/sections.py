@@ -75,7 +75,7 @@ class PeersConfig(Section):
     advertised_host: str = ""
     """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard."""
 
-    hedge_ms: Annotated[int, Field(ge=1, le=600_000)] = 400
+    hedge_ms: Annotated[int, Field(ge=1, le=600_000)] = 800
     """A peer that has not answered after this, milliseconds, is overtaken by a read of the bucket."""
 
     timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 2_000

@@ -1,8 +1,7 @@
 """How slices of a chunk are found near: from its owner in this zone, hedged by the bucket.
 
-Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is overtaken by
-the bucket twice in a row, is left alone for REST_S, so that one that is paused or cut off costs its readers
-next to nothing. Without its owner a recent chunk is still read as a whole, once per agent.
+Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is silent for
+SILENCE_S, is left alone for REST_S, so that one that is paused or cut off costs its readers next to nothing. Without its owner a recent chunk is still read as a whole, once per agent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from objectstore.store import Buffer
 _log = logger("peers")
 
 REST_S = 3.0  # how long a peer that failed is not asked, seconds
-OVERTAKEN_MAX = 2  # times in a row
+SILENCE_S = 1.0  # a peer that answered nothing for so long has failed, seconds
 RESTING_MAX = 1024
 HEDGE_FACTOR = 4.0  # a peer is late after so many times what answers took of late
 SMOOTHING = 0.1  # share of the newest answer in that
@@ -88,7 +87,7 @@ class Near:
         self._whole = whole
         self._patience = patience
         self._resting: dict[str, float] = {}  # address → when it may be asked again
-        self._overtaken: dict[str, int] = {}  # address → times in a row; only of peers asked now
+        self._heard: dict[str, float] = {}  # address → when it last answered, or was first overtaken
         self._answer_s = 0.0  # what peers took to answer, smoothed
         self._loop = asyncio.get_running_loop()
         self.stats = NearStats()
@@ -206,7 +205,7 @@ class Near:
             _log.info("a peer cannot be used", peer=owner.address, error=repr(error))
         else:
             self._answer_s += SMOOTHING * (self._loop.time() - begun - self._answer_s)
-            self._overtaken.pop(owner.address, None)
+            self._heard[owner.address] = self._loop.time()
             self.stats.hits += len(members)
             self.stats.hit_bytes += len(data)
             return found
@@ -215,17 +214,17 @@ class Near:
         return None
 
     def _was_overtaken(self, address: str) -> None:
-        if len(self._overtaken) >= RESTING_MAX:
-            self._overtaken.clear()
-        self._overtaken[address] = self._overtaken.get(address, 0) + 1
-        if self._overtaken[address] >= OVERTAKEN_MAX:
+        """One late answer is nothing; a peer that says nothing at all for SILENCE_S is left alone."""
+        now = self._loop.time()
+        if now - self._heard.setdefault(address, now) > SILENCE_S:
             self._rest(address)
 
     def _rest(self, address: str) -> None:
         """Ask this peer no more for a while."""
-        if len(self._resting) >= RESTING_MAX:
-            self._resting.clear()
-        self._overtaken.pop(address, None)
+        for known in (self._resting, self._heard):
+            if len(known) >= RESTING_MAX:
+                known.clear()
+        self._heard.pop(address, None)
         self._resting[address] = self._loop.time() + REST_S
         self._client.forget(address)
 

@@ -19,6 +19,7 @@ from coordination.replica.options import ReplicaOptions
 from coordination.state import State
 from coordination.state.types import Partition
 from objectstore.batch import check_crc, peek, split
+from objectstore.merged import MergedRanges
 from objectstore.open import open_store
 from objectstore.reader import ChunkReader
 from objectstore.store import StoreError
@@ -89,7 +90,9 @@ async def chunks_differ(
         await _cancelled(following)  # the state stands still from here on
         reader = ChunkReader(store, CACHE_BYTES)
         partitions = _partitions(follower.state, topic)
-        findings = [found for each in partitions for found in await _partition(each, reader)]
+        ranges = MergedRanges(store)
+        findings = [found for each in partitions for found in await _partition(each, ranges, reader)]
+        await ranges.close()
         await reader.close()
         return findings
     finally:
@@ -109,11 +112,15 @@ def _partitions(state: State, topic: str | None) -> list[Partition]:
     return [partition for partition in there if topic in (None, partition.topic.name)]
 
 
-async def _partition(partition: Partition, reader: ChunkReader) -> list[Finding]:
+async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkReader) -> list[Finding]:
     place = f"{partition.topic.name}-{partition.index}"
     due = partition.log_start
     newest: dict[tuple[int, int], int] = {}
-    for ref in partition.slices.plan(partition.log_start, PLAN_BYTES_MAX):
+    try:
+        source = await ranges.slices(partition, due, PLAN_BYTES_MAX)
+    except StoreError as error:
+        return [Finding("unreadable-manifest", place, str(error))]
+    for ref in source.plan(due, PLAN_BYTES_MAX):
         try:
             data = await reader.read(ref)
         except StoreError as error:

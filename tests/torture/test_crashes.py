@@ -6,6 +6,7 @@ there, the other carries on, the dead one comes back. Then topic, table and chun
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 import time
@@ -13,8 +14,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 
+from agent.wire.generated import incremental_alter_configs as ia
+from tests.compat.raw import call
 from tests.torture.cluster import Cluster, Member
 from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent
 from tests.torture.inside import inspect
@@ -31,6 +34,7 @@ BUSY = {
     "collection": {"interval_s": 1, "grace_s": 0},
     "compaction": {"dirty_bytes_min": 4096},
     "replica": {"heartbeat_ms": 300},
+    "merging": {"interval_ms": 200, "min_slices": 8, "keep_slices": 2, "segment_bytes": 65_536},
     "tables": {
         "interval_ms": 300, "manifests_merged_at": 3, "orphan_interval_s": 1, "orphan_grace_s": 0,
     },
@@ -47,6 +51,7 @@ BEGINNINGS = (
 )
 """Steps at the beginning of a topic's table."""
 
+BROKERS = 4  # as a kind of resource
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 FOLLOWED = {"floe.table.retention": "follow"}
 
@@ -102,10 +107,10 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
 def _config(cluster: Cluster, step: str) -> dict[str, str]:
     """What a topic needs so that the step is reached."""
     if step.startswith("compact/"):
-        admin = AdminClient({**BASE, "bootstrap.servers": cluster.bootstrap})
-        often = ConfigEntry("log.cleaner.backoff.ms", "500", incremental_operation=AlterConfigOpType.SET)
-        brokers = ConfigResource(ConfigResource.Type.BROKER, "", incremental_configs=[often])
-        admin.incremental_alter_configs([brokers])[brokers].result(30)
+        often = ia.AlterableConfig("log.cleaner.backoff.ms", 0, "500")  # librdkafka cannot name all brokers
+        request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(BROKERS, "", [often])])
+        answer = asyncio.run(call(cluster.bootstrap, "IncrementalAlterConfigs", request, 1))
+        assert answer.responses[0].error_code == 0, answer
         return COMPACTED
     return FOLLOWED if step == "table/find-old-files" else {}
 
