@@ -1,7 +1,8 @@
 """How slices of a chunk are found near: from its owner in this zone, hedged by the bucket.
 
 Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is silent for
-SILENCE_S, is left alone for REST_S, so that one that is paused or cut off costs its readers next to nothing. Without its owner a recent chunk is still read as a whole, once per agent.
+SILENCE_S, is left alone for REST_S, so that one that is paused or cut off costs its readers next to nothing.
+Without its owner a recent chunk is still read as a whole, once per agent.
 """
 
 from __future__ import annotations
