@@ -128,9 +128,11 @@ def test_features_go_down_and_up(cluster: Cluster) -> None:
     described = ok(cluster, "features", "describe")
     assert "group.version" in described
     assert "floe.level" in described
-    assert "dry" not in described
-    tried = ok(cluster, "features", "downgrade", "--feature", "group.version=0", "--dry-run")
-    assert "can be" in tried or "can" in tried
+    ok(cluster, "features", "downgrade", "--feature", "group.version=0", "--dry-run")
+    finalized = next(
+        row for row in ok(cluster, "features", "describe").splitlines() if "group.version" in row
+    )
+    assert "FinalizedVersionLevel: 1" in finalized, "a dry run changes nothing"
     ok(cluster, "features", "downgrade", "--feature", "group.version=0")
     try:
         row = next(r for r in ok(cluster, "features", "describe").splitlines() if "group.version" in r)
@@ -189,5 +191,5 @@ def test_librdkafkas_admin_describes_the_cluster(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     described = admin.describe_cluster(include_authorized_operations=True).result(20)
     assert len(described.nodes) == len(cluster.agents)
-    assert described.controller in described.nodes
+    assert described.controller.id in {node.id for node in described.nodes}
     assert described.authorized_operations
