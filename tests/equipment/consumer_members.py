@@ -159,7 +159,12 @@ async def topic_ids(bootstrap: Sequence[str], topics: Sequence[str]) -> dict[byt
 
 
 class ConsumerCrowd(Crowd):
-    """Many members of one group of KIP-848, and whether they share all partitions in one epoch."""
+    """Many members of one group of KIP-848, and whether they share all partitions.
+
+    `one_epoch`: they do so once all have come to the same epoch, too.
+    """
+
+    one_epoch = True
 
     def add(self, **settings: Any) -> Any:
         """One more member, running."""
@@ -172,6 +177,10 @@ class ConsumerCrowd(Crowd):
         return member
 
     def shared(self) -> bool:
-        """Whether they share all partitions evenly, in one epoch."""
+        """Whether they share all partitions evenly."""
         sizes = [len(member.assignment) for member in self.members]
-        return super().shared() and max(sizes) - min(sizes) < 2
+        owned = [partition for member in self.members for partition in member.assignment]
+        if self.one_epoch and len({member.generation for member in self.members}) != 1:
+            return False
+        whole = len(owned) == len(set(owned)) == sum(self.partitions.values())
+        return whole and max(sizes) - min(sizes) < 2

@@ -26,6 +26,7 @@ SET, BROKER = 0, 4  # operations and types of resources, by Kafka's numbers
 # and let members of the new protocol ask often.
 GROUP_SETTINGS = (
     ("group.initial.rebalance.delay.ms", "0"),
+    ("group.min.session.timeout.ms", "1000"),
     ("group.consumer.min.heartbeat.interval.ms", "500"),
     ("group.consumer.heartbeat.interval.ms", "500"),
 )

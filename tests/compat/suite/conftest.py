@@ -12,14 +12,16 @@ from tests.compat.suite import results
 from tests.compat.suite.broker import ApacheKafka, Broker, Floe
 from tests.compat.suite.clients import VERSIONS
 from tests.compat.suite.java import Jvm
-from tests.compat.suite.results import PASSED, Result
+from tests.compat.suite.results import LEFT_OUT, PASSED, Result
 
 HERE = Path(__file__).parent
 SAW = pytest.StashKey[dict[str, str]]()
+OUTCOME = pytest.StashKey[str]()
 FOUND = pytest.StashKey[dict[str, Result]]()
 TITLES = {broker.name: broker for broker in (ApacheKafka, Floe)}
 
 Saw = Callable[[str, object], None]
+LeftOut = Callable[[str], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,6 +93,16 @@ def saw(request: pytest.FixtureRequest) -> Saw:
     return record
 
 
+@pytest.fixture
+def left_out(request: pytest.FixtureRequest) -> LeftOut:
+    """`left_out(reason)`: this is not run with either broker, and docs/clients.md says why."""
+
+    def record(reason: str) -> None:
+        request.node.stash[OUTCOME] = f"{LEFT_OUT}{reason}"
+
+    return record
+
+
 def _result(item: pytest.Item, outcome: str) -> Result:
     mark = item.get_closest_marker("client")
     assert mark is not None, f"{item.nodeid} says not which client it is about: pytest.mark.client(name)"
@@ -113,7 +125,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except BaseException as error:
         found[item.nodeid] = _result(item, f"failed: {type(error).__name__}")
         raise
-    result = found[item.nodeid] = _result(item, PASSED)
+    result = found[item.nodeid] = _result(item, item.stash.get(OUTCOME, PASSED))
     if item.config.getoption("broker") == Floe.name:
         theirs = results.load(ApacheKafka.name).get(result.test)
         wrong = results.problems(theirs, result, rows(PAGE.read_text()))
