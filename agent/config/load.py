@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -18,6 +18,7 @@ from agent.config.errors import ConfigError
 from agent.config.model import Config
 from agent.config.schema import Path, find, is_section, leaves, nearest
 from agent.config.sources import ENV_FILE, Given, from_env, from_file, from_flags, from_tree
+from agent.config.templates import SETTINGS, BadTemplate, resolve
 
 DEFAULT = "default"
 MASK = "********"
@@ -61,12 +62,27 @@ def load(
     for item in given:
         _refuse_unknown(item)
         chosen[item.path] = item
+    _fill_in(chosen, environment)
     tree = _tree(chosen.values())
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_problem(error.errors()[0], chosen)) from None
     return Loaded(config, {path: item.origin for path, item in chosen.items()})
+
+
+def _fill_in(chosen: dict[Path, Given], environment: Mapping[str, str]) -> None:
+    """Replace the placeholders in what is advertised."""
+    name, zone = (
+        str(chosen[path].value) if path in chosen else "" for path in (("agent", "name"), ("agent", "zone"))
+    )
+    for path, item in list(chosen.items()):
+        if path[-1] not in SETTINGS or not isinstance(item.value, str):
+            continue
+        try:
+            chosen[path] = replace(item, value=resolve(item.value, name, zone, environment))
+        except BadTemplate as error:
+            raise ConfigError(f"{item.origin}: {'.'.join(path)}: {error}") from None
 
 
 def _refuse_unknown(item: Given) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.commands import FenceIncarnation, UpdateFeatures
+from coordination.commands import FenceIncarnation, RegisterAgent, UpdateFeatures, command
 from coordination.kafka_codes import Code
+from coordination.replica.errors import RegistrationRefused
 from coordination.state import Done, Refused, Result
 from coordination.state.errors import UnsupportedFeature
 from coordination.state.features import GROUP_VERSION, LEVEL, SUPPORTED, finalized
+from tests.unit.coordination.conftest import Agents, registration
 from tests.unit.coordination.kit import Script
 
 A, B = 11, 12
@@ -82,3 +84,21 @@ def test_the_level_waits_for_the_last_agent_that_does_not_know_it() -> None:
 
 def test_the_level_of_this_code_is_finalized_from_the_start(script: Script) -> None:
     assert update(script, (LEVEL, SUPPORTED[LEVEL].high, UP)) == Done(0)
+
+
+async def test_an_agent_that_does_not_know_the_level_is_not_taken(agents: Agents) -> None:
+    await agents.start("now")
+    later = agents.make("later")
+    with pytest.raises(RegistrationRefused, match="applies feature levels 2 to 2, the cluster is at 1"):
+        await later.start(registration("later", level=2))
+
+
+async def test_an_agent_that_meets_a_level_it_does_not_know_stops_and_says_so(agents: Agents) -> None:
+    """What it said of itself was wrong: only then can the level rise above what its code knows."""
+    agent = agents.make("boastful")
+    await agent.start(RegisterAgent(name="boastful", node_id=-1, feature_min=1, feature_max=2))
+    row = Update(name=LEVEL, level=2, kind=Update.UPGRADE)
+    proposed = agent.submit([command(UpdateFeatures(updates=[row]))])
+    with pytest.raises(UnsupportedFeature, match="run a newer version"):
+        await agent.failed
+    proposed.cancel()

@@ -245,3 +245,60 @@ def test_a_missing_url_is_named_with_an_example(missing: str, remedy: str) -> No
 
 def test_a_secret_that_is_refused_is_not_shown() -> None:
     assert "hunter2" not in refusal(("store.access_key=hunter2",))
+
+
+def test_what_is_advertised_may_hold_placeholders(tmp_path: Path) -> None:
+    """All pods of a set share one file; each advertises itself, per listener."""
+    file = write(
+        tmp_path,
+        """
+agent: {zone: eu-1a}
+listeners:
+  - {name: INTERNAL, port: 9092, advertised_host: "{ip}"}
+  - {name: EXTERNAL, port: 9094, advertised_host: "{pod}.{zone}.example", advertised_port: "{ordinal+31000}"}
+  - {name: NODES, port: 9095, advertised_host: "{node}", advertised_port: "{env:NODE_PORT}"}
+http: {advertised_host: "{pod}.http"}
+""",
+    )
+    pod = {"POD_NAME": "floe-2", "POD_IP": "10.0.0.7", "NODE_NAME": "n1", "NODE_PORT": "30500"}
+    config = load(file, environment={**REQUIRED, **pod}).config
+    told = [(each.name, each.advertised_host, each.advertised_port) for each in config.listeners]
+    assert told == [
+        ("INTERNAL", "10.0.0.7", 0),
+        ("EXTERNAL", "floe-2.eu-1a.example", 31002),
+        ("NODES", "n1", 30500),
+    ]
+    assert config.http.advertised_host == "floe-2.http"
+    named = load(file, ["agent.name=a-7"], environment={**REQUIRED, **pod, "POD_NAME": ""}).config
+    assert named.listeners[1].advertised_host == "a-7.eu-1a.example"
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "complaint"),
+    [
+        ("advertised_host={podd}", {}, "{podd} is not known; placeholders are {pod}"),
+        ("advertised_host={pod", {"POD_NAME": "a"}, "a brace without its partner"),
+        ("advertised_host={ordinal}", {"POD_NAME": "floe-abc"}, "'floe-abc' does not end in -<number>"),
+        ("advertised_host={zone}", {}, "{zone} has no value: set agent.zone"),
+        ("advertised_host={ip}", {}, "{ip} has no value: set the variable POD_IP"),
+        ("advertised_host={env:X}", {}, "{env:X} has no value: set the variable X"),
+        ("advertised_port={ordinal+70000}", {"POD_NAME": "a-1"}, "listeners.0.advertised_port"),
+    ],
+)
+def test_a_placeholder_without_a_value_is_refused(
+    given: str, environment: dict[str, str], complaint: str
+) -> None:
+    said = refusal((f"listeners.0.{given}",), **environment)
+    assert complaint in said
+    assert "listeners.0.advertised" in said
+
+
+@pytest.mark.parametrize("roles", ["barista", "produce,", "produce fetch", ""])
+def test_roles_that_do_not_exist_are_refused(roles: str) -> None:
+    assert "agent.roles" in refusal((f"agent.roles={roles}",))
+
+
+def test_roles() -> None:
+    assert load(environment=REQUIRED).config.roles == ()
+    some = load(None, ["agent.roles=fetch,produce,fetch"], environment=REQUIRED).config
+    assert some.roles == ("fetch", "produce")
