@@ -1,0 +1,45 @@
+"""Consumers that stand still although there is something to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.checker.findings import Finding
+from tests.checker.operations import History, Operation
+from tests.checker.versions import Versions
+
+
+def stuck(history: History, known: Versions, *, healed_ns: int, patience_ns: int) -> Iterator[Finding]:
+    """A process that polled in vain for longer than `patience_ns` after `healed_ns`, below the end of a key.
+
+    The end is the highest offset anybody knows of, so a key that nobody ever read past is only as long as its
+    acknowledged sends say.
+    """
+    assigned: dict[int, tuple[str, ...]] = {}
+    position: dict[tuple[int, str], int] = {}  # (process, key) → index of the last record read
+    since: dict[tuple[int, str], Operation] = {}  # when it began to wait there
+    told: set[tuple[int, str]] = set()
+    for op in history.operations:
+        if op.f in ("assign", "subscribe") and op.outcome != "fail":
+            assigned[op.process] = op.keys
+        if op.outcome != "ok" or op.f not in ("poll", "txn"):
+            continue
+        read = {key for poll in op.polls for key, records in poll.records.items() if records}
+        for key in read:
+            position[op.process, key] = _last(op, key, known)
+        for key in assigned.get(op.process, ()):
+            place = (op.process, key)
+            if key in read or place not in since or op.completed_ns < healed_ns:
+                since[place] = op
+            waited = op.completed_ns - max(since[place].completed_ns, healed_ns)
+            end = len(known.keys[key].order) - 1 if key in known.keys else -1
+            if waited > patience_ns and position.get(place, -1) < end and place not in told:
+                told.add(place)
+                at = position.get(place, -1)
+                detail = f"process {op.process} at index {at} of {end} for {waited / 1e9:.1f} s"
+                yield Finding("stuck", key, detail, (since[place].index, op.index))
+
+
+def _last(op: Operation, key: str, known: Versions) -> int:
+    index = known.keys[key].index
+    return [index[offset] for poll in op.polls for offset, _ in poll.records.get(key, ())][-1]

@@ -1,0 +1,94 @@
+"""The checker finds each anomaly in a history that has it, and nothing in those that only look bad.
+
+A file of histories/ says in its second line what must be found: anomalies of weight `fail` by their bare
+name, others with the weight behind it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checker.findings import Judgement
+from tests.checker.judge import judge
+from tests.checker.operations import BadHistory, dump, load
+
+HISTORIES = Path(__file__).parent / "histories"
+BAD = sorted((HISTORIES / "bad").glob("*.jsonl"))
+GOOD = sorted((HISTORIES / "good").glob("*.jsonl"))
+FAILING = {
+    "inconsistent-offset", "duplicate", "lost-write", "unseen", "aborted-read", "precommitted-read",
+    "torn-transaction", "phantom-read", "poll-skip", "nonmonotonic-poll", "internal-poll-skip",
+    "internal-nonmonotonic-poll", "nonmonotonic-send", "internal-nonmonotonic-send", "G1c-wr", "stuck",
+}  # fmt: skip
+
+
+def expected(path: Path) -> set[str]:
+    line = path.read_text().splitlines()[1]
+    assert line.startswith("# expect:"), f"{path.name} does not say what it expects"
+    return {name.strip() for name in line.removeprefix("# expect:").split(",") if name.strip()}
+
+
+def found(judgement: Judgement) -> set[str]:
+    return {
+        each.anomaly if each.weight == "fail" else f"{each.anomaly} ({each.weight})"
+        for each in judgement.findings
+    }
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_a_bad_history_is_called_by_its_name(path: Path) -> None:
+    judgement = judge(load(path.read_text().splitlines()), healed_ns=0)
+    assert found(judgement) == expected(path), judgement.report()
+    assert not judgement.valid
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_a_good_history_passes_however_bad_it_looks(path: Path) -> None:
+    judgement = judge(load(path.read_text().splitlines()), healed_ns=0)
+    assert found(judgement) == expected(path), judgement.report()
+    assert judgement.valid
+
+
+def test_every_anomaly_that_fails_has_a_history_of_its_own() -> None:
+    assert set().union(*(expected(path) for path in BAD)) == FAILING
+
+
+@pytest.mark.parametrize("path", BAD + GOOD, ids=lambda path: path.stem)
+def test_a_history_survives_being_written(path: Path) -> None:
+    history = load(path.read_text().splitlines())
+    again = load(dump(history))
+    assert [(o.micro, o.keys, o.f, o.outcome) for o in again.operations] == [
+        (o.micro, o.keys, o.f, o.outcome) for o in history.operations
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"process": 1, "f": "sned", "outcome": "ok"}',
+        '{"process": 1, "f": "send", "outcome": "maybe"}',
+        '{"f": "send", "outcome": "ok"}',
+        '{"process": 1, "f": "send", "outcome": "ok", "value": [["push", "x", 1, 1]]}',
+        "not json",
+    ],
+)
+def test_a_line_that_says_nothing_is_named(line: str) -> None:
+    with pytest.raises(BadHistory, match="line 1"):
+        load([line])
+
+
+def test_a_long_clean_history_is_judged_in_linear_steps() -> None:
+    """50,000 operations: recursion or quadratic work would show as an error or a timeout."""
+    lines = [
+        f'{{"process": {n % 7}, "f": "txn", "outcome": "ok", "value": [["send", "k{n % 7}", {n}, {n}]]}}'
+        for n in range(50_000)
+    ]
+    reads = {f"k{k}": [[n, n] for n in range(k, 50_000, 7)] for k in range(7)}
+    lines.append(
+        f'{{"process": 99, "f": "poll", "outcome": "ok", "value": [["poll", {reads}]]}}'.replace("'", '"')
+    )
+    judgement = judge(load(lines))
+    assert judgement.valid, judgement.report()
+    assert (judgement.acknowledged, judgement.read) == (50_000, 50_000)
