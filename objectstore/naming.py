@@ -49,16 +49,25 @@ class ManifestId(NamedTuple):
     number: int
 
 
+class MarkerId(NamedTuple):
+    """The marker that ends a transaction on one partition: in no object, made by objectstore/markers.py."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+
+
 class SliceRef(NamedTuple):
     """Records of one partition in one object: offsets [base_offset, end_offset), bytes [position, +length).
 
     In a chunk the batches are as they were sent and their offsets dense. In a segment (a block of it) they
-    have their offsets, there may be gaps, and `crc` is the CRC-32C of the bytes; -1 in a chunk.
+    have their offsets, there may be gaps, and `crc` is the CRC-32C of the bytes; -1 in a chunk. A marker is
+    a slice of one batch of which the reference says everything.
     """
 
     base_offset: int
     end_offset: int
-    chunk: ChunkId | SegmentId
+    chunk: ChunkId | SegmentId | MarkerId
     position: int
     length: int
     max_timestamp_ms: int
@@ -70,6 +79,11 @@ class SnapshotId(NamedTuple):
 
     revision: int
     incarnation: int
+
+
+def marker_as_chunk(marker: MarkerId) -> ChunkId:
+    """The name of a marker's row where chunks are named in the log: no incarnation is 0."""
+    return ChunkId(0, marker.producer_id << 1 | marker.committed)
 
 
 def chunk_key(chunk: ChunkId) -> str:
@@ -87,8 +101,9 @@ def manifest_key(manifest: ManifestId) -> str:
     return f"manifests/{manifest.incarnation:016x}/{manifest.partition:08x}-{manifest.number:016x}.manifest"
 
 
-def object_key(named: ChunkId | SegmentId) -> str:
-    """The key of the object that a slice lies in."""
+def object_key(named: ChunkId | SegmentId | MarkerId) -> str:
+    """The key of the object that a slice lies in; a marker lies in none."""
+    assert not isinstance(named, MarkerId), f"{named} lies in no object"
     return segment_key(named) if isinstance(named, SegmentId) else chunk_key(named)
 
 

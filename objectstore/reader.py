@@ -18,7 +18,8 @@ from crc32c import crc32c
 
 from objectstore.batch import CorruptBatch, check_crc, patch, peek
 from objectstore.cache import Key, SliceCache
-from objectstore.naming import ChunkId, ManifestId, SegmentId, SliceRef, manifest_key, object_key
+from objectstore.markers import marker_batch
+from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, object_key
 from objectstore.ranges import Span, coalesce
 from objectstore.store import Buffer, NotFound, ObjectStore, StoreError
 
@@ -118,8 +119,10 @@ class ChunkReader:
         self._tail.put((chunk, position), base_offset, memoryview(data).toreadonly())
 
     def cached(self, wanted: SliceRef) -> memoryview | None:
-        """The slice's batches if they are in memory."""
-        base_offset, _, chunk, position, length, _, _ = wanted
+        """The slice's batches if they are in memory; markers, which no object holds, always are."""
+        base_offset, _, chunk, position, length, stamp_ms, _ = wanted
+        if isinstance(chunk, MarkerId):
+            return memoryview(marker_batch(chunk, base_offset, stamp_ms))
         key = (chunk, position)
         found = self._tail.get(key, base_offset, length)
         if found is not None:
@@ -167,6 +170,7 @@ class ChunkReader:
         futures = []
         new: dict[ChunkId | SegmentId, list[Flight]] = {}
         for wanted in missing:
+            assert not isinstance(wanted.chunk, MarkerId), "markers are in memory"
             key = (wanted.chunk, wanted.position)
             flight = self._flying.get(key)
             if flight is not None and flight[0] == wanted:

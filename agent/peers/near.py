@@ -190,9 +190,11 @@ class Near:
         """The peer's slices, checked; None when it cannot be used."""
         self.stats.asked += 1
         begun = self._loop.time()
+        chunk = members[0].chunk
+        assert isinstance(chunk, ChunkId), "peers ask for chunks"
         try:
             async with asyncio.timeout(self._patience.timeout_s):
-                recent = self._owners.recent(members[0].chunk)
+                recent = self._owners.recent(chunk)
                 data = memoryview(await self._client.ask(owner.address, members, recent=recent))
             parts, at = [], 0
             for each in members:

@@ -44,6 +44,9 @@ class Section(_message.Message):
     SEGMENT_GARBAGE_FIELD_NUMBER: _builtins.int
     MANIFEST_GARBAGE_FIELD_NUMBER: _builtins.int
     ADMINISTRATION_FIELD_NUMBER: _builtins.int
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    PENDING_OFFSETS_FIELD_NUMBER: _builtins.int
+    EXTENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -76,6 +79,12 @@ class Section(_message.Message):
     def manifest_garbage(self) -> Global___ManifestGarbage: ...
     @_builtins.property
     def administration(self) -> Global___Administration: ...
+    @_builtins.property
+    def transactions(self) -> Global___Transactions: ...
+    @_builtins.property
+    def pending_offsets(self) -> Global___PendingOffsets: ...
+    @_builtins.property
+    def extents(self) -> Global___Extents: ...
     def __init__(
         self,
         *,
@@ -95,12 +104,15 @@ class Section(_message.Message):
         segment_garbage: Global___SegmentGarbage | None = ...,
         manifest_garbage: Global___ManifestGarbage | None = ...,
         administration: Global___Administration | None = ...,
+        transactions: Global___Transactions | None = ...,
+        pending_offsets: Global___PendingOffsets | None = ...,
+        extents: Global___Extents | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -451,6 +463,7 @@ class Partition(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     PRODUCERS_FIELD_NUMBER: _builtins.int
     MERGED_FIELD_NUMBER: _builtins.int
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     log_start: _builtins.int
     high_watermark: _builtins.int
@@ -458,10 +471,13 @@ class Partition(_message.Message):
     """base offset of the first row"""
     rows: _builtins.bytes
     """32 bytes per row, little-endian: end offset int64, chunk serial int64, position uint32,
-    length uint32, max timestamp int64. A row begins where the one before it ends.
+    length uint32, max timestamp int64. A row begins where the one before it ends. A negative serial: the
+    row is a transaction's marker, serial −1 − (producer id × 2 + committed), position its epoch.
     """
     producers: _builtins.bytes
     """a serialized Producers; empty: none"""
+    transactions: _builtins.bytes
+    """a serialized PartitionTransactions; empty: none"""
     @_builtins.property
     def merged(self) -> Global___MergedRange:
         """unset: nothing is merged"""
@@ -476,14 +492,55 @@ class Partition(_message.Message):
         rows: _builtins.bytes = ...,
         producers: _builtins.bytes = ...,
         merged: Global___MergedRange | None = ...,
+        transactions: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["merged", b"merged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Partition: _TypeAlias = Partition  # noqa: Y015
+
+@_typing.final
+class PartitionTransactions(_message.Message):
+    """Columns: open transactions with data on a partition in the order of their first offsets, then the aborted
+    ones that readers of the tail must know, in the order of their ends.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPEN_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    OPEN_FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    ABORTED_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    ABORTED_FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    ABORTED_MARKER_OFFSET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def open_producer_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def open_first_offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def aborted_producer_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def aborted_first_offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def aborted_marker_offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        open_producer_id: _abc.Iterable[_builtins.int] | None = ...,
+        open_first_offset: _abc.Iterable[_builtins.int] | None = ...,
+        aborted_producer_id: _abc.Iterable[_builtins.int] | None = ...,
+        aborted_first_offset: _abc.Iterable[_builtins.int] | None = ...,
+        aborted_marker_offset: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted_first_offset", b"aborted_first_offset", "aborted_marker_offset", b"aborted_marker_offset", "aborted_producer_id", b"aborted_producer_id", "open_first_offset", b"open_first_offset", "open_producer_id", b"open_producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionTransactions: _TypeAlias = PartitionTransactions  # noqa: Y015
 
 @_typing.final
 class MergedRange(_message.Message):
@@ -1325,3 +1382,194 @@ class Administration(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Administration: _TypeAlias = Administration  # noqa: Y015
+
+@_typing.final
+class Transactions(_message.Message):
+    """Transactional ids, bounded per section."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]: ...
+    def __init__(
+        self,
+        *,
+        transactions: _abc.Iterable[Global___Transaction] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transactions", b"transactions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Transactions: _TypeAlias = Transactions  # noqa: Y015
+
+@_typing.final
+class Transaction(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class End(_message.Message):
+        """of the last transaction (docs/transactions.md, "The connection fence")"""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        INCARNATION_FIELD_NUMBER: _builtins.int
+        CONNECTION_FIELD_NUMBER: _builtins.int
+        CORRELATION_ID_FIELD_NUMBER: _builtins.int
+        REVISION_FIELD_NUMBER: _builtins.int
+        SOFTWARE_FIELD_NUMBER: _builtins.int
+        incarnation: _builtins.int
+        connection: _builtins.int
+        correlation_id: _builtins.int
+        revision: _builtins.int
+        software: _builtins.int
+        def __init__(
+            self,
+            *,
+            incarnation: _builtins.int = ...,
+            connection: _builtins.int = ...,
+            correlation_id: _builtins.int = ...,
+            revision: _builtins.int = ...,
+            software: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "correlation_id", b"correlation_id", "incarnation", b"incarnation", "revision", b"revision", "software", b"software"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    STARTED_MS_FIELD_NUMBER: _builtins.int
+    UPDATED_MS_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    PREVIOUS_ID_FIELD_NUMBER: _builtins.int
+    PREVIOUS_EPOCH_FIELD_NUMBER: _builtins.int
+    TIMED_OUT_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    LAST_END_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    producer_id: _builtins.int
+    producer_epoch: _builtins.int
+    state: _builtins.int
+    """coordination/state/transaction_types.py Phase"""
+    timeout_ms: _builtins.int
+    started_ms: _builtins.int
+    """-1: nothing is ongoing"""
+    updated_ms: _builtins.int
+    number: _builtins.int
+    previous_id: _builtins.int
+    """-1: no retry of an older pair is recognised"""
+    previous_epoch: _builtins.int
+    timed_out: _builtins.bool
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handles, in the order in which they were added"""
+
+    @_builtins.property
+    def group(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def last_end(self) -> Global___Transaction.End: ...
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        state: _builtins.int = ...,
+        timeout_ms: _builtins.int = ...,
+        started_ms: _builtins.int = ...,
+        updated_ms: _builtins.int = ...,
+        number: _builtins.int = ...,
+        previous_id: _builtins.int = ...,
+        previous_epoch: _builtins.int = ...,
+        timed_out: _builtins.bool = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        group: _abc.Iterable[_builtins.str] | None = ...,
+        last_end: Global___Transaction.End | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_end", b"last_end"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "last_end", b"last_end", "number", b"number", "partition", b"partition", "previous_epoch", b"previous_epoch", "previous_id", b"previous_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "started_ms", b"started_ms", "state", b"state", "timed_out", b"timed_out", "timeout_ms", b"timeout_ms", "transactional_id", b"transactional_id", "updated_ms", b"updated_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Transaction: _TypeAlias = Transaction  # noqa: Y015
+
+@_typing.final
+class PendingOffsets(_message.Message):
+    """Positions that wait for the end of a transaction. Columns as in GroupOffsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    COMMITTED_MS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    transactional_id: _builtins.str
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def leader_epoch(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def metadata(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def committed_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def revision(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        transactional_id: _builtins.str = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        offset: _abc.Iterable[_builtins.int] | None = ...,
+        leader_epoch: _abc.Iterable[_builtins.int] | None = ...,
+        metadata: _abc.Iterable[_builtins.str] | None = ...,
+        committed_ms: _abc.Iterable[_builtins.int] | None = ...,
+        revision: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_ms", b"committed_ms", "group", b"group", "leader_epoch", b"leader_epoch", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "revision", b"revision", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingOffsets: _TypeAlias = PendingOffsets  # noqa: Y015
+
+@_typing.final
+class Extents(_message.Message):
+    """Committed transactions that a table may not have yet, of the topic named by the last Topic section: flat,
+    per transaction the number of its partitions, then index, first offset and marker offset of each.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Extents: _TypeAlias = Extents  # noqa: Y015

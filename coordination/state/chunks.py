@@ -11,17 +11,17 @@ from itertools import repeat
 
 from coordination.commands import CommitChunk, ForgetChunks
 from coordination.kafka_codes import Code
-from coordination.state import producers
+from coordination.state import transaction_batches
 from coordination.state.data import StateData
 from coordination.state.slices import ROW
-from coordination.state.types import At, ChunkCommitted, Done, Refused, Result
+from coordination.state.transaction_batches import SEQUENCE_MASK
+from coordination.state.types import At, ChunkCommitted, Done, ProducerEntry, Refused, Result
 from objectstore.naming import ChunkId
 
-Columns = Iterator[tuple[int, int, int, int, int, int, int]]
+Columns = Iterator[tuple[int, int, int, int, int, int, int, int]]
 
 _UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's NUM_BATCHES_TO_RETAIN
-SEQUENCE_MASK = (1 << 31) - 1  # sequences wrap from 2^31 - 1 to 0
 
 
 def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
@@ -35,21 +35,26 @@ def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
     if message.producer_id:
         producer_columns = (message.producer_id, message.producer_epoch, message.base_sequence)
     columns = zip(  # noqa: B905 — the lengths were compared, and repeat() has none
-        handles, message.length, message.offsets, message.max_timestamp_ms, *producer_columns
+        handles,
+        message.length,
+        message.offsets,
+        message.max_timestamp_ms,
+        *producer_columns,
+        message.transaction or repeat(0),
     )
     answer = ChunkCommitted([0] * len(handles), [])
-    references = _append(state, columns, message.first_position, at.now_ms, answer)
+    references = _append(state, columns, message.first_position, at, answer)
     state.chunks.add(ChunkId(at.author.incarnation, message.number), references, at.now_ms)
     at.touched += handles
     return answer
 
 
-def _append(state: StateData, columns: Columns, position: int, now_ms: int, answer: ChunkCommitted) -> int:
+def _append(state: StateData, columns: Columns, position: int, at: At, answer: ChunkCommitted) -> int:
     """Append each batch to its partition or note its error; returns the number of index rows written."""
     partitions, serial, pack, mask = state.partitions, state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
     base_offsets = answer.base_offsets
     references, previous = 0, None
-    for handle, length, count, newest, producer_id, epoch, sequence in columns:
+    for handle, length, count, newest, producer_id, epoch, sequence, part in columns:
         start, position = position, position + length
         partition = partitions[handle]
         if partition is None:
@@ -59,19 +64,18 @@ def _append(state: StateData, columns: Columns, position: int, now_ms: int, answ
         base = partition.high_watermark
         if producer_id >= 0:
             entry = partition.producers.get(producer_id)
-            if entry is None or epoch != entry.epoch or sequence != (entry.last_sequence + 1) & mask:
-                entry, error, base = producers.admit(partition, entry, producer_id, epoch, sequence, count)
+            follows = entry and epoch == entry.epoch and sequence == (entry.last_sequence + 1) & mask
+            if part or not follows or partition.transactions is not None:
+                batch = (producer_id, epoch, sequence, count)
+                entry, error, base = transaction_batches.admit(state, partition, entry, batch, part)
                 if entry is None:
                     _refuse(answer, error, base)
                     previous = None
                     continue
-            recent = entry.recent
-            if len(recent) == REMEMBERED:
-                del recent[:2]
-            recent.append(sequence)
-            recent.append(base)
-            entry.last_sequence = (sequence + count - 1) & mask
-            entry.last_timestamp = now_ms
+            assert entry is not None, "a batch that follows has one before it"
+            _remember(entry, sequence, base, (sequence + count - 1) & mask, at.now_ms)
+            if part:
+                transaction_batches.written(state, partition, producer_id, base, at)
         base_offsets.append(base)
         partition.high_watermark = end = base + count
         slices = partition.slices
@@ -83,6 +87,16 @@ def _append(state: StateData, columns: Columns, position: int, now_ms: int, answ
         references += 1
         previous = partition
     return references
+
+
+def _remember(entry: ProducerEntry, sequence: int, base: int, last_sequence: int, now_ms: int) -> None:
+    recent = entry.recent
+    if len(recent) == REMEMBERED:
+        del recent[:2]
+    recent.append(sequence)
+    recent.append(base)
+    entry.last_sequence = last_sequence
+    entry.last_timestamp = now_ms
 
 
 def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
@@ -103,6 +117,10 @@ def _malformed(message: CommitChunk, handles: list[int], known: int) -> str | No
         return f"chunk {message.number}: partition handle {max(handles)} was never given (next: {known})"
     if 0 in message.offsets:
         return f"chunk {message.number}: a batch without offsets"
+    if message.transaction and (
+        len(message.transaction) != batches or not message.producer_id or max(message.transaction) > 2
+    ):
+        return f"chunk {message.number}: the transaction column does not fit {batches} batches with producers"
     end = message.first_position + sum(message.length)
     if end > message.size:
         return f"chunk {message.number}: batches end at {end}, beyond the object's {message.size} bytes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordination.state.chunk_table import ChunkTable
 from coordination.state.group_types import Group
+from coordination.state.transaction_types import PendingOffset, Transaction
 from coordination.state.types import (
     Broker,
     ClaimHolder,
@@ -18,7 +19,10 @@ from objectstore.naming import ManifestId, SegmentId
 
 FEATURE_LEVEL_MIN = 1  # the oldest feature level that this code applies
 FEATURE_LEVEL_MAX = 1  # and the newest
-FEATURES_AT_FIRST = {"group.version": 1}  # of a new cluster, as Apache Kafka 4.3 formats one
+FEATURES_AT_FIRST = {
+    "group.version": 1,
+    "transaction.version": 2,
+}  # of a new cluster, as Apache Kafka 4.3 formats one
 
 
 class StateData:
@@ -53,6 +57,10 @@ class StateData:
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol
+        self.transactions: dict[str, Transaction] = {}  # by transactional id
+        self.transactions_by_producer: dict[int, Transaction] = {}  # the same, by their current producer id
+        # By group and transactional id: positions that wait for a transaction's end.
+        self.pending_offsets: dict[str, dict[str, dict[int, PendingOffset]]] = {}
         self.claims: dict[str, ClaimHolder] = {}
         self.snapshots: list[SnapshotRecord] = []  # oldest first
         self.trimmed_through = 0

@@ -17,6 +17,8 @@ from coordination.state.types import At, Done, Refused, Result
 LEVEL = "floe.level"
 GROUP_VERSION = "group.version"  # 1: the consumer group protocol of KIP-848 is spoken
 
+TRANSACTION_VERSION = "transaction.version"  # 2: clients speak transactions v2 (KIP-890)
+
 
 @dataclass(frozen=True, slots=True)
 class Supported:
@@ -29,6 +31,7 @@ class Supported:
 SUPPORTED: dict[str, Supported] = {
     LEVEL: Supported(FEATURE_LEVEL_MIN, FEATURE_LEVEL_MAX),
     GROUP_VERSION: Supported(0, 1),
+    TRANSACTION_VERSION: Supported(0, 2),
 }
 
 _Update = UpdateFeatures.Update

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_groups import FrozenGroup, group_sections, note_group
+from coordination.state.freeze_transactions import encode_partition, note_extents, transaction_sections
 from coordination.state.state import State
 from coordination.state.types import Broker, Incarnation, Merged, Partition, Schema, Table
 
@@ -24,9 +25,12 @@ PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 CHUNKS_PER_STEP = 4096
 GROUP_CONFIGS_PER_SECTION = 256
 GROUPS_PER_STEP = 256
-# Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat. Made of
-# what the garbage collector need not look into: notes on 100,000 partitions would set off full collections.
-FrozenPartition = tuple[int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None]
+# Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat; merged
+# range; transactions, encoded. Made of what the garbage collector need not look into: notes on 100,000
+# partitions would set off full collections.
+FrozenPartition = tuple[
+    int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None, bytes
+]  # fmt: skip
 _MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
 _T = TypeVar("_T")
 
@@ -49,6 +53,8 @@ class Frozen:
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     groups: list[FrozenGroup] = field(default_factory=list)
+    extents: dict[str, list[int]] = field(default_factory=dict)
+    transactions: list[pb.Section] = field(default_factory=list)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -65,6 +71,8 @@ def freeze(state: State) -> Iterator[Frozen]:
     for topic in state.topics.values():
         partitions: list[FrozenPartition] = []
         frozen.topics.append((_topic(topic.name, state), partitions))
+        if topic.extents:
+            frozen.extents[topic.name] = note_extents(topic.extents)
         for partition in topic.partitions:
             partitions.append(_note(partition))
             noted += 1
@@ -72,6 +80,9 @@ def freeze(state: State) -> Iterator[Frozen]:
                 yield frozen
     for consumers in _groups(state.groups.values(), GROUPS_PER_STEP):
         frozen.groups += [note_group(one) for one in consumers]
+        yield frozen
+    for section in transaction_sections(state):
+        frozen.transactions.append(section)
         yield frozen
     for group in _groups(state.chunks.by_serial.items(), CHUNKS_PER_STEP):
         frozen.chunks += [(serial, *chunk.id, chunk.references) for serial, chunk in group]
@@ -106,6 +117,8 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     yield pb.Section(head=frozen.head)
     for topic, partitions in frozen.topics:
         yield pb.Section(topic=topic)
+        if topic.name in frozen.extents:
+            yield pb.Section(extents=pb.Extents(numbers=frozen.extents[topic.name]))
         for group in _groups(partitions, PARTITIONS_PER_STEP):
             yield pb.Section(partitions=pb.PartitionGroup(partitions=[_partition(p) for p in group]))
     for schema in frozen.schemas:
@@ -116,6 +129,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
         yield pb.Section(namespace=pb.Namespace(name=name, properties=_properties(properties)))
     for noted in frozen.groups:
         yield from group_sections(noted)
+    yield from frozen.transactions
     for chunks in _groups(frozen.chunks, CHUNKS_PER_STEP):
         serial, incarnation, number, references = zip(*chunks, strict=True)
         yield pb.Section(
@@ -250,6 +264,7 @@ def _note(partition: Partition) -> FrozenPartition:
         len(slices.rows),
         producers,
         _note_merged(partition.merged),
+        encode_partition(partition.transactions),
     )
 
 
@@ -259,13 +274,14 @@ def _note_merged(merged: Merged | None) -> tuple[int, ...] | None:
 
 
 def _partition(noted: FrozenPartition) -> pb.Partition:
-    handle, log_start, high_watermark, first_offset, rows, head, end, producers, merged = noted
+    handle, log_start, high_watermark, first_offset, rows, head, end, producers, merged, transactions = noted
     message = pb.Partition(
         handle=handle,
         log_start=log_start,
         high_watermark=high_watermark,
         first_offset=first_offset,
         rows=bytes(rows[head:end]),
+        transactions=transactions,
     )
     if producers is not None:
         message.producers = _producers(producers).SerializeToString(deterministic=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from coordination.commands import CommitOffsets, DeleteOffsets, ExpireOffsets
 from coordination.kafka_codes import Code
-from coordination.state import consumer_groups
+from coordination.state import consumer_groups, pending_offsets
 from coordination.state.consumer_protocol import PROTOCOL_TYPE
 from coordination.state.data import StateData
 from coordination.state.group_types import CONSUMER, ClassicGeneration, CommittedOffset, Group
@@ -49,6 +49,8 @@ def commit_offsets(state: StateData, message: CommitOffsets, at: At) -> Result:
     for handle, offset, epoch, text, gone in rows:
         if not gone and group is not None:
             group.offsets.put(handle, CommittedOffset(offset, epoch, text, at.now_ms, expire_ms))
+    if message.group in state.pending_offsets:
+        pending_offsets.supersede(state, message.group, handles, at.revision + 1)
     if any(missing):
         return Done(tuple(_UNKNOWN if gone else 0 for gone in missing))
     return Done()
@@ -136,7 +138,7 @@ def expire_offsets(state: StateData, message: ExpireOffsets, at: At) -> Result:
         for handle in list(_expired(state, group, at.now_ms, message.retention_ms)):
             group.offsets.remove(handle)
             forgotten += 1
-        if is_empty(group) and not len(group.offsets):
+        if _is_bare(state, group):
             del state.groups[group_id]
             deleted += 1
     return Done((forgotten, deleted))
@@ -146,7 +148,12 @@ def expirable(state: StateData, group: Group, now_ms: int, retention_ms: int) ->
     """Whether ExpireOffsets would change anything about the group at that time."""
     if next(iter(_expired(state, group, now_ms, retention_ms)), None) is not None:
         return True
-    return is_empty(group) and not len(group.offsets)
+    return _is_bare(state, group)
+
+
+def _is_bare(state: StateData, group: Group) -> bool:
+    """Whether nothing is left of the group."""
+    return is_empty(group) and not len(group.offsets) and group.group_id not in state.pending_offsets
 
 
 def _expired(state: StateData, group: Group, now_ms: int, retention_ms: int) -> Iterable[int]:

@@ -88,9 +88,13 @@ def expire_producers(state: StateData, message: ExpireProducers, at: At) -> Resu
         idle = [
             producer_id
             for producer_id, entry in partition.producers.items()
-            if entry.last_timestamp < message.idle_since_ms
+            if entry.last_timestamp < message.idle_since_ms and not _in_transaction(partition, producer_id)
         ]
         for producer_id in idle:
             del partition.producers[producer_id]
         expired += len(idle)
     return Done(expired)
+
+
+def _in_transaction(partition: Partition, producer_id: int) -> bool:
+    return partition.transactions is not None and producer_id in partition.transactions.open

@@ -12,7 +12,7 @@ from coordination.commands import ForgetSegments, MergedRange, SwapSegments
 from coordination.kafka_codes import Code
 from coordination.state.data import StateData
 from coordination.state.types import At, Done, Merged, Partition, Refused, Result
-from objectstore.naming import ChunkId, ManifestId, SegmentId
+from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, marker_as_chunk
 
 RELEASED_MAX = 10_000  # segments that one swap may let go of
 
@@ -32,12 +32,20 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
         return refusal
     new = message.merged
     if message.HasField("last_chunk"):
+        if new.end_offset > partition.last_stable:
+            return Refused(
+                Code.OFFSET_OUT_OF_RANGE,
+                f"partition {handle}: rows up to {new.end_offset} are of transactions that are open: from "
+                f"{partition.last_stable} on nothing is known of their ends",
+            )
         state.chunks.release(partition.slices.trim(new.end_offset), at.now_ms)
     if partition.merged is not None:
         state.manifest_garbage[partition.merged.manifest] = (at.now_ms, False)
     for released in message.released:
         state.segment_garbage[SegmentId(released.incarnation, handle, released.number)] = at.now_ms
     partition.merged = _merged(ManifestId(at.author.incarnation, handle, message.number), new)
+    if partition.transactions is not None:
+        partition.transactions.forget_below(max(partition.log_start, new.end_offset))
     return Done()
 
 
@@ -81,7 +89,7 @@ def _outdated(partition: Partition, message: SwapSegments) -> Refused | None:
         )
     if message.HasField("last_chunk"):
         last = ChunkId(message.last_chunk.incarnation, message.last_chunk.number)
-        if partition.slices.chunk_ending_at(end) != last:
+        if _row_name(partition.slices.holder_ending_at(end)) != last:
             return Refused(
                 Code.INVALID_UPDATE_VERSION,
                 f"partition {partition.handle}: no row of chunk {last} ends at offset {end}",
@@ -93,6 +101,10 @@ def _outdated(partition: Partition, message: SwapSegments) -> Refused | None:
             f"{merged.end_offset if merged else None}, not at {end}",
         )
     return None
+
+
+def _row_name(holder: ChunkId | MarkerId | None) -> ChunkId | None:
+    return marker_as_chunk(holder) if isinstance(holder, MarkerId) else holder
 
 
 def _malformed(partition: Partition, message: SwapSegments) -> Refused | None:

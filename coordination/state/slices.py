@@ -3,6 +3,9 @@
 A row is 32 bytes: end offset, chunk serial, position, length, maximum timestamp. It begins where the
 row before it ends, so offsets tile by construction. Rows are only appended at the back and dropped at
 the front; bytes before `head` are dead until enough of them gather to be worth a copy.
+
+A row with a negative serial is the marker of a transaction's end, which no object holds: the serial says
+which producer's and how it ended, the position its epoch, the timestamp when (objectstore/markers.py).
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from struct import Struct, calcsize
 from typing import Literal
 
 from coordination.state.chunk_table import ChunkTable
-from objectstore.naming import ChunkId, SliceRef
+from objectstore.markers import MARKER_BYTES
+from objectstore.naming import ChunkId, MarkerId, SliceRef
 
 ROW = Struct("<qqIIq")  # end offset, chunk serial, position, length, max timestamp ms
 ROW_BYTES = ROW.size
@@ -45,6 +49,12 @@ class SliceIndex:
             self.rows, position, end_offset, serial, start, so_far + length, max(newest, max_timestamp_ms)
         )
         self.size_bytes += length
+
+    def append_marker(self, end_offset: int, marker: MarkerId, stamp_ms: int) -> None:
+        """Add the row of a marker, which takes one offset."""
+        serial = _marker_serial(marker)
+        self.rows += ROW.pack(end_offset, serial, marker.epoch, MARKER_BYTES, stamp_ms)
+        self.size_bytes += MARKER_BYTES
 
     def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
         """The slices from the one that holds `offset` on, in order, of at most `max_bytes` in sum.
@@ -96,12 +106,13 @@ class SliceIndex:
         return self._ref(newest.index(max(newest))) if newest else None
 
     def trim(self, offset: int) -> list[int]:
-        """Drop rows that end at or below `offset`; returns the chunk serial of each."""
+        """Drop rows that end at or below `offset`; returns the chunk serial of each that lies in a chunk."""
         count = self._find(offset)
         dropped = []
         for number in range(count):
             end, serial, _, length, _ = self._row(number)
-            dropped.append(serial)
+            if serial >= 0:
+                dropped.append(serial)
             self.size_bytes -= length
             self.first_offset = end
         self.head += count * ROW_BYTES
@@ -110,16 +121,18 @@ class SliceIndex:
             self.head = 0
         return dropped
 
-    def chunk_ending_at(self, end_offset: int) -> ChunkId | None:
-        """The chunk of the live row that ends at this offset; None when no row does."""
+    def holder_ending_at(self, end_offset: int) -> ChunkId | MarkerId | None:
+        """What the live row that ends at this offset stands for; None when no row does."""
         number = self._find(end_offset - 1)
         if number == len(self) or self._row(number)[0] != end_offset:
             return None
-        return self._chunks.by_serial[self._row(number)[1]].id
+        chunk = self._ref(number).chunk
+        assert isinstance(chunk, ChunkId | MarkerId), "rows of a tail are in chunks"
+        return chunk
 
     def serials(self) -> list[int]:
-        """The chunk serial of every live row."""
-        return self._column("q", 1)
+        """The chunk serial of every live row that lies in a chunk."""
+        return [serial for serial in self._column("q", 1) if serial >= 0]
 
     def sum_of_lengths(self) -> int:
         """What `size_bytes` must be."""
@@ -151,4 +164,15 @@ class SliceIndex:
     def _ref(self, number: int) -> SliceRef:
         end, serial, position, length, newest = self._row(number)
         base = self._row(number - 1)[0] if number else self.first_offset
+        if serial < 0:
+            return SliceRef(base, end, _marker(serial, position), 0, length, newest)
         return SliceRef(base, end, self._chunks.by_serial[serial].id, position, length, newest)
+
+
+def _marker_serial(marker: MarkerId) -> int:
+    return -1 - (marker.producer_id << 1 | marker.committed)
+
+
+def _marker(serial: int, epoch: int) -> MarkerId:
+    coded = -1 - serial
+    return MarkerId(coded >> 1, epoch, bool(coded & 1))

@@ -26,11 +26,13 @@ from coordination.state import (
     groups,
     members,
     multipart,
+    pending_offsets,
     producers,
     schemas,
     segments,
     tables,
     topics,
+    transactions,
 )
 from coordination.state.data import StateData
 from coordination.state.digest import START, chain
@@ -101,6 +103,12 @@ HANDLERS: dict[str, Handler] = {
     "part": multipart.part,
     "end": _end,
     "abort": multipart.abort,
+    "init_transactions": transactions.init_transactions,
+    "add_to_transaction": transactions.add_to_transaction,
+    "commit_transaction_offsets": pending_offsets.commit_transaction_offsets,
+    "end_transaction": transactions.end_transaction,
+    "abort_transaction": transactions.abort_transaction,
+    "expire_transactions": transactions.expire_transactions,
     "swap_segments": segments.swap_segments,
     "forget_segments": segments.forget_segments,
 }

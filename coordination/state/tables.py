@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from coordination.commands import CommitTable, DropNamespace, DropTable, PutNamespace
 from coordination.kafka_codes import Code
+from coordination.state import extents
 from coordination.state.data import StateData
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
 
@@ -33,6 +34,9 @@ def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
     state.tables[key] = Table(
         message.namespace, message.name, message.metadata_location, at.revision, topic, next_offsets
     )
+    known = state.topics.get(message.topic)
+    if known is not None and known.extents:
+        extents.forget(known, next_offsets)
     return Done(at.revision)
 
 

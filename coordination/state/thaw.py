@@ -12,6 +12,12 @@ from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
+from coordination.state.freeze_transactions import (
+    thaw_extents,
+    thaw_partition,
+    thaw_pending,
+    thaw_transaction,
+)
 from coordination.state.group_types import Group
 from coordination.state.slices import ROW_BYTES, SliceIndex
 from coordination.state.state import State
@@ -60,6 +66,9 @@ class Thaw:
             "group": self._new_group,
             "group_offsets": self._group_offsets,
             "consumer_members": self._consumer_members,
+            "transactions": self._transactions,
+            "pending_offsets": self._pending_offsets,
+            "extents": self._extents,
             "tail": self._tail,
         }
 
@@ -156,6 +165,8 @@ class Thaw:
                 partition.merged = _merged(message.handle, message.merged)
             if message.producers:
                 partition.producers = _producers(pb.Producers.FromString(message.producers))
+            if message.transactions:
+                partition.transactions = thaw_partition(message.transactions)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition
         state.partition_count += len(group.partitions)
@@ -221,6 +232,18 @@ class Thaw:
 
     def _pending(self, change: pb.PendingChange) -> None:
         self.state.pending[change.incarnation, change.id] = list(change.parts)
+
+    def _transactions(self, message: pb.Transactions) -> None:
+        for told in message.transactions:
+            thaw_transaction(self.state, told)
+
+    def _pending_offsets(self, message: pb.PendingOffsets) -> None:
+        thaw_pending(self.state, message)
+
+    def _extents(self, message: pb.Extents) -> None:
+        if self._topic is None:
+            raise BadSnapshot("transactions of a table before the first topic")
+        self._topic.extents = thaw_extents(message.numbers)
 
     def _tail(self, tail: pb.Tail) -> None:
         if tail.sections != self._sections:

@@ -137,6 +137,8 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
             if partition.merged is not None and offset >= partition.merged.end_offset:
                 drop_merged(state, partition, at.now_ms)
             state.chunks.release(partition.slices.trim(offset), at.now_ms)
+            if partition.transactions is not None:
+                partition.transactions.forget_below(offset)
             at.touched.append(handle)
         starts.append(partition.log_start)
     return Done(tuple(starts))

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from coordination.kafka_codes import Code
 from coordination.state.slices import SliceIndex
+from coordination.state.transaction_types import Extent, PartitionTransactions
 from objectstore.naming import ManifestId
+from objectstore.transactions import Aborted
 
 
 class ProducerEntry:
@@ -61,7 +63,17 @@ class Partition:
     Offsets below `merged.end_offset` are in segments, those from there on in the rows of `slices`.
     """
 
-    __slots__ = ("handle", "high_watermark", "index", "log_start", "merged", "producers", "slices", "topic")
+    __slots__ = (
+        "handle",
+        "high_watermark",
+        "index",
+        "log_start",
+        "merged",
+        "producers",
+        "slices",
+        "topic",
+        "transactions",
+    )
 
     def __init__(self, handle: int, topic: Topic, index: int, slices: SliceIndex) -> None:
         self.handle = handle
@@ -72,6 +84,7 @@ class Partition:
         self.slices = slices
         self.merged: Merged | None = None
         self.producers: dict[int, ProducerEntry] = {}
+        self.transactions: PartitionTransactions | None = None  # until there is one
 
     @property
     def size_bytes(self) -> int:
@@ -80,8 +93,18 @@ class Partition:
 
     @property
     def last_stable(self) -> int:
-        """The last stable offset: reads of committed data stop below it."""
-        return self.high_watermark
+        """The last stable offset: reads of committed data stop below it. It never goes back."""
+        transactions = self.transactions
+        if transactions is None or not transactions.open:
+            return self.high_watermark
+        return max(self.log_start, next(iter(transactions.open.values())))
+
+    def aborted(self, start: int, end: int) -> list[Aborted]:
+        """The aborted transactions with records in [start, end) of the tail, in the order of their ends.
+
+        Merged ranges hold no records of aborted transactions.
+        """
+        return [] if self.transactions is None else self.transactions.overlapping(start, end)
 
 
 class Topic:
@@ -90,6 +113,7 @@ class Topic:
     __slots__ = (
         "configs",
         "created_ms",
+        "extents",
         "key_schema_id",
         "name",
         "partitions",
@@ -105,6 +129,7 @@ class Topic:
         self.created_ms = created_ms
         self.value_schema_id: int | None = None
         self.key_schema_id: int | None = None
+        self.extents: list[Extent] = []  # of committed transactions that its table may lack, oldest first
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,14 @@ from typing import Any
 from google.protobuf.message import Message
 
 from coordination.commands import (
+    AddToTransaction,
     CommitChunk,
+    CommitTransactionOffsets,
     CreateTopic,
+    EndTransaction,
     Entry,
+    Fence,
+    InitTransactions,
     MergedRange,
     RegisterAgent,
     SegmentId,
@@ -20,6 +25,7 @@ from coordination.commands import (
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Result, State
+from objectstore.naming import MarkerId, marker_as_chunk
 
 START_MS = 1_700_000_000_000
 
@@ -109,6 +115,92 @@ def chunk(number: int, *batches: tuple[int, ...], timestamps: Sequence[int] = ()
     return message
 
 
+def pair_of(result: Result) -> tuple[int, int]:
+    """The producer id and epoch that a command about transactions answers with."""
+    assert isinstance(result, Done), result
+    assert isinstance(result.value, tuple)
+    return result.value[0], result.value[1]
+
+
+class Producer:
+    """A transactional producer of `script`, through one agent. v2 unless told otherwise."""
+
+    def __init__(self, script: Script, author: int, name: str, *, v2: bool = True) -> None:
+        self.script, self.author, self.name, self.v2 = script, author, name, v2
+        self.pair = (-1, -1)
+        self.sequences: dict[int, int] = {}
+
+    def init(self, timeout_ms: int = 60_000, given: tuple[int, int] = (-1, -1)) -> tuple[int, int]:
+        """InitProducerId."""
+        message = InitTransactions(
+            transactional_id=self.name, timeout_ms=timeout_ms, producer_id=given[0], producer_epoch=given[1]
+        )
+        self.pair = pair_of(self.script.one(self.author, message))
+        self.sequences = {}
+        return self.pair
+
+    def add(
+        self, *handles: int, groups: Sequence[str] = (), fence: Fence | None = None, known: bool = False
+    ) -> Result:
+        """AddPartitionsToTxn, AddOffsetsToTxn."""
+        message = AddToTransaction(
+            transactional_id=self.name,
+            producer_id=self.pair[0],
+            producer_epoch=self.pair[1],
+            partition=handles,
+            group=groups,
+            fence=fence,
+            abortable_known=known,
+        )
+        return self.script.one(self.author, message)
+
+    def send(self, handle: int, records: int = 1, pair: tuple[int, int] | None = None) -> tuple[int, int]:
+        """Produce one batch in a chunk of its own: (code, base offset)."""
+        sequence = self.sequences.get(handle, 0)
+        number = self.script.chunks[self.author] = self.script.chunks.get(self.author, 0) + 1
+        message = chunk(number, (handle, records, *(pair or self.pair), sequence))
+        message.transaction.append(2 if self.v2 else 1)
+        result = self.script.one(self.author, message)
+        assert isinstance(result, ChunkCommitted), result
+        if not result.errors[0]:
+            self.sequences[handle] = sequence + records
+        return result.errors[0], result.base_offsets[0]
+
+    def commit_offsets(self, group: str, *positions: tuple[int, int], **fields: Any) -> Result:
+        """TxnOffsetCommit of (handle, offset)."""
+        message = CommitTransactionOffsets(
+            transactional_id=self.name,
+            producer_id=self.pair[0],
+            producer_epoch=self.pair[1],
+            group=group,
+            generation=fields.get("generation", -1),
+            member_id=fields.get("member_id", ""),
+            partition=[handle for handle, _ in positions],
+            offset=[offset for _, offset in positions],
+            adds_group=self.v2,
+            fence=fields.get("fence"),
+            abortable_known=fields.get("known", False),
+        )
+        return self.script.one(self.author, message)
+
+    def end(self, *, commit: bool, pair: tuple[int, int] | None = None, **fields: Any) -> Result:
+        """EndTxn; in v2 the new pair is taken over when it is answered."""
+        producer_id, epoch = pair or self.pair
+        message = EndTransaction(
+            transactional_id=self.name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            commit=commit,
+            bumps_epoch=self.v2,
+            fence=fields.get("fence"),
+            abortable_known=fields.get("known", self.v2),
+        )
+        result = self.script.one(self.author, message)
+        if self.v2 and isinstance(result, Done) and pair is None:
+            self.pair, self.sequences = pair_of(result), {}
+        return result
+
+
 def tiles(state: State) -> None:
     """Assert what must hold in every state: slices tile the offsets, references and sums agree."""
     references: dict[int, int] = {}
@@ -121,7 +213,7 @@ def tiles(state: State) -> None:
         if merged is not None:
             assert partition.log_start < merged.end_offset == offset == partition.slices.first_offset
             assert merged.manifest not in state.manifest_garbage
-        assert partition.log_start <= partition.high_watermark
+        assert partition.log_start <= partition.last_stable <= partition.high_watermark
         start = merged.start_offset if merged is not None else offset
         assert start <= partition.log_start or (merged is not None and not merged.segments)
         for found in slices:
@@ -158,9 +250,10 @@ def swap(state: State, handle: int, number: int, end_offset: int, **fields: Any)
     )
     if merged is not None:
         message.expected.incarnation, message.expected.number = merged.manifest[0], merged.manifest[2]
-    last = partition.slices.chunk_ending_at(end_offset)
+    last = partition.slices.holder_ending_at(end_offset)
     if last is not None:
-        message.last_chunk.incarnation, message.last_chunk.number = last
+        named = marker_as_chunk(last) if isinstance(last, MarkerId) else last
+        message.last_chunk.incarnation, message.last_chunk.number = named
     for author, released in fields.get("released", ()):
         message.released.append(SegmentId(incarnation=author, number=released))
     return message

@@ -9,7 +9,7 @@ from coordination.kafka_codes import Code
 from coordination.replica.errors import RegistrationRefused
 from coordination.state import Done, Refused, Result
 from coordination.state.errors import UnsupportedFeature
-from coordination.state.features import GROUP_VERSION, LEVEL, SUPPORTED, finalized
+from coordination.state.features import GROUP_VERSION, LEVEL, SUPPORTED, TRANSACTION_VERSION, finalized
 from tests.unit.coordination.conftest import Agents, registration
 from tests.unit.coordination.kit import Script
 
@@ -31,9 +31,11 @@ def update(script: Script, *updates: tuple[str, int, int]) -> Result:
 
 
 def test_the_group_protocol_goes_off_and_on_again(script: Script) -> None:
-    assert finalized(script.state) == {LEVEL: 1, GROUP_VERSION: 1}
+    assert finalized(script.state) == {LEVEL: 1, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
     assert update(script, (GROUP_VERSION, 0, SAFE)) == Done(1)
-    assert finalized(script.state) == {LEVEL: 1}, "a feature that is off is not listed"
+    assert finalized(script.state) == {LEVEL: 1, TRANSACTION_VERSION: 2}, (
+        "a feature that is off is not listed"
+    )
     assert update(script, (GROUP_VERSION, 0, SAFE)) == Done(1), "nothing changed: the same epoch"
     assert update(script, (GROUP_VERSION, 1, UP)) == Done(2)
     assert update(script, (GROUP_VERSION, 0, UNSAFE)) == Done(3)
