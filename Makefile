@@ -40,6 +40,7 @@ test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark
 
 compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; keeps the results (ONLY=expression)
 	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")
+	$(if $(ONLY),,$(PY) -m pytest tests/compat/against --broker $(or $(BROKER),floe) --keep-results)
 	$(PY) -m tests.compat.suite.page
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
