@@ -84,8 +84,12 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     elif step == "table/delete-orphans":
         _make_orphan(cluster, topic, lambda: armed.arm(step))
     elif step == "table/load-table":
-        _kill_committer(cluster, topic)
+        _until(lambda: _has_table(cluster, topic))
+        _kill_holder(cluster, f"committer/{topic}")
         armed.arm(step)
+    elif step == "merge/claim":
+        armed.arm(step)
+        _kill_holder(cluster, "merging/0")
     elif step not in BEGINNINGS:
         armed.arm(step)
     dead = _dead(cluster, step)
@@ -167,10 +171,10 @@ def _bring_back(cluster: Cluster) -> None:
             member.agent.restart()
 
 
-def _kill_committer(cluster: Cluster, topic: str) -> None:
-    """Kill the agent that commits the topic: the other takes over a table that exists once it is fenced."""
-    _until(lambda: _has_table(cluster, topic))
-    holder = cluster.members[0].status()["claims"][f"committer/{topic}"]
+def _kill_holder(cluster: Cluster, claim: str) -> None:
+    """Kill the agent that has a job: the other takes it over once that one is fenced."""
+    _until(lambda: claim in cluster.members[0].status()["claims"], f"{claim} was taken")
+    holder = cluster.members[0].status()["claims"][claim]
     (member,) = [each for each in cluster.members if each.status()["incarnation"] == holder]
     member.agent.kill()
 
