@@ -1,8 +1,9 @@
 """Compaction of one partition: bytes per CPU second, and how long the whole of it takes.
 
 A partition is filled and compacted as an agent does it: state, log and store in memory, records opened and
-rewritten in the helper process. CPU time is the agent's and the helper's together, its start and the store in memory included, so
-a figure is what one core gives. Half of the keys come again, so that about half of the records go.
+rewritten in the helper process. CPU time is the agent's and the helper's together, the helper's start and the
+store in memory included, so a figure is what one core gives. Half of the keys come again, so that about half
+of the records go.
 """
 
 from __future__ import annotations
