@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from agent.cluster import LeaderHints
 from agent.groups.classic import ClassicGroup
+from agent.groups.codes import told
 from agent.groups.consumer.classic_driver import ClassicMembers
 from agent.groups.members import GroupState, Join, Joined, Limits, Synced
 from agent.groups.timers import Timers
@@ -284,7 +285,7 @@ class GroupCoordinator:
         (result,) = future.result()
         if isinstance(result, Refused):
             _log.info("the log refused a change of a group", group=group.group_id, why=result.message)
-            self._drop(group, result.code)
+            self._drop(group, told(result.code))
             self._adopt(group.group_id)
             return
         assert isinstance(result, Done), f"a group's change: {result!r}"
