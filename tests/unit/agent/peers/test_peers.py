@@ -149,6 +149,22 @@ async def test_a_paused_peer_is_left_alone_once_it_was_silent_for_a_while(zones:
     assert (other.near.stats.asked, other.gets) == (2, 3), "read without it, as a whole all the same"
 
 
+async def test_a_peer_that_reads_is_waited_for_however_slow_the_bucket_is(zones: Zones) -> None:
+    """A second read of the same chunk would cost a request and be no faster."""
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=0.2, timeout_s=60.0))
+    author.server._beat_s = 0.01
+    slices = await zones.chunk(author)
+    author.serving.clear()
+    reading = asyncio.ensure_future(other.reader.read(slices[0]))
+    await asyncio.wait([reading], timeout=1.0)  # five times the time after which a silent one is overtaken
+    assert not reading.done()
+    assert (other.near.stats.hedged, other.gets) == (0, 0)
+    author.serving.set()
+    check(await reading, slices[0])
+    assert (other.near.stats.hits, other.gets) == (1, 0)
+
+
 async def test_a_dead_peer_is_replaced_by_the_bucket(zones: Zones) -> None:
     author, other = await zones.add("a"), await zones.add("a")
     slices = await zones.chunk(author)

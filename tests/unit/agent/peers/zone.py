@@ -20,6 +20,7 @@ from objectstore.reader import ChunkReader
 from tests.unit.coordination.kit import Script
 
 MIB = 1 << 20
+BEAT_S = 60.0
 SECRET = b"s" * 32
 PATIENCE = Patience(hedge_s=0.2, timeout_s=5.0)
 
@@ -41,7 +42,8 @@ class Member:
             tuple[ChunkId, int, list[bytes], int]
         ] = []  # own flushes, committed, not heard of yet
         self.reader.near = self.near
-        self.server = PeerServer(self._serve, secret, SystemClock(), 8 * MIB)
+        # Silent while it does not serve, as a paused process is: no beats.
+        self.server = PeerServer(self._serve, secret, SystemClock(), 8 * MIB, beat_s=BEAT_S)
         self.address = ""
         self.hears = True  # False: it has not applied what was committed
         self.serving = asyncio.Event()  # cleared: it takes requests and does not answer
