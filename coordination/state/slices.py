@@ -64,13 +64,15 @@ class SliceIndex:
     def oldest(self, rows: int, max_bytes: int) -> list[SliceRef]:
         """The first slices, at most so many and of at most `max_bytes` in sum; the very first always."""
         taken: list[SliceRef] = []
-        left = max_bytes
-        for number in range(min(rows, len(self))):
-            found = self._ref(number)
-            left -= found.length
-            if left < 0 and taken:
-                break
-            taken.append(found)
+        by_serial, base, left = self._chunks.by_serial, self.first_offset, max_bytes
+        end = self.head + min(rows, len(self)) * ROW_BYTES
+        with memoryview(self.rows) as view, view[self.head : end] as live:
+            for last, serial, position, length, newest in ROW.iter_unpack(live):
+                left -= length
+                if left < 0 and taken:
+                    break
+                taken.append(SliceRef(base, last, by_serial[serial].id, position, length, newest))
+                base = last
         return taken
 
     def newest(self, max_bytes: int) -> list[SliceRef]:
