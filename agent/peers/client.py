@@ -112,6 +112,15 @@ class PeerClient:
                 link.close()
             return data
 
+    async def greet(self, address: str) -> None:
+        """Return once the peer shakes hands. Raises PeerError, OSError, EOFError."""
+        link = await self._open(address)
+        pool = self._pool(address)
+        if len(pool.idle) < CONNECTIONS_MAX:
+            pool.idle.append(link)
+        else:
+            link.close()
+
     def forget(self, address: str) -> None:
         """Close the idle connections to a peer."""
         pool = self._pools.pop(address, None)

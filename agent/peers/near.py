@@ -2,6 +2,7 @@
 
 Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is silent for
 SILENCE_S, is left alone for REST_S, so that one that is paused or cut off costs its readers next to nothing.
+One that was silent is greeted meanwhile, and asked again as soon as it shakes hands.
 One that says that it is reading the bucket is waited for: a second read would not be faster.
 Without its owner a recent chunk is still read as a whole, once per agent.
 """
@@ -91,6 +92,7 @@ class Near:
         self._patience = patience
         self._resting: dict[str, float] = {}  # address → when it may be asked again
         self._heard: dict[str, float] = {}  # address → when it last answered, or was first overtaken
+        self._greeting: dict[str, asyncio.Task[None]] = {}  # silent peers that are waited for
         self._answer_s = 0.0  # what peers took to answer, smoothed
         self._loop = asyncio.get_running_loop()
         self.stats = NearStats()
@@ -144,6 +146,10 @@ class Near:
 
     async def close(self) -> None:
         """End reads under way and hang up."""
+        greetings = list(self._greeting.values())
+        for greeting in greetings:
+            greeting.cancel()
+        await asyncio.gather(*greetings, return_exceptions=True)
         await self._whole.close()
         self._client.close()
 
@@ -240,6 +246,19 @@ class Near:
             self._note_life(address)
         elif now - heard > SILENCE_S:
             self._rest(address)
+            if address not in self._greeting:
+                self._greeting[address] = asyncio.create_task(self._greet(address), name="greet")
+
+    async def _greet(self, address: str) -> None:
+        """Ask a silent peer again as soon as it shakes hands, and without that when its rest is over."""
+        try:
+            async with asyncio.timeout(REST_S):
+                await self._client.greet(address)
+            self._resting.pop(address, None)
+        except (PeerError, OSError, EOFError, TimeoutError) as error:
+            _log.info("a peer is still silent", peer=address, error=repr(error))
+        finally:
+            del self._greeting[address]
 
     def _rest(self, address: str) -> None:
         """Ask this peer no more for a while."""

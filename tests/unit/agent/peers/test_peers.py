@@ -149,6 +149,22 @@ async def test_a_paused_peer_is_left_alone_once_it_was_silent_for_a_while(zones:
     assert (other.near.stats.asked, other.gets) == (2, 3), "read without it, as a whole all the same"
 
 
+async def test_a_peer_that_was_paused_is_asked_again_as_soon_as_it_lives(zones: Zones) -> None:
+    """Not only when its rest is over: until then every chunk would be read twice for the zone."""
+    author, other = await zones.add("a"), await zones.add("a")
+    written = [await zones.chunk(author) for _ in range(2)]
+    author.serving.clear()
+    other.near._heard[author.address] = asyncio.get_running_loop().time() - 2 * SILENCE_S
+    check(await other.reader.read(written[0][0]), written[0][0])
+    (greeting,) = other.near._greeting.values()
+    assert author.address in other.near._resting
+    author.serving.set()
+    async with asyncio.timeout(60):
+        await greeting
+    check(await other.reader.read(written[1][0]), written[1][0])
+    assert (other.near.stats.hits, other.gets) == (1, 1)
+
+
 async def test_a_peer_that_reads_is_waited_for_however_slow_the_bucket_is(zones: Zones) -> None:
     """A second read of the same chunk would cost a request and be no faster."""
     author = await zones.add("a")
