@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-unit torture soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-unit simulate torture soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -42,6 +42,9 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")
 	$(if $(ONLY),,$(PY) -m pytest tests/compat/against --broker $(or $(BROKER),floe) --keep-results)
 	$(PY) -m tests.compat.suite.page
+
+simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n: one with its trace; CONTROLS=1: rules broken
+	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(SEED),--seed $(SEED)) $(if $(CONTROLS),--controls)
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s

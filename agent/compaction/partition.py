@@ -39,7 +39,7 @@ KEPT_SHARE_MIN = 2  # a segment below the goal by more than this factor is joine
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What compactions share. `segment_bytes`: of a segment to be written, at most; `tables`: see limit_of."""
+    """What compactions share. `segment_bytes`: of one to be written, at most; `tables`: see limit_of."""
 
     replica: Replica
     store: ObjectStore
