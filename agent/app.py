@@ -274,6 +274,8 @@ class App:
             sizes["produce_buffered_bytes"] = self._services.produce.buffered_bytes
             sizes["produce_held_bytes"] = self._services.produce.budget.used
             sizes["fetch_parked"] = self._services.fetch.waiters.count
+            sizes["groups_classic"] = len(self._services.groups.running())
+            sizes["groups_consumer"] = self._services.consumer_groups.running()
         return sizes
 
 

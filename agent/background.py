@@ -122,5 +122,6 @@ class Background:
             self._clock,
             cluster_id,
             self._config.merging.segment_bytes,
+            self._config.tables.enabled,
         )
         return Compaction(parts, self._metrics, dirty_bytes_min=self._config.compaction.dirty_bytes_min)

@@ -92,8 +92,8 @@ class Client:
     pauses: int = 0
     host: str = ""
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
-    sent_away: dict[int, float] = field(default_factory=dict)
-    """When this connection was told to read a partition (handle) from another agent, seconds."""
+    sent_away: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """For a partition (handle) the node that this connection was told to read it from, and when, seconds."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordination.config_types import INT_MAX, LONG_MAX, Config, ConfigType, split_list
+from coordination.config_types import INT_MAX, LONG_MAX, NAME_SHOWN_MAX, Config, ConfigType, split_list
 from coordination.topic_configs import HOUR_MS, MINUTE_MS, TOPIC_CONFIGS
 
 PARTITIONS_PER_TOPIC_MAX = 10_000
@@ -298,7 +298,7 @@ def refusal(name: str, value: str) -> str | None:
     """Why the cluster may not have this config; None when it may."""
     config = BROKER_CONFIGS.get(name)
     if config is None:
-        return f"{name}: unknown broker config"
+        return f"Unknown broker config name: {name[:NAME_SHOWN_MAX]}"
     return config.refusal(value)
 
 

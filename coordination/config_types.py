@@ -10,6 +10,7 @@ from enum import IntEnum
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 VALUE_LENGTH_MAX = 4096  # characters of one config value
+NAME_SHOWN_MAX = 256  # characters of a client's text in a message
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")  # Python's int() takes more than Kafka does: blanks, underscores
 
@@ -30,7 +31,8 @@ class ConfigType(IntEnum):
 class Config:
     """One config. `low` and `high` bound numbers, inclusive; `choices` bounds strings and list items.
 
-    `in_effect` is False for what Floe accepts for compatibility only.
+    What it refuses, it refuses in Kafka's words (ConfigDef). `in_effect` is False for what Floe accepts for
+    compatibility only.
     """
 
     name: str
@@ -44,50 +46,51 @@ class Config:
     in_effect: bool = False
 
     def refusal(self, value: str) -> str | None:
-        """Why `value` is not allowed, naming field, value and remedy; None when it is."""
+        """Why `value` is not allowed, naming config, value and what is; None when it is."""
         if len(value) > VALUE_LENGTH_MAX:
-            return f"{self.name}: {len(value)} characters exceed the limit of {VALUE_LENGTH_MAX}"
-        return _CHECKS[self.type](self, value)
+            return self._invalid(
+                f"{value[:NAME_SHOWN_MAX]}…",
+                f"{len(value)} characters exceed the limit of {VALUE_LENGTH_MAX}",
+            )
+        items = split_list(value) if self.type is ConfigType.LIST and self.pattern is None else [value]
+        for item in items:
+            problem = _CHECKS[self.type](self, item)
+            if problem is not None:
+                return self._invalid(item, problem)
+        return None
+
+    def _invalid(self, value: str, problem: str) -> str:
+        return f"Invalid value {value} for configuration {self.name}: {problem}"
 
 
 def _check_boolean(config: Config, value: str) -> str | None:
     if value.lower() in ("true", "false"):
         return None
-    return f"{config.name}: {value!r} is no boolean; use true or false"
+    return "Expected value to be either true or false"
 
 
 def _check_number(config: Config, value: str) -> str | None:
     if not _NUMBER[config.type].fullmatch(value):
-        return f"{config.name}: {value!r} is no {config.type.name.lower()}"
+        return f"Not a number of type {config.type.name}"
     number = float(value) if config.type is ConfigType.DOUBLE else int(value)
     if not math.isfinite(number):
-        return f"{config.name}: {value} is too large"
-    low, high = config.low, config.high
-    if config.type in _RANGE:
-        low, high = max(low, -_RANGE[config.type] - 1), min(high, _RANGE[config.type])
-    if low <= number <= high:
-        return None
-    return f"{config.name}: {value} is outside [{low}, {high}]"
+        return f"Not a number of type {config.type.name}"
+    if config.type in _RANGE and not -_RANGE[config.type] - 1 <= number <= _RANGE[config.type]:
+        return f"Not a number of type {config.type.name}"
+    if number < config.low:
+        return f"Value must be at least {config.low}"
+    return None if number <= config.high else f"Value must be no more than {config.high}"
 
 
 def _check_string(config: Config, value: str) -> str | None:
     if config.choices and value not in config.choices:
-        return f"{config.name}: {value!r} is not one of {', '.join(config.choices)}"
+        return f"String must be one of: {', '.join(config.choices)}"
     if config.pattern is not None and not config.pattern.fullmatch(value):
-        return f"{config.name}: {value!r} does not look like {config.pattern.pattern}"
+        return f"It does not look like {config.pattern.pattern}"
     return None
 
 
-def _check_list(config: Config, value: str) -> str | None:
-    if config.pattern is not None:
-        return _check_string(config, value)
-    for item in split_list(value):
-        if config.choices and item not in config.choices:
-            return f"{config.name}: {item!r} is not one of {', '.join(config.choices)}"
-    return None
-
-
-_RANGE = {ConfigType.INT: INT_MAX, ConfigType.SHORT: (1 << 15) - 1}
+_RANGE = {ConfigType.INT: INT_MAX, ConfigType.SHORT: (1 << 15) - 1, ConfigType.LONG: LONG_MAX}
 _NUMBER = {
     ConfigType.INT: _WHOLE,
     ConfigType.SHORT: _WHOLE,
@@ -101,7 +104,7 @@ _CHECKS = {
     ConfigType.SHORT: _check_number,
     ConfigType.LONG: _check_number,
     ConfigType.DOUBLE: _check_number,
-    ConfigType.LIST: _check_list,
+    ConfigType.LIST: _check_string,
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from coordination import broker_configs
 from coordination.broker_configs import BROKER_CONFIGS
-from coordination.config_types import Config, ConfigType
+from coordination.config_types import NAME_SHOWN_MAX, Config, ConfigType
 from coordination.state.data import StateData
 
 _SHARE = "No effect in Floe: there are no share groups."
@@ -82,7 +82,7 @@ def refusal(configs: Mapping[str, str], cluster_configs: Mapping[str, str]) -> s
     for name, value in configs.items():
         config = GROUP_CONFIGS.get(name)
         if config is None:
-            return f"{name}: unknown group config"
+            return f"Unknown group config name: {name[:NAME_SHOWN_MAX]}"
         problem = config.refusal(value) or _outside(name, value, cluster_configs)
         if problem:
             return problem

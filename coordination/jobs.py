@@ -62,6 +62,8 @@ class Job(ABC):
                 await self._look()
             except (LogError, StoreError) as error:
                 _logger.warning("job %s: %s: %s", self.claim, type(error).__name__, error)
+            except Exception:  # a defect: it is told, and the job does not end in silence
+                _logger.exception("job %s: this should not happen", self.claim)
             await asyncio.sleep(self._poll_s)
 
     async def _look(self) -> None:

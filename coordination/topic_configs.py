@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordination.config_types import INT_MAX, LONG_MAX, Config, ConfigType, split_list
+from coordination.config_types import INT_MAX, LONG_MAX, NAME_SHOWN_MAX, Config, ConfigType, split_list
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _TABLE_NAME = re.compile(rf"({_IDENTIFIER}(\.{_IDENTIFIER})?)?")
@@ -51,7 +51,7 @@ _TABLE: tuple[TopicConfig, ...] = (
         "cleanup.policy", _LIST, "delete",
         "`delete`: old records go by retention.ms and retention.bytes. `compact`: the newest record of each "
         "key stays. Both: both. Empty: everything is kept.",
-        choices=("delete", "compact"), broker_name="log.cleanup.policy", in_effect=True,
+        choices=("compact", "delete"), broker_name="log.cleanup.policy", in_effect=True,
     ),
     TopicConfig(
         "compression.type", _S, "producer",
@@ -142,7 +142,7 @@ def refusal(name: str, value: str) -> str | None:
     """Why a topic may not have this config; None when it may. Kafka answers it with INVALID_CONFIG."""
     config = TOPIC_CONFIGS.get(name)
     if config is None:
-        return f"{name}: unknown topic config"
+        return f"Unknown topic config name: {name[:NAME_SHOWN_MAX]}"
     return config.refusal(value)
 
 

@@ -159,7 +159,9 @@ class Committer:
         topic, incarnation = replica.state.topics.get(self.topic), replica.incarnation
         if head is None or self._unsure or not incarnation or not self.claim_revision:
             return 0
-        if topic is None or topic.topic_id.hex() != head.topic_id or not follows(topic):
+        if topic is None or topic.topic_id.hex() != head.topic_id:
+            return 0
+        if not follows(topic, replica.state.cluster_configs):
             return 0
         starts = [partition.log_start for partition in topic.partitions]
         if starts == self._followed:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import ManifestFile
 
 from coordination.state import State
 from coordination.state.types import Topic
+from coordination.topic_configs import effective, effective_bool
 from iceberg import ledger, manifests, metadata
 from iceberg.metadata import Metadata
 from iceberg.warehouse import Warehouse
@@ -42,14 +43,14 @@ def table_key(topic: Topic) -> tuple[str, str]:
     return NAMESPACE, topic.name.replace(".", "_").replace("-", "_")
 
 
-def enabled(topic: Topic) -> bool:
-    """Whether the topic is kept as a table."""
-    return topic.configs.get("floe.table.enabled", "true") == "true"
+def enabled(topic: Topic, cluster: Mapping[str, str]) -> bool:
+    """Whether the topic is kept as a table, by its own configs or the cluster's."""
+    return effective_bool("floe.table.enabled", topic.configs, cluster)
 
 
-def follows(topic: Topic) -> bool:
+def follows(topic: Topic, cluster: Mapping[str, str]) -> bool:
     """Whether rows of the table go with the topic's records (`floe.table.retention`)."""
-    return topic.configs.get("floe.table.retention", "keep") == "follow"
+    return effective("floe.table.retention", topic.configs, cluster) == "follow"
 
 
 def pointer(state: State, key: tuple[str, str]) -> str:

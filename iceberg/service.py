@@ -177,14 +177,16 @@ class CommitterService:
     def _refresh(self, now: float) -> None:
         """Jobs for the topics there are; new topics and new bindings make a topic due without records."""
         state = self._parts.replica.state
-        topics, seen = state.topics, (len(state.topics), state.next_schema_id)
+        topics, cluster = state.topics, state.cluster_configs
+        seen = (len(topics), state.next_schema_id)
         if seen == self._scanned[1] and now - self._scanned[0] < self._options.interval_s:
             return  # a look at every topic is not for every tick
         self._scanned = (now, seen)
         for name, topic in topics.items():
-            if not enabled(topic):
+            if not enabled(topic, cluster):
                 continue
-            bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follows(topic))
+            follow = follows(topic, cluster)
+            bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follow)
             job = self._jobs.get(name)
             if job is None:
                 job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
@@ -193,7 +195,7 @@ class CommitterService:
                 continue
             job.bound = bound
             self._dirty.setdefault(name, self._parts.clock.now_ms())
-        gone = [name for name in self._jobs if name not in topics or not enabled(topics[name])]
+        gone = [name for name in self._jobs if name not in topics or not enabled(topics[name], cluster)]
         for name in gone:
             if name not in self._running:
                 self._running[name] = asyncio.create_task(self._give_up(name))

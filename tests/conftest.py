@@ -18,10 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the whole suite; they must be known before any folder is collected."""
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden stories anew")
     parser.addoption(
-        "--broker", choices=("floe", "kafka"), default="floe", help="whom tests/compat/suite talks to"
+        "--broker",
+        choices=("floe", "kafka"),
+        default="floe",
+        help="whom tests/compat/suite and against talk to",
     )
     parser.addoption("--whole-suite", action="store_true", help="tests/compat/suite with its long tests")
-    parser.addoption("--keep-results", action="store_true", help="write tests/compat/results")
+    parser.addoption(
+        "--keep-results",
+        action="store_true",
+        help="write tests/compat/results, and with Kafka against/recorded.json",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -49,17 +49,23 @@ class Due(NamedTuple):
     handle: int
 
 
-def limit_of(state: StateData, partition: Partition) -> int:
+def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
     """Offsets from here on are not compacted: transactions that are open, rows that the table lacks.
 
-    So the table of a compacted topic has everything that was ever written to it.
+    So the table of a compacted topic has everything that was ever written to it. `tables`: this agent's
+    cluster keeps tables, so that one that is not there yet is waited for. A table of the topic's name that is
+    another's will never have its rows.
     """
     topic, limit = partition.topic, partition.last_stable
+    if not enabled(topic, state.cluster_configs):
+        return limit
     table = state.tables.get(table_key(topic))
-    if table is not None and table.topic == topic.name and enabled(topic):
-        ledger = table.next_offsets
-        limit = min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)
-    return limit
+    if table is None:
+        return 0 if tables else limit
+    if table.topic != topic.name:
+        return limit
+    ledger = table.next_offsets
+    return min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)
 
 
 def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | None:
@@ -83,13 +89,13 @@ def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | No
     return None
 
 
-def all_due(state: StateData, topic: Topic, dirty_bytes_min: int, now_ms: int) -> list[Due]:
+def all_due(state: StateData, topic: Topic, dirty_bytes_min: int, now_ms: int, *, tables: bool) -> list[Due]:
     """The partitions of a topic that are due; none of one that is not compacted."""
     cluster = state.cluster_configs
     if not compacts(topic.configs, cluster):
         return []
     rules = Rules.of(topic.configs, cluster, dirty_bytes_min)
-    found = [due(each, rules, limit_of(state, each), now_ms) for each in topic.partitions]
+    found = [due(each, rules, limit_of(state, each, tables=tables), now_ms) for each in topic.partitions]
     return [each for each in found if each is not None]
 
 

@@ -19,7 +19,7 @@ from coordination.jobs import Job
 from coordination.log import LogError
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
-from coordination.state.types import Done
+from coordination.state.types import Done, Topic
 from iceberg.helper import HelperDied
 from objectstore.offset_map import ENTRY_BYTES
 from objectstore.reader import ChunkMissing
@@ -74,18 +74,22 @@ class Compaction(Job):
 
     async def _choose(self) -> Due | None:
         """The partition that goes first of those that nobody compacts."""
-        state, now_ms = self.replica.state, self._parts.clock.now_ms()
+        now_ms = self._parts.clock.now_ms()
         now_s = asyncio.get_running_loop().time()
         self._put_off = {handle: until for handle, until in self._put_off.items() if until > now_s}
         best: Due | None = None
-        for number, name in enumerate(list(state.topics)):
+        for number, name in enumerate(list(self.replica.state.topics)):
             topic = self.replica.state.topics.get(name)
-            for each in [] if topic is None else all_due(state, topic, self._dirty_bytes_min, now_ms):
+            for each in [] if topic is None else self._due(topic, now_ms):
                 if each.handle not in self._put_off and not self._taken(each.handle):
                     best = max(best, each) if best is not None else each
             if number % TOPICS_STEP == TOPICS_STEP - 1:
                 await asyncio.sleep(0)
         return best
+
+    def _due(self, topic: Topic, now_ms: int) -> list[Due]:
+        state, tables = self.replica.state, self._parts.tables
+        return all_due(state, topic, self._dirty_bytes_min, now_ms, tables=tables)
 
     def _taken(self, handle: int) -> bool:
         """Whether another live agent compacts the partition."""

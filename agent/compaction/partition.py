@@ -39,7 +39,7 @@ KEPT_SHARE_MIN = 2  # a segment below the goal by more than this factor is joine
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What compactions share. Bytes: of a segment to be written, at most."""
+    """What compactions share. `segment_bytes`: of one to be written, at most; `tables`: see limit_of."""
 
     replica: Replica
     store: ObjectStore
@@ -49,6 +49,7 @@ class Parts:
     clock: Clock
     cluster_id: bytes
     segment_bytes: int
+    tables: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ class PartitionCompaction:
         self._incarnation = incarnation
         self._keys_max = keys_max
         now_ms = parts.clock.now_ms()
-        self._bounds = Bounds(limit_of(parts.replica.state, partition), now_ms - rules.lag_ms_min)
+        limit = limit_of(parts.replica.state, partition, tables=parts.tables)
+        self._bounds = Bounds(limit, now_ms - rules.lag_ms_min)
         self._begin = Begin(BatchRules(now_ms, rules.delete_retention_ms), keys_max)
 
     async def run(self) -> Compacted | None:

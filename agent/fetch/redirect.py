@@ -1,8 +1,8 @@
 """Where a consumer should read instead: the agent of its zone, or one that is for fetching (KIP-392).
 
 A hint like all leadership. It cannot loop: an agent that is for fetching and in the client's zone never
-sends it away, and no agent sends the same connection away from a partition twice within REPEAT_S. A client
-that does not follow is served then.
+sends it away, and no agent sends the same connection from a partition to the same node twice within REPEAT_S.
+A client that does not follow is served then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from agent.cluster import ANYWHERE, NO_BROKER, LeaderHints
 from coordination.state.types import FETCH, Broker
 
-REPEAT_S = 60.0  # within this a connection is sent away from a partition once, seconds
+REPEAT_S = 60.0  # within this a connection is sent from a partition to a node once, seconds
 REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
 
 
@@ -26,21 +26,24 @@ def elsewhere(
     own: Broker | None,
     zone: str,
     handles: Iterable[int],
-    sent: dict[int, float],
+    sent: dict[int, tuple[int, float]],
     now: float,
 ) -> Mapping[int, int]:
     """Partition handle → the node that a client should read it from instead of `own`, which does not suit it.
 
-    `sent` is the connection's own memory of when it was sent away from which partition, seconds.
+    `sent` is the connection's own memory: for a partition where it was sent last, and when, seconds.
     """
     here = own.node_id if own is not None else NO_BROKER
     found: dict[int, int] = {}
     for handle in handles:
         node = hints.reader(handle, zone)
-        if node in (NO_BROKER, here) or now - sent.get(handle, -REPEAT_S) < REPEAT_S:
+        if node in (NO_BROKER, here):
+            continue
+        last, when = sent.get(handle, (NO_BROKER, now))
+        if node == last and now - when < REPEAT_S:
             continue
         if len(sent) >= REMEMBERED_MAX:
             sent.clear()
-        sent[handle] = now
+        sent[handle] = (node, now)
         found[handle] = node
     return found

@@ -363,16 +363,16 @@ class ClassicGroup(MemberTable):
         """End the join phase: who has not come is out, unless static; ask the log for the next generation."""
         self._first_left_s = None
         self._join_until = NO_TIME
+        for member in [m for m in self.members.values() if m.joining is None and m.instance_id is None]:
+            self._forget(member)
         joined = [member for member in self.members.values() if member.joining is not None]
-        if self.members and not joined:  # nobody came again: wait for the sessions to end
+        if self.members and not joined:  # static members all, and none came: wait for their sessions to end
             self._join_until = now + self._rebalance_s()
             self._wake(self._join_until)
             return
         leader = self.members.get(self.leader or "")
         if joined and (leader is None or leader.joining is None):
             self.leader = joined[0].member_id
-        for member in [m for m in self.members.values() if m.joining is None and m.instance_id is None]:
-            self._forget(member)
         self.protocol = choice(list(self.members.values()))
         self._propose(put(self), self._generation_begins)
 

@@ -9,7 +9,7 @@ changed it: of two agents that both believe, the log lets one win (coordination/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from agent.cluster import LeaderHints
 from agent.groups.classic import ClassicGroup
+from agent.groups.codes import told
 from agent.groups.consumer.classic_driver import ClassicMembers
-from agent.groups.members import GroupState, Join, Joined, Limits, Synced
+from agent.groups.members import Join, Joined, Limits, Synced
 from agent.groups.timers import Timers
 from agent.logs import logger
 from coordination import broker_configs
@@ -101,10 +102,6 @@ class GroupCoordinator:
         group = self._running.get(group_id)
         if group is not None and group.idle:
             self._drop(group, Code.NOT_COORDINATOR)
-
-    def states(self) -> Iterator[GroupState]:
-        """The states of the classic groups that run here, for metrics."""
-        return (group.state for group in self._running.values())
 
     # What clients ask for.
 
@@ -284,7 +281,7 @@ class GroupCoordinator:
         (result,) = future.result()
         if isinstance(result, Refused):
             _log.info("the log refused a change of a group", group=group.group_id, why=result.message)
-            self._drop(group, result.code)
+            self._drop(group, told(result.code))
             self._adopt(group.group_id)
             return
         assert isinstance(result, Done), f"a group's change: {result!r}"

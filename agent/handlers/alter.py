@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.context import Context
-from agent.handlers.configs import Resource
+from agent.handlers.configs import Resource, no_broker
 from agent.handlers.propose import propose_one
 from agent.handlers.rehearse import rehearse
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
+from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
 from coordination.state.types import Refused, Result
@@ -17,7 +18,6 @@ Change = AlterTopicConfigs.Change
 Changes = Sequence[tuple[str, int, str | None]]
 AlterConfigs = AlterTopicConfigs | AlterClusterConfigs | AlterGroupConfigs
 OPERATIONS = (Change.SET, Change.DELETE, Change.APPEND, Change.SUBTRACT)  # IncrementalAlterConfigs' numbers
-NAME_SHOWN_MAX = 256  # characters of a client's text in an error message
 
 
 async def alter(
@@ -53,14 +53,14 @@ def _command(
 def _translated(changes: Changes) -> list[AlterTopicConfigs.Change] | Refused:
     names = [config for config, _, _ in changes]
     if len(names) != len(frozenset(names)):
-        return Refused(Code.INVALID_REQUEST, "a config is named twice")
+        return Refused(Code.INVALID_REQUEST, "Error due to duplicate config keys")
     translated: list[AlterTopicConfigs.Change] = []
     for config, operation, value in changes:
         shown = config[:NAME_SHOWN_MAX]
         if operation not in range(len(OPERATIONS)):
             return Refused(Code.INVALID_REQUEST, f"{shown}: operation {operation} is unknown")
         if value is None and OPERATIONS[operation] != Change.DELETE:
-            return Refused(Code.INVALID_REQUEST, f"{shown}: a value is needed")
+            return Refused(Code.INVALID_REQUEST, f"Null value not supported for : {shown}")
         translated.append(Change(name=config, operation=OPERATIONS[operation], value=value or ""))
     return translated
 
@@ -80,10 +80,8 @@ def _resource_refusal(ctx: Context, kind: int, name: str) -> Refused | None:
             "all agents share the cluster's broker configs: set it for the empty broker name "
             "(kafka-configs --entity-default); an agent's own settings come from its file and environment"
         )
-    elif kind in (Resource.BROKER, Resource.BROKER_LOGGER) and not name.isdecimal():
-        why = f"Node id must be an integer, but it is: {name[:NAME_SHOWN_MAX]}"
-    elif kind == Resource.BROKER:
-        why = f"broker {name[:NAME_SHOWN_MAX]} is not a live node id of this cluster"
+    elif kind == Resource.BROKER or (kind == Resource.BROKER_LOGGER and not name.isdecimal()):
+        why = no_broker(name, "Node id")
     elif kind == Resource.BROKER_LOGGER:
         why = "an agent's log level is its setting `logging.level`: its file or environment changes it"
     elif kind == Resource.CLIENT_METRICS:

@@ -15,7 +15,7 @@ from itertools import dropwhile
 
 from agent.context import Context
 from coordination.broker_configs import BROKER_CONFIGS, BrokerConfig
-from coordination.config_types import ConfigType
+from coordination.config_types import NAME_SHOWN_MAX, ConfigType
 from coordination.group_configs import GROUP_CONFIGS
 from coordination.group_configs import text as group_text
 from coordination.topic_configs import TOPIC_CONFIGS, TopicConfig, effective
@@ -150,6 +150,14 @@ def _own_settings(ctx: Context, node_id: int) -> dict[str, str]:
             "socket.request.max.bytes": str(config.limits.request_bytes_max),
         }
     return settings
+
+
+def no_broker(name: str, called: str) -> str:
+    """Why a resource that should be a broker is none: not a number, or that of no live broker."""
+    shown = name[:NAME_SHOWN_MAX]
+    if not name.isdecimal():
+        return f"{called} must be an integer, but it is: {shown}"
+    return f"Unexpected broker id, expected that of a live broker or an empty string, but received {shown}"
 
 
 def group_entries(ctx: Context, group_id: str) -> Iterator[Entry]:

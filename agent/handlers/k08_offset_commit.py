@@ -2,8 +2,9 @@
 
 Versions 2 to 10.
 Behaviour: who may commit is decided at apply (coordination/state/group_offsets.py); all commits that are
-ready share one log entry. Errors in Kafka's order: topics and partitions that do not exist, the group, the
-length of the metadata. From version 10 on topics are named by id (KIP-848). Versions 2 to 4 may give a
+ready share one log entry. A commit that this agent took before another one stored positions of the group is
+refused with NOT_COORDINATOR. Errors in Kafka's order: topics and partitions that do not exist, the group,
+the length of the metadata. From version 10 on topics are named by id (KIP-848). Versions 2 to 4 may give a
 retention of their own.
 Deviations: none known.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.context import Context
+from agent.groups.codes import told
 from agent.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.handlers.propose import propose_one
 from agent.wire.generated.offset_commit import (
@@ -45,6 +47,7 @@ class _Rows:
 
 async def handle(ctx: Context, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
     """A code per partition, in the request's order."""
+    seen = ctx.state.revision
     answer, rows = _sort(ctx, request.topics, version)
     if rows.unknown and await ctx.barrier():  # a topic that was made a moment ago
         answer, rows = _sort(ctx, request.topics, version)
@@ -52,7 +55,7 @@ async def handle(ctx: Context, request: OffsetCommitRequest, version: int) -> Of
         return answer
     refused = ctx.services.groups.refusal(request.group_id)
     if refused is None:
-        await _commit(ctx, request, version, rows)
+        await _commit(ctx, request, version, rows, seen)
     else:
         for row in rows.waiting:
             row.error_code = refused
@@ -82,7 +85,7 @@ def _sort(
     return answer, rows
 
 
-async def _commit(ctx: Context, request: OffsetCommitRequest, version: int, rows: _Rows) -> None:
+async def _commit(ctx: Context, request: OffsetCommitRequest, version: int, rows: _Rows, seen: int) -> None:
     most = broker_configs.integer(ctx.state.cluster_configs, "offset.metadata.max.bytes")
     command = CommitOffsets(
         group=request.group_id,
@@ -90,6 +93,7 @@ async def _commit(ctx: Context, request: OffsetCommitRequest, version: int, rows
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         member_epochs_known=version >= MEMBER_EPOCHS_SINCE,
+        seen_revision=seen,
     )
     if version < 5 and request.retention_time_ms >= 0:
         command.retention_ms = request.retention_time_ms
@@ -123,9 +127,8 @@ def _fill(
     waiting: list[OffsetCommitResponsePartition], fitting: list[OffsetCommitResponsePartition], result: Result
 ) -> None:
     if isinstance(result, Refused):
-        code = Code.COORDINATOR_NOT_AVAILABLE if result.code is Code.NOT_CONTROLLER else result.code
         for row in waiting:
-            row.error_code = code
+            row.error_code = told(result.code)
         return
     codes = getattr(result, "value", None)
     if isinstance(codes, tuple):

@@ -4,9 +4,7 @@ Versions 0 to 6.
 Behaviour: a group's broker is chosen by rendezvous hash over the live agents, so every agent names the same.
 Deviations: this cluster has no transactions yet: a transactional id is answered with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that every client takes as final instead of retrying for
-ever. The broker of a group says by ApiVersions that it has no group requests yet, so that a consumer
-that subscribes fails with an unsupported version, while one that assigns its partitions works. Share groups
-(key type 2): INVALID_REQUEST, as in a Kafka without them.
+ever. Share groups (key type 2): INVALID_REQUEST, as in a Kafka without them.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> Cr
     commands: dict[str, CreateTopic | Refused] = {}
     for topic in request.topics:
         if named[topic.name] > 1:
-            commands[topic.name] = Refused(Code.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
+            commands[topic.name] = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         else:
             commands[topic.name] = _command(ctx, topic)
     results = await _decide(ctx, request, commands)
@@ -72,10 +72,10 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
     """The command for one topic, or why its request contradicts itself."""
     count = topic.num_partitions
     if topic.assignments:
-        if count != UNSET or topic.replication_factor != UNSET:
-            return Refused(
-                Code.INVALID_REQUEST, "give either an assignment, or partitions and a replication factor"
-            )
+        for unset, given in (("replication factor", topic.replication_factor), ("numPartitions", count)):
+            if given != UNSET:
+                why = f"A manual partition assignment was specified, but {unset} was not set to -1."
+                return Refused(Code.INVALID_REQUEST, why)
         count = len(topic.assignments)
         refused = _assignment_refusal(ctx, topic)
         if refused is not None:
@@ -83,15 +83,16 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
     elif topic.replication_factor < 1 and topic.replication_factor != UNSET:
         return Refused(
             Code.INVALID_REPLICATION_FACTOR,
-            f"replication factor {topic.replication_factor}: 1 or more, or -1",
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if count == UNSET:
         count = broker_configs.integer(ctx.state.cluster_configs, "num.partitions")
     if count <= 0:
-        return Refused(Code.INVALID_PARTITIONS, f"{count} partitions: 1 or more are needed, or -1")
+        why = "Number of partitions was set to an invalid non-positive value."
+        return Refused(Code.INVALID_PARTITIONS, why)
     absent = next((config.name for config in topic.configs if config.value is None), None)
     if absent is not None:
-        return Refused(Code.INVALID_CONFIG, f"{absent}: a value is needed")
+        return Refused(Code.INVALID_CONFIG, f"Null value not supported for topic configs: {absent}")
     return CreateTopic(
         name=topic.name,
         topic_id=ctx.services.clock.random_bytes(16),
@@ -102,10 +103,14 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
 
 def _assignment_refusal(ctx: Context, topic: CreatableTopic) -> Refused | None:
     indexes = sorted(each.partition_index for each in topic.assignments)
+    twice = next((index for index, count in Counter(indexes).items() if count > 1), None)
+    if twice is not None:
+        why = f"Found multiple manual partition assignments for partition {twice}"
+        return Refused(Code.INVALID_REPLICA_ASSIGNMENT, why)
     if indexes != list(range(len(indexes))):
         return Refused(
             Code.INVALID_REPLICA_ASSIGNMENT,
-            "partitions should be a consecutive 0-based integer sequence, each named once",
+            "partitions should be a consecutive 0-based integer sequence",
         )
     return refusal_of_all((each.broker_ids for each in topic.assignments), ctx.state.brokers)
 

@@ -1,7 +1,7 @@
 """DeleteTopics: delete topics by name or, from version 6, by id.
 
 Versions 1 to 6.
-Behaviour: one answer per topic; a topic named twice, or by name and id, is INVALID_REQUEST. With
+Behaviour: one answer per topic; a topic named twice, or by name and id, is INVALID_REQUEST, once. With
 delete.topic.enable=false every one is TOPIC_DELETION_DISABLED.
 Deviations: none known.
 """
@@ -40,7 +40,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
     names = [_name(ctx, each) for each in asked]
     named = Counter(name for name in names if name is not None)
     answers: list[Result | None] = [
-        _contradiction(each, name, named[name] if name is not None else 1)
+        _contradiction(each, named[name] if name is not None else 1)
         for each, name in zip(asked, names, strict=True)
     ]
     if not broker_configs.boolean(ctx.state.cluster_configs, "delete.topic.enable"):
@@ -50,8 +50,11 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
     commands = [_command(asked[index]) for index in sound]
     for index, result in zip(sound, await propose(ctx, commands, request.timeout_ms), strict=True):
         answers[index] = result
-    rows = zip(asked, names, answers, strict=True)
-    return DeleteTopicsResponse(responses=[_answer(each, name, result) for each, name, result in rows])
+    rows = {
+        index if name is None else name: _answer(each, name, result)
+        for index, (each, name, result) in enumerate(zip(asked, names, answers, strict=True))
+    }
+    return DeleteTopicsResponse(responses=list(rows.values()))
 
 
 def _name(ctx: Context, each: DeleteTopicState) -> str | None:
@@ -62,13 +65,14 @@ def _name(ctx: Context, each: DeleteTopicState) -> str | None:
     return each.name if topic is None else topic.name
 
 
-def _contradiction(each: DeleteTopicState, name: str | None, times: int) -> Refused | None:
+def _contradiction(each: DeleteTopicState, times: int) -> Refused | None:
     if (each.name is None) == (each.topic_id == NIL_ID):
+        why = "You may not specify both topic name and topic id."
         return Refused(
-            Code.INVALID_REQUEST, "a topic is named by its name or by its id, not by both or neither"
+            Code.INVALID_REQUEST, "Neither topic name nor id were specified." if each.name is None else why
         )
     if times > 1:
-        return Refused(Code.INVALID_REQUEST, f"topic {name!r} is named twice")
+        return Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
     return None
 
 

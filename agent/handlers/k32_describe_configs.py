@@ -22,6 +22,7 @@ from agent.handlers.configs import (
     client_metrics_entries,
     group_entries,
     logger_entries,
+    no_broker,
     topic_entries,
 )
 from agent.wire.generated.describe_configs import (
@@ -76,13 +77,13 @@ def _entries(ctx: Context, kind: int, name: str) -> Iterable[Entry] | Refused:
             return all_brokers_entries(ctx)
         case Resource.BROKER | Resource.BROKER_LOGGER:
             if name not in map(str, ctx.state.brokers):
-                return Refused(Code.INVALID_REQUEST, f"broker {name!r} is not a live node id of this cluster")
+                return Refused(Code.INVALID_REQUEST, no_broker(name, "Broker id"))
             return broker_entries(ctx, int(name)) if kind == Resource.BROKER else logger_entries(ctx)
         case Resource.GROUP:
             return group_entries(ctx, name)
         case Resource.CLIENT_METRICS:
             return client_metrics_entries()
-    return Refused(Code.INVALID_REQUEST, f"resource type {kind} has no configs")
+    return Refused(Code.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
 def _of_topic(ctx: Context, name: str) -> Iterable[Entry] | Refused:
@@ -91,7 +92,7 @@ def _of_topic(ctx: Context, name: str) -> Iterable[Entry] | Refused:
         return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
     topic = ctx.state.topics.get(name)
     if topic is None:
-        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     return topic_entries(topic.configs, ctx.state.cluster_configs)
 
 

@@ -21,6 +21,7 @@ from agent.wire.generated.create_partitions import (
 )
 from coordination.commands import CreatePartitions
 from coordination.kafka_codes import Code
+from coordination.state.topics import no_increase
 from coordination.state.types import Refused, Result
 
 KEY = 37
@@ -28,13 +29,13 @@ VERSIONS = (0, 3)
 
 
 async def handle(ctx: Context, request: CreatePartitionsRequest, version: int) -> CreatePartitionsResponse:
-    """One answer per topic, in the request's order."""
+    """One answer per topic, in the request's order; one that is named twice has one."""
     await ctx.barrier()
     named = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
-    for topic in request.topics:
+    for topic in {topic.name: topic for topic in request.topics}.values():
         if named[topic.name] > 1:
-            result: Result = Refused(Code.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
+            result: Result = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         else:
             result = await _decide(ctx, request, topic)
         answer = CreatePartitionsTopicResult(name=topic.name)
@@ -51,15 +52,16 @@ async def _decide(ctx: Context, request: CreatePartitionsRequest, topic: CreateP
         if added > 0 and len(topic.assignments) != added:
             return Refused(
                 Code.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partitions are added, the assignment names {len(topic.assignments)}",
+                f"Attempted to add {added} additional partition(s), but only {len(topic.assignments)} "
+                "assignment(s) were specified.",
             )
         if added > 0:
             refused = refusal_of_all((each.broker_ids for each in topic.assignments), ctx.state.brokers)
             if refused is not None:
                 return refused
-    if topic.count <= 0:
-        return Refused(Code.INVALID_PARTITIONS, f"{topic.count} partitions: 1 or more are needed")
-    command = CreatePartitions(topic=topic.name, total=topic.count)
+    if known is not None and topic.count < 0:
+        return no_increase(known, topic.count)
+    command = CreatePartitions(topic=topic.name, total=max(topic.count, 0))
     if request.validate_only:
         return rehearse(ctx.state, command)
     return await propose_one(ctx, command, request.timeout_ms)

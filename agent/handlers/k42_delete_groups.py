@@ -9,6 +9,7 @@ Deviations: a group named twice gets an answer each time, the second GROUP_ID_NO
 from __future__ import annotations
 
 from agent.context import Context
+from agent.groups.codes import told
 from agent.handlers.propose import propose_one
 from agent.wire.generated.delete_groups import (
     DeletableGroupResult,
@@ -31,7 +32,7 @@ async def handle(ctx: Context, request: DeleteGroupsRequest, version: int) -> De
     if sound:
         result = await propose_one(ctx, DeleteGroups(group=[answer.group_id for answer in sound]))
         if isinstance(result, Refused):
-            codes = [_not_done(result.code)] * len(sound)
+            codes = [told(result.code)] * len(sound)
         else:
             assert isinstance(result, Done), f"DeleteGroups: {result!r}"
             codes = list(result.value) if isinstance(result.value, tuple) else []
@@ -49,7 +50,3 @@ def _refusal(ctx: Context, group_id: str) -> Code:
         return refused
     running = ctx.services.groups.group(group_id)
     return Code.NON_EMPTY_GROUP if running is not None and running.members else Code.NONE
-
-
-def _not_done(code: Code) -> Code:
-    return Code.COORDINATOR_NOT_AVAILABLE if code is Code.NOT_CONTROLLER else code

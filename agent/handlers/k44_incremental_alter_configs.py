@@ -33,7 +33,7 @@ async def handle(
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
         if named[kind, name] > 1:
-            result: Result = Refused(Code.INVALID_REQUEST, f"resource {name!r} is named twice")
+            result: Result = Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
             changes = [(each.name, each.config_operation, each.value) for each in resource.configs]
             result = await alter(ctx, kind, name, changes, False, request.validate_only)

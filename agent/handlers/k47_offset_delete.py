@@ -9,6 +9,7 @@ Deviations: none known.
 from __future__ import annotations
 
 from agent.context import Context
+from agent.groups.codes import told
 from agent.handlers.lookup import find_partition
 from agent.handlers.propose import propose_one
 from agent.wire.generated.offset_delete import (
@@ -49,8 +50,7 @@ async def handle(ctx: Context, request: OffsetDeleteRequest, version: int) -> Of
         return OffsetDeleteResponse(error_code=refused)
     result = await propose_one(ctx, command)
     if isinstance(result, Refused):
-        unreached = result.code is Code.NOT_CONTROLLER
-        return OffsetDeleteResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE if unreached else result.code)
+        return OffsetDeleteResponse(error_code=told(result.code))
     assert isinstance(result, Done), f"DeleteOffsets: {result!r}"
     codes = result.value if isinstance(result.value, tuple) else ()
     for row, code in zip(rows, codes, strict=True):

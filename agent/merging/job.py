@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from agent.cluster import mix, rendezvous, seeds
 from agent.logs import logger
-from agent.merging.merge import Outcome, Parts, merge
+from agent.merging.merge import Outcome, Parts, merge, plan, portions
 from agent.merging.planner import RANGE, Due, batches_of_work, due
 from agent.merging.worker import Corrupt
 from agent.metrics import Metrics
@@ -23,6 +23,7 @@ from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
 from coordination.state.types import Done
 from iceberg.helper import HelperDied
+from objectstore.merged import DamagedIndex
 from objectstore.reader import ChunkMissing
 from objectstore.steps import reach
 from objectstore.store import StoreError
@@ -30,7 +31,8 @@ from objectstore.store import StoreError
 _log = logger("merging")
 
 PATIENCE = 3  # looks for which an agent leaves an unclaimed range to the one that goes first
-PUT_OFF_S = 30.0  # a range that failed is left alone for so long
+PUT_OFF_S = 30.0  # what failed is left alone for so long
+OF_ONE = (Corrupt, HelperDied, ChunkMissing, DamagedIndex)  # errors that one partition's bytes can cause
 
 
 class Merging(Job):
@@ -43,7 +45,9 @@ class Merging(Job):
         self._parts = parts
         self._metrics = metrics
         self._waited: dict[int, int] = {}  # range → looks for which it was due and nobody's
-        self._put_off: dict[int, float] = {}  # range → until when, by the event loop's time
+        self._put_off: dict[int, float] = {}  # handle → until when, by the event loop's time
+        self._resting: dict[int, float] = {}  # range → until when it is left to other agents, likewise
+        self._alone: set[int] = set()  # handles that failed among others: next time each by itself
         self._seen: dict[int, tuple[int, float]] = {}  # handle → its tail's first offset, since when
 
     async def stop(self) -> None:
@@ -68,9 +72,9 @@ class Merging(Job):
         found = self.due(number, now_s)
         claim = self.replica.state.claims.get(_claim_name(number))
         mine = claim is not None and claim.incarnation == self.replica.incarnation
-        if mine and claim is not None and self._chosen(number) != self.replica.node_id:
-            await self._release(number, claim)
-        elif not found or self._put_off.get(number, 0.0) > now_s:
+        if mine and self._chosen(number) != self.replica.node_id:
+            await self._release(number)
+        elif not found or self._resting.get(number, 0.0) > now_s:
             self._waited.pop(number, None)
         elif mine or (claim is None and self._my_turn(number) and await self._claim(number)):
             await self._work(number, found)
@@ -82,8 +86,10 @@ class Merging(Job):
         found = []
         for handle in range(number * RANGE, min((number + 1) * RANGE, len(state.partitions))):
             partition = state.partitions[handle]
-            if partition is None or len(partition.slices) < 2:
+            if partition is None or not len(partition.slices):
                 self._seen.pop(handle, None)
+                continue
+            if self._put_off.get(handle, 0.0) > now_s:
                 continue
             first = partition.slices.first_offset
             seen = self._seen.get(handle)
@@ -108,10 +114,12 @@ class Merging(Job):
         self._waited[number] = self._waited.get(number, 0) + 1
         return self._waited[number] > PATIENCE
 
-    async def _release(self, number: int, claim: ClaimHolder) -> None:
-        """Another agent goes first by now: let it have the range."""
-        release = ReleaseClaim(name=_claim_name(number), claim_revision=claim.revision)
-        await self.replica.propose(release, incarnation=claim.incarnation)
+    async def _release(self, number: int) -> None:
+        """Let another agent have the range."""
+        claim = self.replica.state.claims.get(_claim_name(number))
+        if claim is not None and claim.incarnation == self.replica.incarnation:
+            release = ReleaseClaim(name=_claim_name(number), claim_revision=claim.revision)
+            await self.replica.propose(release, incarnation=claim.incarnation)
 
     async def _claim(self, number: int) -> bool:
         """Take a range that nobody has; False when another agent was quicker."""
@@ -121,20 +129,41 @@ class Merging(Job):
         return isinstance(await self.replica.propose(claim, incarnation=self.replica.incarnation), Done)
 
     async def _work(self, number: int, found: Sequence[Due]) -> None:
-        incarnation = self.replica.incarnation
-        for group in batches_of_work(found, self._parts.rules.segment_bytes):
+        """Merge what is due, group by group. A range in which nothing succeeds is left to another agent."""
+        incarnation, bytes_max = self.replica.incarnation, self._parts.rules.segment_bytes
+        good = bad = 0
+        for group in batches_of_work(found, bytes_max, frozenset(self._alone)):
+            handles = [each.handle for each in group]
             try:
-                self._note(await merge(self._parts, group, incarnation))
+                for works in portions(await plan(self._parts, group, incarnation), bytes_max):
+                    handles = [work.partition.handle for work in works]
+                    self._note(await merge(self._parts, works, incarnation))
+                    self._alone.difference_update(handles)
+                good += 1
             except (StoreError, HelperDied, Corrupt) as error:
-                self._failed(number, error)
-                return
+                self._tell(handles, error)
+                if not isinstance(error, OF_ONE):
+                    bad += 1
+                    break
+                bad += self._set_aside(handles)
+        if bad and not good:
+            self._resting[number] = asyncio.get_running_loop().time() + PUT_OFF_S
+            await self._release(number)
 
-    def _failed(self, number: int, error: Exception) -> None:
+    def _set_aside(self, handles: Sequence[int]) -> bool:
+        """Find out whose bytes are wrong: they must not keep the others from merging. Whether it is known."""
+        if len(handles) > 1:
+            self._alone.update(handles)
+            return False
+        self._put_off[handles[0]] = asyncio.get_running_loop().time() + PUT_OFF_S
+        return True
+
+    def _tell(self, handles: Sequence[int], error: Exception) -> None:
         """Objects that are gone were swapped by another; everything else is worth a look."""
         level = _log.info if isinstance(error, ChunkMissing) else _log.warning
-        level("merging given up for now", range=number, error=f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
+        level("merging given up for now", partitions=list(handles), error=text)
         self._metrics.merges_failed.inc()
-        self._put_off[number] = asyncio.get_running_loop().time() + PUT_OFF_S
 
     def _note(self, done: Outcome) -> None:
         metrics = self._metrics

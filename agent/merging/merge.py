@@ -1,35 +1,39 @@
-"""One merge of a group of partitions: read their oldest rows, write a segment each, swap the references.
+"""One merge of some partitions: read their oldest rows, write a segment each, swap the references.
 
-    read           each chunk's span once for all partitions of the group, and segments that are taken along
+    read           each chunk's span once for all of them, and segments that are taken along
     put-segment    one per partition: its rows behind the segments that it takes along
     put-manifest   one per partition, naming the new segment in place of those
-    swap           one log entry for the group, one decision per partition (coordination/state/segments.py)
+    swap           few log entries for all, one decision per partition (coordination/state/segments.py)
 
 Until the swap nothing is visible: whoever dies before leaves objects that nothing refers to, which collection
-finds once the author is fenced. What a refused swap leaves is deleted here, since nobody has seen it.
+finds once the author is fenced. What a failed merge or a refused swap leaves is deleted here, since nobody
+has seen it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.logs import logger
-from agent.merging.planner import Due, MergeRules, Take, absorbed_from, span_ms, take
+from agent.merging.planner import Due, MergeRules, Step
+from agent.merging.planner import plan as plan_one
 from agent.merging.swap import swap_command
-from agent.merging.worker import Worker
+from agent.merging.worker import Corrupt, Worker
 from coordination.clock import Clock
-from coordination.commands import command
+from coordination.commands import Command, command
 from coordination.replica import Replica
 from coordination.state.types import Done, Merged, Partition
+from iceberg.helper import HelperDied
 from objectstore.manifest import Manifest
 from objectstore.merged import MergedRanges
 from objectstore.naming import ManifestId, SegmentId, SliceRef, manifest_key, object_key, segment_key
 from objectstore.ranges import Span, coalesce
 from objectstore.reader import ChunkMissing
 from objectstore.steps import reach
-from objectstore.store import CREATE, NotFound, ObjectStore
+from objectstore.store import CREATE, NotFound, ObjectStore, StoreError
 
 _log = logger("merging")
 
@@ -37,6 +41,7 @@ GAP_BYTES_MAX = 64 * 1024  # slices nearer than this are read together …
 SPAN_BYTES_MAX = 8 << 20  # … up to this size
 READS_IN_FLIGHT_MAX = 4  # spans held at once, beside what the helper holds
 PUTS_IN_FLIGHT_MAX = 4
+SWAP_ROWS_MAX = 16_384  # rows that the swaps of one log entry drop: every agent's loop waits for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Parts:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a merge of a group did. Bytes are record bytes."""
+    """What a merge did. Bytes are record bytes."""
 
     swapped: list[int] = field(default_factory=list)  # handles
     refused: list[int] = field(default_factory=list)
@@ -65,14 +70,12 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """One partition's merge, fixed when it was planned."""
 
     partition: Partition
     expected: Merged | None
-    manifest: Manifest
-    absorbed: int  # number of the first segment that is taken along
-    taken: Take
+    step: Step
     refs: list[SliceRef]  # everything to be read, in order
     segment: SegmentId
     name: ManifestId
@@ -80,27 +83,66 @@ class _Work:
     manifest_bytes: int = 0
     released: Sequence[SegmentId] = ()
 
+    @property
+    def bytes(self) -> int:
+        """Record bytes to be read."""
+        return sum(ref.length for ref in self.refs)
 
-async def merge(parts: Parts, group: Sequence[Due], incarnation: int) -> Outcome:
-    """Merge the group's partitions. Raises LogError, StoreError, Corrupt and HelperDied.
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The objects that it writes."""
+        return segment_key(self.segment), manifest_key(self.name)
 
-    Memory: what the group has been limited to, in the helper; a few spans and segments here.
+
+async def plan(parts: Parts, group: Iterable[Due], incarnation: int) -> list[Work]:
+    """What to read and to write for each partition that still needs it. Raises StoreError."""
+    works = []
+    for each in group:
+        work = await _plan(parts, each, incarnation)
+        if work is not None:
+            works.append(work)
+        await asyncio.sleep(0)
+    return works
+
+
+def portions(works: Iterable[Work], bytes_max: int) -> Iterator[list[Work]]:
+    """As many side by side as are of at most `bytes_max` together: what a merge holds in memory."""
+    portion: list[Work] = []
+    room = bytes_max
+    for work in works:
+        size = work.bytes
+        if portion and size > room:
+            yield portion
+            portion, room = [], bytes_max
+        portion.append(work)
+        room -= size
+    if portion:
+        yield portion
+
+
+async def merge(parts: Parts, works: Sequence[Work], incarnation: int) -> Outcome:
+    """Merge what was planned. Raises LogError, StoreError, Corrupt and HelperDied.
+
+    Memory: the bytes of the works in the helper; a few spans and segments here.
     """
     outcome = Outcome()
-    works = [work for each in group if (work := await _plan(parts, each, incarnation)) is not None]
     try:
         reach("merge/read")
         await _read(parts, works, outcome)
         gate = asyncio.Semaphore(PUTS_IN_FLIGHT_MAX)
         await _all(_store(parts, work, gate) for work in works)
+    except (StoreError, HelperDied, Corrupt):
+        with suppress(StoreError):
+            await parts.store.delete([key for work in works for key in work.keys])
+        raise
     finally:
         await parts.worker.clear()
     await _swap(parts, works, incarnation, outcome)
     return outcome
 
 
-async def _plan(parts: Parts, due: Due, incarnation: int) -> _Work | None:
-    """What to read and to write for one partition; None when there is nothing left to do."""
+async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
+    """One partition's work; None when there is nothing left to do."""
     state = parts.replica.state
     partition = state.partitions[due.handle]
     expected = partition.merged if partition is not None else None
@@ -108,46 +150,36 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> _Work | None:
     partition = state.partitions[due.handle]
     if partition is None or partition.merged is not expected:
         return None
-    taken = take(partition, due.rows, parts.rules.segment_bytes)
-    if taken is None:
+    step = plan_one(partition, manifest, due.rows, parts.rules, state.cluster_configs)
+    if step is None:
         return None
-    if manifest is None:
-        manifest = Manifest.empty(due.handle, partition.slices.first_offset)
-    elif not len(manifest):  # compaction left nothing: the new segment answers for all from the log start on
-        bare = Manifest.empty(due.handle, min(manifest.end_offset, partition.log_start))
-        manifest = bare.with_first_dirty(manifest.first_dirty_offset)
-    newest_ms = max(ref.max_timestamp_ms for ref in taken.refs)
-    spread_ms = span_ms(partition.topic, state.cluster_configs)
-    absorbed = absorbed_from(manifest, taken.bytes, parts.rules.segment_bytes, spread_ms, newest_ms)
-    absorbed = max(absorbed, manifest.find(partition.log_start))
     older = [
         block
-        for number in range(absorbed, len(manifest))
-        for block in (await parts.ranges.index(manifest[number])).blocks
+        for number in range(step.absorbed, len(step.before))
+        for block in (await parts.ranges.index(step.before[number])).blocks
     ]
     number = parts.clock.random_bits(64)
-    return _Work(
+    return Work(
         partition,
         expected,
-        manifest,
-        absorbed,
-        taken,
-        [*older, *taken.refs],
+        step,
+        [*older, *step.taken.refs],
         SegmentId(incarnation, due.handle, number),
         ManifestId(incarnation, due.handle, number),
     )
 
 
-async def _read(parts: Parts, works: Sequence[_Work], outcome: Outcome) -> None:
+async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
     """Give the helper every piece, each object's spans read once for all partitions."""
     wanted: dict[str, list[tuple[int, SliceRef]]] = {}
     for work in works:
         for ref in work.refs:
             wanted.setdefault(object_key(ref.chunk), []).append((work.partition.handle, ref))
-        outcome.rows += len(work.taken.refs)
-        total = sum(ref.length for ref in work.refs)
+        taken, total = work.step.taken, work.bytes
+        outcome.rows += len(taken.refs)
         outcome.read_bytes += total
-        outcome.rewritten_bytes += total - work.taken.bytes
+        outcome.rewritten_bytes += total - taken.bytes
+        await asyncio.sleep(0)
     gate = asyncio.Semaphore(READS_IN_FLIGHT_MAX)
     reads = []
     for key, pieces in wanted.items():
@@ -171,41 +203,37 @@ async def _read_span(
         await parts.worker.add(pieces, cuts)
 
 
-async def _store(parts: Parts, work: _Work, gate: asyncio.Semaphore) -> None:
+async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:
     """Write a partition's segment and the manifest that names it."""
     async with gate:
         info, content = await parts.worker.finish(parts.cluster_id, work.segment)
         reach("merge/put-segment")
         await parts.store.put(segment_key(work.segment), [content], CREATE)
-        before, end_offset = work.manifest, work.taken.end_offset
-        kept = before.without_from(work.absorbed)
-        dead = kept.find(work.partition.log_start)
-        work.after = kept.appended([info], end_offset).without_below(work.partition.log_start)
-        work.released = before.segments(0, dead) + before.segments(work.absorbed, len(before))
+        work.after, work.released = work.step.after(info, work.partition.log_start)
         encoded = await asyncio.to_thread(work.after.encode, work.name)
         work.manifest_bytes = len(encoded)
         reach("merge/put-manifest")
         await parts.store.put(manifest_key(work.name), [encoded], CREATE)
 
 
-async def _swap(parts: Parts, works: Sequence[_Work], incarnation: int, outcome: Outcome) -> None:
-    """Propose all swaps as one entry, keep what took effect, delete what did not."""
-    if not works:
-        return
-    swaps = []
+async def _swap(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:
+    """Propose the swaps, entry by entry, and delete what was written for refused ones."""
+    entry: list[Work] = []
+    room = SWAP_ROWS_MAX
     for work in works:
-        assert work.after is not None, "its manifest was stored"
-        swap = swap_command(
-            work.name,
-            work.after,
-            work.manifest_bytes,
-            expected=work.expected,
-            last_chunk=work.taken.last_chunk,
-            released=work.released,
-        )
-        swaps.append(command(swap))
+        room -= len(work.step.taken.refs)
+        if entry and room < 0:
+            await _swap_at_once(parts, entry, incarnation, outcome)
+            entry, room = [], SWAP_ROWS_MAX - len(work.step.taken.refs)
+        entry.append(work)
+    if entry:
+        await _swap_at_once(parts, entry, incarnation, outcome)
+
+
+async def _swap_at_once(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:
+    """The swaps of one log entry."""
     reach("merge/swap")
-    results = await parts.replica.submit(swaps, incarnation=incarnation)
+    results = await parts.replica.submit(list(map(_command, works)), incarnation=incarnation)
     reach("merge/swapped")
     orphans: list[str] = []
     for work, result in zip(works, results, strict=True):
@@ -217,9 +245,23 @@ async def _swap(parts: Parts, works: Sequence[_Work], incarnation: int, outcome:
             continue
         _log.info("a merge was refused", partition=handle, reason=str(result))
         outcome.refused.append(handle)
-        orphans += [segment_key(work.segment), manifest_key(work.name)]
+        orphans += work.keys
     if orphans:
-        await parts.store.delete(orphans)
+        with suppress(StoreError):  # collection finds them
+            await parts.store.delete(orphans)
+
+
+def _command(work: Work) -> Command:
+    assert work.after is not None, "its manifest was stored"
+    swap = swap_command(
+        work.name,
+        work.after,
+        work.manifest_bytes,
+        expected=work.expected,
+        last_chunk=work.step.taken.last_chunk,
+        released=work.released,
+    )
+    return command(swap)
 
 
 async def _all(coroutines: Iterable[object]) -> None:

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import effective_int
 from objectstore.manifest import Manifest
-from objectstore.naming import ChunkId, SliceRef
+from objectstore.naming import ChunkId, SegmentId, SliceRef
+from objectstore.segment import SegmentInfo
 
 RANGE = 128  # partition handles of one claim
 FAN_IN = 8  # segments of one level that become one of the next
 SLICES_MIN = 8  # a partition with fewer rows is merged only for their age
-ROWS_MAX = 16_384  # rows that one swap takes from a tail: apply drops them one by one
+ROWS_MAX = 4_096  # rows that one swap takes from a tail
 MANIFEST_SHARE_MAX = 4  # a manifest may be this many times larger than what is merged; not in an aged tail
 
 
@@ -58,14 +59,34 @@ class Take:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One partition's merge: rows of its tail and the segments of `before` from `absorbed` on become one."""
+
+    before: Manifest
+    absorbed: int
+    taken: Take
+
+    def after(self, written: SegmentInfo, log_start: int) -> tuple[Manifest, list[SegmentId]]:
+        """The manifest that names the new segment, and what it does not name any more.
+
+        Segments below the log start go on this occasion.
+        """
+        before = self.before
+        kept = before.without_from(self.absorbed)
+        dead = kept.find(log_start)
+        after = kept.appended([written], self.taken.end_offset).without_below(log_start)
+        return after, before.segments(0, dead) + before.segments(self.absorbed, len(before))
+
+
 def due(partition: Partition, threshold: int, rules: MergeRules, age_s: float) -> Due | None:
     """Whether the partition's tail is to be merged now. `age_s`: for how long its first row has been seen."""
     rows = len(partition.slices)
     keep = min(rules.keep_slices, threshold // 2)
     size = partition.slices.size_bytes
-    if rows < 2:
+    if not rows:
         return None
-    if age_s >= rules.age_s:
+    if age_s >= rules.age_s:  # even one: it may be the last that keeps a large chunk
         return Due(partition.handle, min(rows, ROWS_MAX), size, aged=True)
     ready = rows - keep
     if rows >= threshold and ready > 0 and (size >= _worthwhile(partition) or rows >= 4 * threshold):
@@ -81,24 +102,49 @@ def _worthwhile(partition: Partition) -> int:
     return merged.manifest_bytes // MANIFEST_SHARE_MAX if merged is not None else 0
 
 
-def batches_of_work(found: Iterable[Due], bytes_max: int) -> list[list[Due]]:
-    """Partitions side by side, so that a chunk is read once for all; each group within `bytes_max`."""
+def batches_of_work(found: Iterable[Due], bytes_max: int, alone: frozenset[int]) -> list[list[Due]]:
+    """Partitions side by side, so that a chunk is read once for all; each group within `bytes_max`.
+
+    Those of the handles `alone` are groups of their own.
+    """
     groups: list[list[Due]] = []
     room = 0
     for each in found:
         size = min(each.bytes, bytes_max)
-        if not groups or size > room:
+        by_itself = each.handle in alone
+        if not groups or size > room or by_itself:
             groups.append([])
             room = bytes_max
         groups[-1].append(each)
-        room -= size
+        room = 0 if by_itself else room - size
     return groups
+
+
+def plan(
+    partition: Partition,
+    manifest: Manifest | None,
+    rows: int,
+    rules: MergeRules,
+    cluster_configs: dict[str, str],
+) -> Step | None:
+    """What one merge of the oldest rows does; None when there are none. `manifest`: the partition's own."""
+    taken = take(partition, rows, rules.segment_bytes)
+    if taken is None:
+        return None
+    if manifest is None:
+        manifest = Manifest.empty(partition.handle, partition.slices.first_offset)
+    elif not len(manifest):  # compaction left nothing: the new segment answers for all from the log start on
+        bare = Manifest.empty(partition.handle, min(manifest.end_offset, partition.log_start))
+        manifest = bare.with_first_dirty(manifest.first_dirty_offset)
+    newest_ms = max(ref.max_timestamp_ms for ref in taken.refs)
+    spread_ms = span_ms(partition.topic, cluster_configs)
+    absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms)
+    return Step(manifest, max(absorbed, manifest.find(partition.log_start)), taken)
 
 
 def take(partition: Partition, rows: int, bytes_max: int) -> Take | None:
     """The oldest rows, at most so many and so many bytes; at least one. None when there are none."""
-    tail = partition.slices
-    planned = tail.plan(tail.first_offset, bytes_max)[:rows]
+    planned = partition.slices.oldest(rows, bytes_max)
     if not planned:
         return None
     last = planned[-1]

@@ -7,7 +7,7 @@ The caller bounds the time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent.peers.wire import (
     ANSWER,
@@ -52,11 +52,17 @@ class Link:
             raise
         return cls(reader, writer)
 
-    async def ask(self, slices: Sequence[SliceRef], recent: bool) -> bytes:
-        """The slices' bytes, side by side. Raises PeerError, OSError, EOFError."""
+    async def ask(self, slices: Sequence[SliceRef], recent: bool, heard: Callable[[], None]) -> bytes:
+        """The slices' bytes, side by side; `heard` at each sign of life.
+
+        Raises PeerError, OSError, EOFError.
+        """
         request = encode_request(slices, recent)
         self._writer.write(request)
-        status = check_answer(await self._reader.readexactly(ANSWER.size), request)
+        status = Status.READING
+        while status is Status.READING:
+            status = check_answer(await self._reader.readexactly(ANSWER.size), request)
+            heard()
         if status is not Status.OK:
             raise PeerError(f"the peer answered {status.name}")
         return await self._reader.readexactly(sum(each.length for each in slices))
@@ -80,13 +86,23 @@ class PeerClient:
         self._clock = clock
         self._pools: dict[str, _Pool] = {}
 
-    async def ask(self, address: str, slices: Sequence[SliceRef], *, recent: bool = True) -> bytes:
-        """The slices' bytes as the peer at host:port has them. Raises PeerError, OSError, EOFError."""
+    async def ask(
+        self,
+        address: str,
+        slices: Sequence[SliceRef],
+        *,
+        recent: bool = True,
+        heard: Callable[[], None] = lambda: None,
+    ) -> bytes:
+        """The slices' bytes as the peer at host:port has them; `heard` is called when it shows life.
+
+        Raises PeerError, OSError, EOFError.
+        """
         pool = self._pool(address)
         async with pool.room:
             link = pool.idle.pop() if pool.idle else await self._open(address)
             try:
-                data = await link.ask(slices, recent)
+                data = await link.ask(slices, recent, heard)
             except BaseException:
                 link.close()
                 raise
@@ -95,6 +111,15 @@ class PeerClient:
             else:  # forgotten meanwhile
                 link.close()
             return data
+
+    async def greet(self, address: str) -> None:
+        """Return once the peer shakes hands. Raises PeerError, OSError, EOFError."""
+        link = await self._open(address)
+        pool = self._pool(address)
+        if len(pool.idle) < CONNECTIONS_MAX:
+            pool.idle.append(link)
+        else:
+            link.close()
 
     def forget(self, address: str) -> None:
         """Close the idle connections to a peer."""

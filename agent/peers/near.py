@@ -2,6 +2,8 @@
 
 Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is silent for
 SILENCE_S, is left alone for REST_S, so that one that is paused or cut off costs its readers next to nothing.
+One that was silent is greeted meanwhile, and asked again as soon as it shakes hands.
+One that says that it is reading the bucket is waited for: a second read would not be faster.
 Without its owner a recent chunk is still read as a whole, once per agent.
 """
 
@@ -30,6 +32,7 @@ _log = logger("peers")
 REST_S = 3.0  # how long a peer that failed is not asked, seconds
 SILENCE_S = 1.0  # a peer that answered nothing for so long has failed, seconds
 RESTING_MAX = 1024
+HEDGE_STEPS = 4  # a stall of this agent itself counts as one step of a peer's silence at most
 HEDGE_FACTOR = 4.0  # a peer is late after so many times what answers took of late
 SMOOTHING = 0.1  # share of the newest answer in that
 TURNS = 3  # of the event loop from applying an own flush to its bytes being in memory
@@ -89,6 +92,7 @@ class Near:
         self._patience = patience
         self._resting: dict[str, float] = {}  # address → when it may be asked again
         self._heard: dict[str, float] = {}  # address → when it last answered, or was first overtaken
+        self._greeting: dict[str, asyncio.Task[None]] = {}  # silent peers that are waited for
         self._answer_s = 0.0  # what peers took to answer, smoothed
         self._loop = asyncio.get_running_loop()
         self.stats = NearStats()
@@ -142,6 +146,10 @@ class Near:
 
     async def close(self) -> None:
         """End reads under way and hang up."""
+        greetings = list(self._greeting.values())
+        for greeting in greetings:
+            greeting.cancel()
+        await asyncio.gather(*greetings, return_exceptions=True)
         await self._whole.close()
         self._client.close()
 
@@ -162,8 +170,7 @@ class Near:
         asking = asyncio.ensure_future(self._ask(owner, members))
         reading: asyncio.Future[list[memoryview]] | None = None
         try:
-            await asyncio.wait([asking], timeout=self._hedge_s())
-            if asking.done():
+            if await self._answered(asking, owner.address):
                 found = asking.result()
                 return found if found is not None else await store()
             self.stats.hedged += 1
@@ -181,6 +188,18 @@ class Near:
                 if task is not None and not task.done():
                     task.cancel()
 
+    async def _answered(self, asking: asyncio.Future[list[memoryview] | None], address: str) -> bool:
+        """Whether the answer came; False once the peer showed no life for as long as it is waited for."""
+        step_s, heard = self._hedge_s() / HEDGE_STEPS, self._heard.get(address)
+        silent = 0
+        while silent < HEDGE_STEPS:
+            await asyncio.wait([asking], timeout=step_s)
+            if asking.done():
+                return True
+            before, heard = heard, self._heard.get(address)
+            silent = silent + 1 if heard == before else 0
+        return False
+
     def _hedge_s(self) -> float:
         """How long a peer is waited for before the bucket is asked too: longer where answers take long."""
         patience = self._patience
@@ -195,7 +214,9 @@ class Near:
         try:
             async with asyncio.timeout(self._patience.timeout_s):
                 recent = self._owners.recent(chunk)
-                data = memoryview(await self._client.ask(owner.address, members, recent=recent))
+                alive = partial(self._note_life, owner.address)
+                asked = self._client.ask(owner.address, members, recent=recent, heard=alive)
+                data = memoryview(await asked)
             parts, at = [], 0
             for each in members:
                 parts.append(data[at : at + each.length])
@@ -208,7 +229,6 @@ class Near:
             _log.info("a peer cannot be used", peer=owner.address, error=repr(error))
         else:
             self._answer_s += SMOOTHING * (self._loop.time() - begun - self._answer_s)
-            self._heard[owner.address] = self._loop.time()
             self.stats.hits += len(members)
             self.stats.hit_bytes += len(data)
             return found
@@ -216,17 +236,36 @@ class Near:
         self._rest(owner.address)
         return None
 
+    def _note_life(self, address: str) -> None:
+        if len(self._heard) >= RESTING_MAX:
+            self._heard.clear()
+        self._heard[address] = self._loop.time()
+
     def _was_overtaken(self, address: str) -> None:
         """One late answer is nothing; a peer that says nothing at all for SILENCE_S is left alone."""
-        now = self._loop.time()
-        if now - self._heard.setdefault(address, now) > SILENCE_S:
+        now, heard = self._loop.time(), self._heard.get(address)
+        if heard is None:
+            self._note_life(address)
+        elif now - heard > SILENCE_S:
             self._rest(address)
+            if address not in self._greeting:
+                self._greeting[address] = asyncio.create_task(self._greet(address), name="greet")
+
+    async def _greet(self, address: str) -> None:
+        """Ask a silent peer again as soon as it shakes hands, and without that when its rest is over."""
+        try:
+            async with asyncio.timeout(REST_S):
+                await self._client.greet(address)
+            self._resting.pop(address, None)
+        except (PeerError, OSError, EOFError, TimeoutError) as error:
+            _log.info("a peer is still silent", peer=address, error=repr(error))
+        finally:
+            del self._greeting[address]
 
     def _rest(self, address: str) -> None:
         """Ask this peer no more for a while."""
-        for known in (self._resting, self._heard):
-            if len(known) >= RESTING_MAX:
-                known.clear()
+        if len(self._resting) >= RESTING_MAX:
+            self._resting.clear()
         self._heard.pop(address, None)
         self._resting[address] = self._loop.time() + REST_S
         self._client.forget(address)

@@ -32,6 +32,7 @@ from objectstore.store import Buffer, StoreError
 _log = logger("peers")
 
 CONNECTIONS_MAX = 1024
+BEAT_S = 0.2  # while an answer is being read, the peer is told so this often, seconds
 PATIENCE_S = 10.0  # for a handshake, and for a peer to take its answer, seconds
 
 Serve = Callable[[Sequence[SliceRef], bool], Awaitable[list[Buffer]]]
@@ -48,13 +49,16 @@ class ServerStats:
 
 
 class PeerServer:
-    """Listens for peers. `bytes_max` bounds the answers under way."""
+    """Listens for peers. `bytes_max` bounds the answers under way; `beat_s` as BEAT_S, seconds."""
 
-    def __init__(self, serve: Serve, secret: bytes, clock: Clock, bytes_max: int) -> None:
+    def __init__(
+        self, serve: Serve, secret: bytes, clock: Clock, bytes_max: int, *, beat_s: float = BEAT_S
+    ) -> None:
         self._serve = serve
         self._secret = secret
         self._clock = clock
         self._bytes_max = bytes_max
+        self._beat_s = beat_s
         self._bytes = 0
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], None] = {}
@@ -121,7 +125,13 @@ class PeerServer:
             return
         self._bytes += size
         try:
-            status, found = await self._find(slices, recent)
+            finding = asyncio.ensure_future(self._find(slices, recent))
+            try:
+                while not (await asyncio.wait([finding], timeout=self._beat_s))[0]:
+                    writer.writelines(encode_answer(body, Status.READING))
+                status, found = finding.result()
+            finally:
+                finding.cancel()
             writer.writelines(encode_answer(body, status, found))
             async with asyncio.timeout(PATIENCE_S):
                 await writer.drain()

@@ -6,6 +6,7 @@ Numbers are big-endian. After the handshake a connection carries one request at 
               u64 number, u32 position, u32 length, i64 base offset, i64 end offset
     answer    u32 CRC-32C of what followed the size, u8 status, then with OK the slices' bytes, side by side
 
+READING comes any number of times before an answer: the owner lives, and waits for the bucket itself.
 The CRC ties an answer to its request. The handshake proves both ways that the other side knows the
 cluster's secret, without sending it: `HELLO` nonce → nonce, proof of "client" → proof of "server". Nothing is
 encrypted.
@@ -41,6 +42,7 @@ class Status(IntEnum):
     BUSY = 1  # too much is under way
     GONE = 2  # the chunk does not exist (any more)
     FAILED = 3
+    READING = 4  # not an answer yet: it is being read, and this side lives
 
 
 class PeerError(Exception):

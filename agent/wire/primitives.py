@@ -25,6 +25,9 @@ PLAIN_BYTES_MAX = 16 * 1024 * 1024
 
 VARINT_BYTES_MAX = 5
 
+TEXT_BYTES_MAX = 32_767
+"""UTF-8 bytes of a string. Plain ones cannot say more, and of compact ones Kafka takes no more."""
+
 NIL_UUID = bytes(16)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -56,6 +59,14 @@ def uvarint(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
         if byte < 128:
             return value, pos
     raise ValueError(f"a variable-length integer takes more than {VARINT_BYTES_MAX} bytes")
+
+
+def text_length(path: str, buf: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """`uvarint` of a compact string's length plus one. Raises ValueError where that is too long."""
+    length, pos = uvarint(buf, pos, first)
+    if length - 1 > TEXT_BYTES_MAX:
+        raise ValueError(f"{path}: a string of {length - 1} bytes, more than {TEXT_BYTES_MAX}")
+    return length, pos
 
 
 def varint(value: int) -> bytes:

@@ -1708,6 +1708,7 @@ class CommitOffsets(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     RETENTION_MS_FIELD_NUMBER: _builtins.int
+    SEEN_REVISION_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     generation: _builtins.int
     """or member epoch; negative: from outside of the group's membership"""
@@ -1717,6 +1718,8 @@ class CommitOffsets(_message.Message):
     """the request is of a version that knows the errors of KIP-848"""
     retention_ms: _builtins.int
     """of OffsetCommit 2 to 4: from the entry's stamp on"""
+    seen_revision: _builtins.int
+    """what its author had applied when it took the request"""
     @_builtins.property
     def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """handle"""
@@ -1744,19 +1747,24 @@ class CommitOffsets(_message.Message):
         leader_epoch: _abc.Iterable[_builtins.int] | None = ...,
         metadata: _abc.Iterable[_builtins.str] | None = ...,
         retention_ms: _builtins.int | None = ...,
+        seen_revision: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_retention_ms", b"_retention_ms", "instance_id", b"instance_id", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_retention_ms", b"_retention_ms", "_seen_revision", b"_seen_revision", "instance_id", b"instance_id", "retention_ms", b"retention_ms", "seen_revision", b"seen_revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_retention_ms", b"_retention_ms", "generation", b"generation", "group", b"group", "instance_id", b"instance_id", "leader_epoch", b"leader_epoch", "member_epochs_known", b"member_epochs_known", "member_id", b"member_id", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_retention_ms", b"_retention_ms", "_seen_revision", b"_seen_revision", "generation", b"generation", "group", b"group", "instance_id", b"instance_id", "leader_epoch", b"leader_epoch", "member_epochs_known", b"member_epochs_known", "member_id", b"member_id", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "retention_ms", b"retention_ms", "seen_revision", b"seen_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
     _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
     _WhichOneofReturnType__retention_ms: _TypeAlias = _typing.Literal["retention_ms"]  # noqa: Y015
     _WhichOneofArgType__retention_ms: _TypeAlias = _typing.Literal["_retention_ms", b"_retention_ms"]  # noqa: Y015
+    _WhichOneofReturnType__seen_revision: _TypeAlias = _typing.Literal["seen_revision"]  # noqa: Y015
+    _WhichOneofArgType__seen_revision: _TypeAlias = _typing.Literal["_seen_revision", b"_seen_revision"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_ms) -> _WhichOneofReturnType__retention_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seen_revision) -> _WhichOneofReturnType__seen_revision | None: ...
 
 Global___CommitOffsets: _TypeAlias = CommitOffsets  # noqa: Y015
 

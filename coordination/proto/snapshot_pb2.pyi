@@ -931,6 +931,8 @@ class Group(_message.Message):
     STATE_MS_FIELD_NUMBER: _builtins.int
     CLASSIC_FIELD_NUMBER: _builtins.int
     CONSUMER_FIELD_NUMBER: _builtins.int
+    COMMITTER_FIELD_NUMBER: _builtins.int
+    COMMITTED_REVISION_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     kind: _builtins.str
     """classic, consumer"""
@@ -938,6 +940,10 @@ class Group(_message.Message):
     """of the last change of its membership; 0: never had any"""
     state_ms: _builtins.int
     """stamp of that change"""
+    committer: _builtins.int
+    """incarnation that stored positions last; 0: none did"""
+    committed_revision: _builtins.int
+    """where in the log it did"""
     @_builtins.property
     def classic(self) -> Global___ClassicGeneration: ...
     @_builtins.property
@@ -951,10 +957,12 @@ class Group(_message.Message):
         state_ms: _builtins.int = ...,
         classic: Global___ClassicGeneration | None = ...,
         consumer: Global___ConsumerGroup | None = ...,
+        committer: _builtins.int = ...,
+        committed_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "consumer", b"consumer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "consumer", b"consumer", "group_id", b"group_id", "kind", b"kind", "revision", b"revision", "state_ms", b"state_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["classic", b"classic", "committed_revision", b"committed_revision", "committer", b"committer", "consumer", b"consumer", "group_id", b"group_id", "kind", b"kind", "revision", b"revision", "state_ms", b"state_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

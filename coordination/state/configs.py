@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from coordination import broker_configs, group_configs, topic_configs
 from coordination.broker_configs import BROKER_CONFIGS
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
-from coordination.config_types import Config, ConfigType, split_list
+from coordination.config_types import NAME_SHOWN_MAX, Config, ConfigType, split_list
 from coordination.group_configs import GROUP_CONFIGS
 from coordination.kafka_codes import Code
 from coordination.state.data import StateData
@@ -19,7 +19,6 @@ from coordination.topic_configs import TOPIC_CONFIGS
 
 GROUPS_WITH_CONFIGS_MAX = 100_000
 GROUP_ID_LENGTH_MAX = 32_767  # characters, what Kafka's wire allows
-NAME_SHOWN_MAX = 256  # characters of an unknown name in an error message
 
 _Change = AlterTopicConfigs.Change
 
@@ -28,12 +27,12 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     """Change a topic's own configs, all or none. Done's value: None."""
     topic = state.topics.get(message.topic)
     if topic is None:
-        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {message.topic!r} does not exist")
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{message.topic}' does not exist.")
 
     def inherited(name: str) -> str:
         return topic_configs.effective(name, {}, state.cluster_configs)
 
-    configs = _altered(TOPIC_CONFIGS, topic.configs, inherited, message.changes, message.replace_all)
+    configs = _altered("topic", TOPIC_CONFIGS, topic.configs, inherited, message.changes, message.replace_all)
     if isinstance(configs, Refused):
         return configs
     refusal = topic_refusal(configs)
@@ -62,7 +61,9 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
     def inherited(name: str) -> str:
         return BROKER_CONFIGS[name].default
 
-    configs = _altered(BROKER_CONFIGS, state.cluster_configs, inherited, changes, message.replace_all)
+    configs = _altered(
+        "broker", BROKER_CONFIGS, state.cluster_configs, inherited, changes, message.replace_all
+    )
     if isinstance(configs, Refused):
         return configs
     reasons = (broker_configs.refusal(name, value) for name, value in configs.items())
@@ -91,7 +92,7 @@ def alter_group_configs(state: StateData, message: AlterGroupConfigs, at: At) ->
         return GROUP_CONFIGS[name].default
 
     own = state.group_configs.get(group, {})
-    configs = _altered(GROUP_CONFIGS, own, inherited, message.changes, message.replace_all)
+    configs = _altered("group", GROUP_CONFIGS, own, inherited, message.changes, message.replace_all)
     if isinstance(configs, Refused):
         return configs
     refusal = group_configs.refusal(configs, state.cluster_configs)
@@ -108,6 +109,7 @@ def alter_group_configs(state: StateData, message: AlterGroupConfigs, at: At) ->
 
 
 def _altered(
+    what: str,
     table: Mapping[str, Config],
     configs: dict[str, str],
     inherited: Callable[[str], str],
@@ -119,7 +121,7 @@ def _altered(
     for change in changes:
         known = table.get(change.name)
         if known is None:
-            return Refused(Code.INVALID_CONFIG, f"{change.name[:NAME_SHOWN_MAX]}: unknown config")
+            return Refused(Code.INVALID_CONFIG, f"Unknown {what} config name: {change.name[:NAME_SHOWN_MAX]}")
         if change.operation == _Change.SET:
             altered[change.name] = change.value
         elif change.operation == _Change.DELETE:
@@ -127,7 +129,8 @@ def _altered(
         elif known.type is not ConfigType.LIST:
             return Refused(
                 Code.INVALID_CONFIG,
-                f"{change.name}: APPEND and SUBTRACT are for lists, this is a {known.type.name}",
+                f"Can't {_Change.Operation.Name(change.operation)} to key {change.name} "
+                "because its type is not LIST.",
             )
         else:
             items = split_list(altered.get(change.name, inherited(change.name)))

@@ -119,12 +119,12 @@ def _refusal(
     data: ConsumerGroupData, message: ChangeConsumerGroup, changed: Mapping[str, ConsumerMember]
 ) -> Refused | None:
     """Why a change must not be taken although the group is as its author saw it: the plan is wrong."""
-    removed = frozenset(message.removed)
+    leaving = frozenset(message.removed)
     if message.group_epoch < data.group_epoch or message.assignment_epoch < data.assignment_epoch:
         return _wrong(message, "an epoch goes back")
-    if not removed <= data.members.keys() or removed & changed.keys():
+    if not leaving <= data.members.keys() or leaving & changed.keys():
         return _wrong(message, "it removes who is no member, or stays")
-    if len(data.members) - len(removed) + len(changed.keys() - data.members.keys()) > MEMBERS_MAX:
+    if len(data.members) - len(leaving) + len(changed.keys() - data.members.keys()) > MEMBERS_MAX:
         return Refused(Code.GROUP_MAX_SIZE_REACHED, f"{message.group!r}: at most {MEMBERS_MAX} members")
     for name, member in changed.items():
         before = data.members.get(name)
@@ -138,7 +138,7 @@ def _refusal(
         return _wrong(message, str(error))
     for row in owners:
         owner = data.owners.get(row)
-        if owner is not None and owner not in changed and owner not in removed:
+        if owner is not None and owner not in changed and owner not in leaving:
             return _wrong(message, f"partition {row[1]} of topic {row[0].hex()} belongs to {owner!r}")
     return None
 

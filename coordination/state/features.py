@@ -67,6 +67,8 @@ def update_features(state: StateData, message: UpdateFeatures, at: At) -> Result
 def _problem(state: StateData, update: _Update) -> str | None:
     """Why the level may not be finalized (FeatureControlManager.updateFeature); None when it may."""
     supported = SUPPORTED.get(update.name)
+    if supported is None and not update.level:
+        return f"Feature {update.name} not found."
     if supported is None:
         return "This cluster does not support this feature."
     now = finalized(state).get(update.name, 0)
@@ -77,11 +79,14 @@ def _problem(state: StateData, update: _Update) -> str | None:
     elif not supported.low <= update.level <= supported.high:
         return f"This cluster only supports versions {supported.low}-{supported.high}"
     if update.kind not in _KINDS:
-        return "The given upgrade type is not supported."
+        return "The controller does not support the given upgrade type."
     if update.level > now and update.kind != _Update.UPGRADE:
         return "Can't downgrade to a newer version."
     if update.level < now and update.kind == _Update.UPGRADE:
-        return "Can't downgrade without setting the upgrade type to either safe or unsafe downgrade."
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
+        )
     if update.level < now and update.name == LEVEL:
         return "What is in the log already may need this level: it never goes back."
     return None

@@ -25,13 +25,20 @@ def note_group(group: Group) -> FrozenGroup:
         group.offsets.copy(),
         group.classic,
         group.consumer.note() if group.consumer is not None else None,
+        group.committer,
+        group.committed_revision,
     )
 
 
 def group_sections(group: FrozenGroup) -> Iterator[pb.Section]:
     """The sections of one group: itself, then its positions."""
     message = pb.Group(
-        group_id=group.group_id, kind=group.kind, revision=group.revision, state_ms=group.state_ms
+        group_id=group.group_id,
+        kind=group.kind,
+        revision=group.revision,
+        state_ms=group.state_ms,
+        committer=group.committer,
+        committed_revision=group.committed_revision,
     )
     if group.classic is not None:
         message.classic.CopyFrom(_generation(group.classic))
@@ -86,7 +93,14 @@ def _offsets(table: OffsetTable, first: int, end: int) -> pb.GroupOffsets:
 
 def thaw_group(message: pb.Group) -> Group:
     """The group that a section tells of, without positions."""
-    group = Group(message.group_id, message.kind, message.revision, message.state_ms)
+    group = Group(
+        message.group_id,
+        message.kind,
+        message.revision,
+        message.state_ms,
+        committer=message.committer,
+        committed_revision=message.committed_revision,
+    )
     if message.HasField("classic"):
         told = message.classic
         members = {member.member_id: _thawed(member) for member in told.members}

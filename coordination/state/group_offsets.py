@@ -26,10 +26,12 @@ def position_of(state: StateData, group_id: str, handle: int) -> CommittedOffset
 def commit_offsets(state: StateData, message: CommitOffsets, at: At) -> Result:
     """Store positions. Done's value: None when all are stored, else an error code per partition.
 
-    Refused as a whole for a member or a generation that is not the group's.
+    Refused as a whole for a member or a generation that is not the group's, and (NOT_COORDINATOR) when
+    another agent stored positions that the author had not seen as it took the request: what an agent held
+    back never overwrites what the group's next coordinator has acknowledged since.
     """
     group = state.groups.get(message.group)
-    code = _commit_refusal(state, group, message)
+    code = Code.NOT_COORDINATOR if _overtaken(group, message, at) else _commit_refusal(state, group, message)
     if code is not None:
         return Refused(code, f"group {message.group!r}, member {message.member_id!r}: {code.name}")
     handles = message.partition
@@ -51,9 +53,20 @@ def commit_offsets(state: StateData, message: CommitOffsets, at: At) -> Result:
             group.offsets.put(handle, CommittedOffset(offset, epoch, text, at.now_ms, expire_ms))
     if message.group in state.pending_offsets:
         pending_offsets.supersede(state, message.group, handles, at.revision + 1)
+    if group is not None and not all(missing):
+        group.committer, group.committed_revision = at.author.incarnation, at.revision
     if any(missing):
         return Done(tuple(_UNKNOWN if gone else 0 for gone in missing))
     return Done()
+
+
+def _overtaken(group: Group | None, message: CommitOffsets, at: At) -> bool:
+    return (
+        group is not None
+        and group.committer != at.author.incarnation
+        and message.HasField("seen_revision")
+        and message.seen_revision < group.committed_revision
+    )
 
 
 def _exists(state: StateData, handle: int) -> bool:

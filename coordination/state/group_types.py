@@ -144,7 +144,8 @@ class Group:
 
     `revision` is that of the log at the last change of its membership (0: it never had any): every command
     that changes the membership names the revision it expects, and is refused when the group changed since.
-    Commits of positions do not move it. `state_ms` is the stamp of that change.
+    Commits of positions do not move it. `state_ms` is the stamp of that change. `committer` is the
+    incarnation that stored positions last, at `committed_revision` of the log (0: none did).
     """
 
     group_id: str
@@ -154,3 +155,5 @@ class Group:
     offsets: OffsetTable = field(default_factory=OffsetTable)
     classic: ClassicGeneration | None = None
     consumer: ConsumerGroupData | None = None
+    committer: int = 0
+    committed_revision: int = 0

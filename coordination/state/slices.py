@@ -71,6 +71,20 @@ class SliceIndex:
             planned.append(found)
         return planned
 
+    def oldest(self, rows: int, max_bytes: int) -> list[SliceRef]:
+        """The first slices, at most so many and of at most `max_bytes` in sum; the very first always."""
+        taken: list[SliceRef] = []
+        by_serial, base, left = self._chunks.by_serial, self.first_offset, max_bytes
+        end = self.head + min(rows, len(self)) * ROW_BYTES
+        with memoryview(self.rows) as view, view[self.head : end] as live:
+            for last, serial, position, length, newest in ROW.iter_unpack(live):
+                left -= length
+                if left < 0 and taken:
+                    break
+                taken.append(SliceRef(base, last, by_serial[serial].id, position, length, newest))
+                base = last
+        return taken
+
     def newest(self, max_bytes: int) -> list[SliceRef]:
         """The last slices of at most `max_bytes` in sum, in order; the very last is always there."""
         taken: list[SliceRef] = []
@@ -108,13 +122,11 @@ class SliceIndex:
     def trim(self, offset: int) -> list[int]:
         """Drop rows that end at or below `offset`; returns the chunk serial of each that lies in a chunk."""
         count = self._find(offset)
-        dropped = []
-        for number in range(count):
-            end, serial, _, length, _ = self._row(number)
-            if serial >= 0:
-                dropped.append(serial)
-            self.size_bytes -= length
-            self.first_offset = end
+        if not count:
+            return []
+        dropped = [serial for serial in self._column("q", 1, count) if serial >= 0]
+        self.size_bytes -= sum(self._column("I", 5, count))
+        self.first_offset = self._row(count - 1)[0]
         self.head += count * ROW_BYTES
         if self.head >= DEAD_BYTES_MIN and self.head * 2 >= len(self.rows):
             self.rows = self.rows[self.head :]  # a new object: whoever reads the old one is not disturbed
@@ -141,12 +153,13 @@ class SliceIndex:
     def _max_timestamps(self) -> list[int]:
         return self._column("q", 3)
 
-    def _column(self, word: Literal["q", "I"], place: int) -> list[int]:
-        """Every live row's word of this format at this place, counted in such words."""
+    def _column(self, word: Literal["q", "I"], place: int, count: int | None = None) -> list[int]:
+        """Of every live row, or the first `count`, the word of this format at this place (in such words)."""
         if len(self.rows) == self.head:
             return []
         step = ROW_BYTES // calcsize(word)
-        with memoryview(self.rows) as view, view[self.head :] as live, live.cast(word) as words:
+        end = len(self.rows) if count is None else self.head + count * ROW_BYTES
+        with memoryview(self.rows) as view, view[self.head : end] as live, live.cast(word) as words:
             column: list[int] = words[place::step].tolist()
             return column
 

@@ -10,6 +10,7 @@ from coordination.commands import (
     DeleteTopic,
     MoveLogStart,
 )
+from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
 from coordination.state.configs import topic_refusal
 from coordination.state.data import StateData
@@ -28,11 +29,15 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 def name_refusal(name: str) -> str | None:
     """Why Kafka refuses the topic name (INVALID_TOPIC_EXCEPTION); None when it does not."""
     if not name or name in (".", ".."):
-        return f"topic name {name!r}: it may not be empty, '.' or '..'"
+        shown = f"'{name}'" if name else "the empty string"
+        return f"Topic name is invalid: {shown} is not allowed"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        return f"topic name of {len(name)} characters: at most {TOPIC_NAME_LENGTH_MAX}"
+        shown = name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}…"
+        longest = f"is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+        return f"Topic name is invalid: the length of '{shown}' {longest}"
     if not _NAME.fullmatch(name):
-        return f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-'"
+        more = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        return f"Topic name is invalid: '{name}' {more}"
     return None
 
 
@@ -43,12 +48,12 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     if refusal:
         return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
     if name in state.topics:
-        return Refused(Code.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+        return Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     twin = state.names_without_dots.get(name.replace(".", "_"))
     if twin is not None:
         return Refused(
             Code.INVALID_TOPIC_EXCEPTION,
-            f"topic name {name!r} collides with {twin!r}: '.' and '_' are not told apart in metric names",
+            f"Topic '{name}' collides with existing topic: {twin}",
         )
     refusal = _count_refusal(state, message.partitions, message.partitions)
     if refusal:
@@ -81,9 +86,9 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     """Delete a topic by name or id; its chunks lose their references. Done's value: the topic id."""
     topic = state.topics_by_id.get(message.topic_id) if message.topic_id else state.topics.get(message.name)
     if topic is None and message.topic_id:
-        return Refused(Code.UNKNOWN_TOPIC_ID, f"no topic has the id {message.topic_id.hex()}")
+        return Refused(Code.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if topic is None:
-        return unknown(message.name)
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     del state.names_without_dots[topic.name.replace(".", "_")]
@@ -104,11 +109,10 @@ def create_partitions(state: StateData, message: CreatePartitions, at: At) -> Re
     if topic is None:
         return unknown(message.topic)
     have = len(topic.partitions)
-    if message.total <= have:
-        return Refused(
-            Code.INVALID_PARTITIONS,
-            f"topic {topic.name!r} has {have} partitions: {message.total} would not be an increase",
-        )
+    if message.total == have:
+        return Refused(Code.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+    if message.total < have:
+        return no_increase(topic, message.total)
     refusal = _count_refusal(state, message.total, message.total - have)
     if refusal:
         return Refused(Code.INVALID_PARTITIONS, refusal)
@@ -144,9 +148,15 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
     return Done(tuple(starts))
 
 
+def no_increase(topic: Topic, total: int) -> Refused:
+    """The answer where a topic shall have fewer partitions than it has."""
+    currently = f"The topic {topic.name} currently has {len(topic.partitions)} partition(s)"
+    return Refused(Code.INVALID_PARTITIONS, f"{currently}; {total} would not be an increase.")
+
+
 def unknown(name: str) -> Refused:
     """The answer where the named topic does not exist."""
-    return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+    return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _count_refusal(state: StateData, total: int, more: int) -> str | None:

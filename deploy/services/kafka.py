@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.services.service import Service, ServiceError, free_port
-from deploy.setup.jars import ensure
+from deploy.setup.jars import ROOTS, ensure
 from deploy.setup.java import java_home
 
+VERSION = ROOTS["kafka"][0].rpartition("/")[2]  # as pinned
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 HEAP = "1g"
 # A tool that lives for a second is over before an optimising compiler pays.

@@ -106,7 +106,7 @@ def test_configs_of_topics_are_described_altered_and_deleted(cluster: Cluster) -
     entity = ("--entity-type", "topics", "--entity-name", topic)
     described = ok(cluster, "configs", *entity, "--describe")
     assert "retention.ms=60000" in described
-    assert "DEFAULT_CONFIG:log.retention.ms=604800000" in described
+    assert "synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=60000}" in described
     changes = ("--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]")
     ok(cluster, "configs", *entity, "--alter", *changes, "--delete-config", "retention.ms")
     described = ok(cluster, "configs", *entity, "--describe")
@@ -125,7 +125,7 @@ def test_configs_of_brokers_are_described(cluster: Cluster) -> None:
     said = ok(cluster, "configs", "--entity-type", "brokers", "--describe", "--all")
     for node in (1, 2):
         assert f"All configs for broker {node} are:" in said
-    assert "log.retention.ms=604800000" in said
+    assert "log.retention.hours=168" in said
     assert "message.max.bytes=1048588" in said
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.services.floe import FloeAgent
 from deploy.services.kafka import tool
+from deploy.setup.kcat import kcat_command
+from tests.compat.suite.node import drive
 from tests.equipment.zoned import Zoned, bucket_reads, reads, status
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
@@ -124,6 +129,63 @@ def test_javas_consumer_with_a_rack_reads_in_its_zone(zoned: Zoned, topic: str) 
     assert got["a"] == got["b"] == 0
 
 
+def kcat(bootstrap: str, topic: str, rack: str, count: int) -> int:
+    settings = ("-X", f"client.rack={rack}", "-X", "fetch.wait.max.ms=100")
+    command = [*kcat_command(), "-b", bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q", *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
+    assert done.returncode == 0, done.stderr
+    return len(done.stdout.splitlines())
+
+
+def kafkajs(bootstrap: str, topic: str, rack: str, count: int) -> int:
+    options = {"topic": topic, "rack": rack, "count": count, "group": f"kafkajs-{rack}-{topic}"}
+    return len(drive("kafkajs", "consume", bootstrap, **options))
+
+
+def aiokafka(bootstrap: str, topic: str, rack: str, count: int) -> int:
+    async def run() -> int:
+        settings = {"bootstrap_servers": bootstrap, "client_rack": rack}
+        reader = AIOKafkaConsumer(topic, auto_offset_reset="earliest", **settings)
+        await reader.start()
+        try:
+            async with asyncio.timeout(90):
+                for _ in range(count):
+                    await reader.getone()
+        finally:
+            await reader.stop()
+        return count
+
+    return asyncio.run(run())
+
+
+def rdkafka(bootstrap: str, topic: str, rack: str, count: int) -> int:
+    base = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"rdkafka-{rack}-{topic}",
+        "auto.offset.reset": "earliest",
+    }
+    with closing(Consumer({**base, **QUICK, "client.rack": rack})) as reader:
+        reader.subscribe([topic])
+        return read(reader, count)
+
+
+CLIENTS = (kcat, kafkajs, aiokafka, rdkafka)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_being_sent_elsewhere_never_fails_or_loops(
+    zoned: Zoned, topic: str, client: Callable[[str, str, str, int], int]
+) -> None:
+    """It reads everything, from its own zone, and from anywhere when no agent is in its zone."""
+    produce(zoned, topic, "a", 10)
+    before = {zone: sent(zoned.of_zone(zone)) for zone in "abc"}
+    assert client(zoned.bootstrap, topic, "b", 10 * PARTITIONS) == 10 * PARTITIONS
+    got = {zone: sent(zoned.of_zone(zone)) - before[zone] for zone in "abc"}
+    assert got["b"] > 0
+    assert got["a"] == got["c"] == 0
+    assert client(zoned.bootstrap, topic, "no-such-zone", 10 * PARTITIONS) == 10 * PARTITIONS
+
+
 def test_each_chunk_is_read_from_the_bucket_at_most_once_per_zone_that_did_not_write_it(
     zoned: Zoned, topic: str
 ) -> None:
@@ -154,3 +216,35 @@ def test_each_chunk_is_read_from_the_bucket_at_most_once_per_zone_that_did_not_w
         gets[zone] += bucket_reads(new) - bucket_reads(old)
     for zone in "abc":
         assert 0 < gets[zone] <= sum(chunks.values()) - chunks[zone], (zone, gets, chunks, before, after)
+
+
+@pytest.fixture(scope="module")
+def split() -> Iterator[Zoned]:
+    """One agent to write to, one to read from, one for neither."""
+    with Zoned(("", "", ""), roles=("produce", "fetch", "background")) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_agents_for_one_thing_each_serve_every_client(
+    split: Zoned, client: Callable[[str, str, str, int], int]
+) -> None:
+    """Metadata's leader is for producing: consumers begin there and are sent on.
+
+    aiokafka follows only with a rack of its own: it is served where it is.
+    """
+    name = f"roles-{client.__name__}"
+    admin = AdminClient({"bootstrap.servers": split.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    before = [reads(agent) for agent in split.agents]
+    produce(split, name, "", 10)
+    assert client(split.bootstrap, name, "", 10 * PARTITIONS) == 10 * PARTITIONS
+    wrote, fetched = (
+        [reads(agent)[kind] - old[kind] for agent, old in zip(split.agents, before, strict=True)]
+        for kind in ("produced", "fetched")
+    )
+    assert wrote[0] > 0, "the leaders are all at the agent for producing"
+    assert wrote[1] == wrote[2] == 0
+    place = 0 if client is aiokafka else 1
+    assert fetched[place] > 0
+    assert sum(fetched) == fetched[place]

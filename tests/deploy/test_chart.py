@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from importlib.metadata import files
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.config import load
+from agent.config import Config, load
 from deploy.services.build import tool_path
 
 pytestmark = pytest.mark.services
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.services
 CHART = Path(__file__).resolve().parents[2] / "helm" / "floe"
 VALUE_FILES = sorted((CHART / "ci").glob("*.yaml"))
 KUBERNETES = "1.36.0"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 NAMES = {"ids": lambda path: path.stem}
 
 
@@ -76,44 +78,144 @@ def test_rendered_is_valid_kubernetes(values: Path, schemas: Path) -> None:
 
 
 def test_the_validity_check_can_fail(schemas: Path) -> None:
-    done = conform(render(VALUE_FILES[0]).replace("replicas: 6", "replicas: many"), schemas)
+    done = conform(render(CHART / "ci" / "full.yaml").replace("replicas: 6", "replicas: many"), schemas)
     assert done.returncode != 0
     assert "replicas" in done.stdout
 
 
-@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
-def test_an_agent_accepts_the_configuration(values: Path, tmp_path: Path) -> None:
-    rendered = resources(render(values))
-    config_map = next(d for name, d in rendered.items() if name.startswith("ConfigMap/"))
-    deployment = next(d for name, d in rendered.items() if name.startswith("Deployment/"))
-    file = tmp_path / "floe.yaml"
-    file.write_text(config_map["data"]["floe.yaml"])
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
-    pod = {"POD_NAME": "floe-abc", "POD_IP": "10.1.2.3", "NODE_NAME": "node-1"}
-    environment = {}
+def workloads(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [d for name, d in rendered.items() if name.startswith(("Deployment/", "StatefulSet/"))]
+
+
+def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return pod
+
+
+def environment_of(container: dict[str, Any], given: dict[str, str]) -> dict[str, str]:
+    """What Kubernetes puts into the container's environment; `given` by the path of a field."""
+    environment: dict[str, str] = {}
     for variable in container["env"]:
-        text = variable.get("value", "from-secret")
-        for name, value in pod.items():
+        source = variable.get("valueFrom", {})
+        if "fieldRef" in source:
+            text = given[source["fieldRef"]["fieldPath"]]
+        else:
+            text = "from-secret" if source else variable["value"]
+        for name, value in environment.items():
             text = text.replace(f"$({name})", value)
         environment[variable["name"]] = text
-    config = load(file, environment=environment).config
-    assert config.agent_name == "floe-abc"
-    assert config.listeners[0].advertised_host == environment["FLOE_LISTENERS__0__ADVERTISED_HOST"]
-    assert "$(" not in config.listeners[0].advertised_host
-    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert config.shutdown.timeout_ms < grace * 1000
+    return environment
+
+
+def agents_of(values: Path, folder: Path) -> Iterator[tuple[dict[str, Any], Config]]:
+    """Each workload, and the configuration of its first pod as an agent loads it."""
+    rendered = resources(render(values))
+    config_map = next(d for name, d in rendered.items() if name.startswith("ConfigMap/"))
+    file = folder / "floe.yaml"
+    file.write_text(config_map["data"]["floe.yaml"])
+    for workload in workloads(rendered):
+        pod = pod_of(workload)
+        selected = pod.get("nodeSelector", {}).get(ZONE_LABEL)
+        ordinal = workload["spec"].get("ordinals", {}).get("start", "abc")
+        given = {
+            "metadata.name": f"{workload['metadata']['name']}-{ordinal}",
+            "status.podIP": "10.1.2.3",
+            "spec.nodeName": "node-1",
+            f"metadata.labels['{ZONE_LABEL}']": selected or "labelled-zone",
+        }
+        environment = environment_of(pod["containers"][0], given)
+        yield workload, load(file, environment=environment).config
+
+
+@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+def test_an_agent_accepts_the_configuration(values: Path, tmp_path: Path) -> None:
+    agents = list(agents_of(values, tmp_path))
+    assert agents
+    for workload, config in agents:
+        pod = pod_of(workload)
+        assert config.agent_name.startswith(workload["metadata"]["name"])
+        assert (config.peers.advertised_host, config.http.advertised_host) == ("10.1.2.3", "10.1.2.3")
+        ports = {each["containerPort"] for each in pod["containers"][0]["ports"]}
+        bound = {config.http.port, config.peers.port, *(each.port for each in config.listeners)}
+        assert ports == bound, "what an agent listens on is what the pod shows"
+        delay = pod["containers"][0].get("lifecycle", {}).get("preStop", {"sleep": {"seconds": 0}})
+        grace = pod["terminationGracePeriodSeconds"] - delay["sleep"]["seconds"]
+        assert config.shutdown.drain_ms < config.shutdown.timeout_ms < grace * 1000
+
+
+def test_a_group_per_zone_with_its_roles_and_addresses(tmp_path: Path) -> None:
+    agents = {
+        workload["metadata"]["name"]: (pod_of(workload).get("nodeSelector"), config)
+        for workload, config in agents_of(CHART / "ci" / "zones.yaml", tmp_path)
+    }
+    found = {name: (config.agent.zone, *config.roles) for name, (_, config) in agents.items()}
+    assert found == {
+        "r-floe-a": ("eu-1a", "produce", "fetch"),
+        "r-floe-b": ("eu-1b", "produce", "fetch"),
+        "r-floe-c": ("eu-1c", "produce", "fetch"),
+        "r-floe-jobs": ("", "background"),
+    }
+    assert agents["r-floe-c"][0] == {"disk": "none", ZONE_LABEL: "eu-1c"}, "they run in the zone they name"
+    assert agents["r-floe-jobs"][0] is None
+    listeners = agents["r-floe-b"][1].listeners
+    assert [(each.advertised_host, each.advertised_port) for each in listeners] == [
+        ("10.1.2.3", 0),
+        ("r-floe-b-100.kafka.example", 0),
+        ("node-1", 31100),
+    ]
+    assert [each.zone for each in listeners] == ["", "", "eu-1b"]
+
+
+def test_clients_outside_reach_every_agent_where_it_says(tmp_path: Path) -> None:
+    """The port that an agent advertises is the one that its own Service opens."""
+    values = CHART / "ci" / "zones.yaml"
+    services = {
+        n.removeprefix("Service/"): d for n, d in resources(render(values)).items() if "Service/" in n
+    }
+    for workload, config in agents_of(values, tmp_path):
+        external = services[f"{config.agent_name}-external"]
+        name = external["metadata"]["annotations"]["external-dns.alpha.kubernetes.io/hostname"]
+        assert (external["spec"]["type"], name) == ("LoadBalancer", config.listeners[1].advertised_host)
+        nodes = services[f"{config.agent_name}-nodes"]["spec"]
+        assert nodes["ports"][0]["nodePort"] == config.listeners[2].advertised_port
+        assert nodes["selector"] == {"statefulset.kubernetes.io/pod-name": config.agent_name}
+        last = workload["spec"]["ordinals"]["start"] + workload["spec"]["replicas"] - 1
+        assert f"{workload['metadata']['name']}-{last}-nodes" in services, "every replica has its Service"
+
+
+def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
+    ((_, config),) = agents_of(CHART / "ci" / "topology-label.yaml", tmp_path)
+    assert config.agent.zone == "labelled-zone"
 
 
 @pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
 def test_the_pod_has_no_more_rights_than_it_needs(values: Path) -> None:
-    deployment = next(d for n, d in resources(render(values)).items() if n.startswith("Deployment/"))
-    pod = deployment["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["automountServiceAccountToken"] is False
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
-    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    for workload in workloads(resources(render(values))):
+        pod = pod_of(workload)
+        container = pod["containers"][0]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+
+
+@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+def test_selectors_find_their_pods(values: Path) -> None:
+    """A workload its own pods only, the disruption budget and the Service those of all groups."""
+    rendered = resources(render(values))
+    pods = {d["metadata"]["name"]: d["spec"]["template"]["metadata"]["labels"] for d in workloads(rendered)}
+    for workload in workloads(rendered):
+        assert matching(workload["spec"]["selector"]["matchLabels"], pods) == {workload["metadata"]["name"]}
+    for name, document in rendered.items():
+        if name == "Service/r-floe":
+            assert matching(document["spec"]["selector"], pods) == set(pods)
+        if name.startswith("PodDisruptionBudget/"):
+            assert matching(document["spec"]["selector"]["matchLabels"], pods) == set(pods)
+
+
+def matching(selector: dict[str, str], pods: dict[str, dict[str, str]]) -> set[str]:
+    return {name for name, labels in pods.items() if selector.items() <= labels.items()}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +227,23 @@ def test_the_pod_has_no_more_rights_than_it_needs(values: Path) -> None:
         ("replicas=0", "replicas"),
         ("replica=3", "replica"),
         ("etcd.tls.enabled=true", "secretName"),
+        ("groups[0].name=a,groups[0].roles={write}", "roles"),
+        ("groups[0].name=a,groups[1].name=a", '"a" is there twice'),
+        ("zone=a,zoneFromTopologyLabel=true", "leave zone empty"),
+        ("preStopSeconds=40", "must be at least preStopSeconds"),
+        ("http.port=9092", "must differ"),
+        ("kind=DaemonSet", "kind"),
+        (
+            "kind=Deployment,listeners[0].name=X,listeners[0].port=1,listeners[0].advertisedHost=h,"
+            "listeners[0].external.type=NodePort",
+            "needs kind: StatefulSet",
+        ),
+        (
+            "groups[0].name=a,groups[1].name=b,listeners[0].name=X,listeners[0].port=1,"
+            "listeners[0].advertisedHost=h,listeners[0].external.type=NodePort,"
+            "listeners[0].external.firstNodePort=31000",
+            "node port 31000 would be taken twice",
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(setting: str, complaint: str) -> None:

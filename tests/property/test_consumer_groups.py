@@ -12,6 +12,7 @@ import random
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from agent.groups.consumer.command import command_of
 from agent.groups.consumer.draft import Draft, Rules
 from agent.groups.consumer.errors import GroupError
 from agent.groups.consumer.heartbeat import FIRST_EPOCH, Answer, Heartbeat, beat
+from agent.groups.consumer.patterns import Patterns
 from agent.groups.consumer.runner import StateTopics
 from agent.groups.consumer.work import Work, fencing, plan_all
 from coordination.commands import CreatePartitions, DeleteTopic
@@ -106,7 +108,7 @@ class World:
         known = state.groups.get(GROUP)
         before = known.consumer if known is not None and known.consumer is not None else None
         base = before or ConsumerGroupData(group_epoch=FIRST_EPOCH)
-        draft = Draft(GROUP, base, Topics(state, None), RULES, self.script.now_ms)  # type: ignore[arg-type]
+        draft = Draft(GROUP, base, Topics(state, Patterns()), RULES, self.script.now_ms)
         if before is not None and before.members:
             draft.refresh()
         revision = known.revision if known is not None else 0
@@ -247,7 +249,7 @@ class World:
 
     def check_target(self) -> None:
         """Every partition that anybody wants has one owner who wants it; nobody could be relieved."""
-        topics = Topics(self.script.state, None)  # type: ignore[arg-type]
+        topics = Topics(self.script.state, Patterns())
         wants = {
             client.member_id: {*client.topics, *(topics.matching(client.regex) if client.regex else ())}
             for client in self.clients
@@ -309,8 +311,9 @@ def test_a_partition_given_before_it_is_given_back_is_caught(monkeypatch: pytest
     """Negative control: a planner that does not wait for what others hold."""
     real = reconcile.reconciled
 
-    def careless(member: ConsumerMember, epoch: int, target, wants, owner_of, said, **more):  # type: ignore[no-untyped-def]
-        return real(member, epoch, target, wants, lambda topic_id, number: None, said, **more)
+    def careless(*said: Any, **more: Any) -> ConsumerMember:
+        member, epoch, target, wants, _, reported = said
+        return real(member, epoch, target, wants, lambda topic_id, number: None, reported, **more)
 
     monkeypatch.setattr(drafts, "reconciled", careless)
     with pytest.raises((AssertionError, ValueError), match=r"two owners|refuses|belongs to"):

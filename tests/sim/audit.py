@@ -1,42 +1,52 @@
-"""What no client can see, after a run: the agents agree, the batches tile, the table is the topic."""
+"""What no client can see, after a run: the agents agree, the batches tile, the table is the topic.
+
+Of the compacted topic batches are missing by right: its newest records are compared with what was
+acknowledged, and its table, which compaction must not overtake, has every record that ever was.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from coordination.state.types import Partition
+from agent.app import App
+from coordination.state.types import Partition, Table
 from iceberg import head, manifests
 from iceberg.warehouse import Warehouse
-from objectstore.batch import records
+from objectstore.batch import Record, records
+from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
-from objectstore.store import ObjectStore
+from objectstore.store import ObjectStore, StoreError
 from tests.checker.findings import Finding
+from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
 from tests.sim.node import AgentNode
 from tests.torture.inside import _partition as tiles
 
-AGREE_S_MAX = 30.0
+_NOTHING = object()
 TABLE_S_MAX = 60.0
 PLAN_BYTES_MAX = 1 << 60
+READS_MAX = 20  # of one partition, when what is read was just replaced
 CACHE_BYTES = 1 << 22
 
 
-async def audit(agents: Sequence[AgentNode], objects: ObjectStore) -> list[Finding]:
+async def audit(agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger) -> list[Finding]:
     """Everything below."""
     findings = await _agree(agents)
     app = agents[0].app
     assert app is not None, "healed before it is audited"
     state = app.replica.state
-    reader = ChunkReader(objects, CACHE_BYTES)
+    reader, ranges = ChunkReader(objects, CACHE_BYTES), MergedRanges(objects)
     for partition in [each for each in state.partitions if each is not None]:
-        findings += [_own(each) for each in await tiles(partition, reader)]
-    if findings:  # what cannot be read cannot be compared with its table
-        return findings
-    for topic in list(state.topics.values()):
-        findings += await _table(agents[0], objects, topic.name, reader)
+        if partition.topic.name != KEPT:
+            findings += [_own(each) for each in await tiles(partition, ranges, reader)]
+    if not findings:  # what cannot be read cannot be compared with its table
+        for topic in list(state.topics):
+            findings += await _table(_Topic(topic, agents[0], _Readers(ranges, reader)), objects, ledger)
+    await ranges.close()
     await reader.close()
     return findings
 
@@ -56,53 +66,122 @@ async def _agree(agents: Sequence[AgentNode]) -> list[Finding]:
     return []
 
 
-async def _table(agent: AgentNode, objects: ObjectStore, topic: str, reader: ChunkReader) -> list[Finding]:
-    """Table rows = committed records, each once."""
-    app = agent.app
-    assert app is not None, "healed before it is audited"
-    partitions = app.replica.state.topics[topic].partitions
-    due = {(p.index, r[0]): r[1] async for p, r in _records(partitions, reader)}
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    """What finds records and reads them."""
+
+    ranges: MergedRanges
+    chunks: ChunkReader
+
+    async def all(self, partition: Partition) -> list[Record]:
+        """Every record from the log start on."""
+        for _ in range(READS_MAX):
+            try:
+                return await self._all(partition)
+            except StoreError:  # merged, compacted or expired meanwhile
+                await asyncio.sleep(0.2)
+        return await self._all(partition)
+
+    async def _all(self, partition: Partition) -> list[Record]:
+        start = partition.log_start
+        source = await self.ranges.slices(partition, start, PLAN_BYTES_MAX)
+        found: list[Record] = []
+        for ref in source.plan(start, PLAN_BYTES_MAX):
+            found += [each for each in records(bytes(await self.chunks.read(ref))) if each.offset >= start]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A topic as one agent knows it."""
+
+    name: str
+    agent: AgentNode
+    readers: _Readers
+
+    @property
+    def app(self) -> App:
+        """The agent's."""
+        app = self.agent.app
+        assert app is not None, "healed before it is audited"
+        return app
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """In order."""
+        return self.app.replica.state.topics[self.name].partitions
+
+    @property
+    def tables(self) -> list[Table]:
+        """The topic's table, when there is one."""
+        return [table for table in self.app.replica.state.tables.values() if table.topic == self.name]
+
+    def complete(self) -> bool:
+        """Whether the table has everything, as far as its ledger says."""
+        ends = [partition.high_watermark for partition in self.partitions]
+        return not any(ends) or [list(table.next_offsets) for table in self.tables] == [ends]
+
+    async def records(self) -> dict[Place, Record]:
+        """What can be read."""
+        return {
+            (partition.index, each.offset): each
+            for partition in self.partitions
+            for each in await self.readers.all(partition)
+        }
+
+
+async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger) -> list[Finding]:
+    """Table rows = records, each once; rows of records that are gone by right may be there still."""
     try:
         async with asyncio.timeout(TABLE_S_MAX):
-            while not _complete(app.replica.state.tables, topic, partitions):  # noqa: ASYNC110 - polls a table
+            while not topic.complete():  # noqa: ASYNC110 - polls a table
                 await asyncio.sleep(0.2)
     except TimeoutError:
-        ledger = [t.next_offsets for t in app.replica.state.tables.values() if t.topic == topic]
-        return [Finding("stuck", topic, f"the table's ledger stays at {ledger}", ())]
-    found: dict[tuple[int, int], bytes] = {}
-    warehouse = Warehouse.of(app.config.store.url, app.config.warehouse)
-    pointer = next(t.metadata_location for t in app.replica.state.tables.values() if t.topic == topic)
-    at = await head.load(objects, warehouse, pointer)
+        known = [table.next_offsets for table in topic.tables]
+        return [Finding("stuck", topic.name, f"the table's ledger stays at {known}", ())]
+    if not any(partition.high_watermark for partition in topic.partitions):
+        return []
+    rows, findings = await _rows(topic, objects)
+    left = (
+        await topic.records()
+    )  # after the rows: what goes meanwhile may be a row, never the other way round
+    due = {place: each.value for place, each in left.items()}
+    if topic.name == KEPT:
+        findings += ledger.judge_at_rest([_kept(*each) for each in left.items()])
+        due |= {(each.partition, each.offset): each.encoded for each in ledger.acknowledged}
+    starts = [partition.log_start for partition in topic.partitions]
+    for place in sorted(due.keys() | rows.keys()):
+        if due.get(place, _NOTHING) == rows.get(place, _NOTHING):
+            continue
+        expired = topic.name == SHORT_LIVED and place[1] < starts[place[0]]
+        if place not in due and (expired or topic.name == KEPT):
+            continue
+        detail = f"{place}: {rows.get(place)!r}, topic {due.get(place)!r}"
+        findings.append(Finding("table-differs", topic.name, detail, ()))
+    return findings
+
+
+async def _rows(topic: _Topic, objects: ObjectStore) -> tuple[Mapping[Place, bytes | None], list[Finding]]:
+    """The table's values, and what is there twice."""
+    found: dict[Place, bytes | None] = {}
     findings = []
+    warehouse = Warehouse.of(topic.app.config.store.url, topic.app.config.warehouse)
+    at = await head.load(objects, warehouse, topic.tables[0].metadata_location)
     for manifest in at.manifests:
         for file in manifests.data_files(manifest, await objects.get(warehouse.key(manifest.manifest_path))):
             rows = pq.read_table(io.BytesIO(await objects.get(warehouse.key(file)))).to_pylist()
             for row in rows:
                 place = (row["kafka"]["partition"], row["kafka"]["offset"])
                 if place in found:
-                    findings.append(Finding("table-doubled", topic, str(place), ()))
-                found[place] = row["value"]["__raw__"]
-    for place in sorted(set(due) | set(found)):
-        if due.get(place) != found.get(place):
-            findings.append(
-                Finding(
-                    "table-differs", topic, f"{place}: {found.get(place)!r}, topic {due.get(place)!r}", ()
-                )
-            )
-    return findings
+                    findings.append(Finding("table-doubled", topic.name, str(place), ()))
+                found[place] = None if row["value"] is None else row["value"]["__raw__"]
+    return found, findings
 
 
-def _complete(tables: object, topic: str, partitions: Sequence[Partition]) -> bool:
-    ends = [p.high_watermark for p in partitions]
-    if not any(ends):
-        return True
-    return any(table.topic == topic and list(table.next_offsets) == ends for table in tables.values())
-
-
-async def _records(
-    partitions: Sequence[Partition], reader: ChunkReader
-) -> AsyncIterator[tuple[Partition, tuple[int, bytes | None]]]:
-    for partition in partitions:
-        for ref in partition.slices.plan(partition.log_start, PLAN_BYTES_MAX):
-            for record in records(bytes(await reader.read(ref))):
-                yield partition, (record.offset, record.value)
+def _kept(place: Place, record: Record) -> Kept:
+    value = None if record.value is None else record.value.decode()
+    return Kept(place[0], (record.key or b"").decode(), value, record.offset)

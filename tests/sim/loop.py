@@ -20,6 +20,8 @@ NODE: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
 """`name/life` of the process that the running code belongs to; empty: the simulation itself."""
 
 RESOLUTION_S = 1e-6
+TURN_S = 1e-6
+"""What one turn of the loop takes: who waits for a moment that rounding keeps a hair away must come to it."""
 PUT_AWAY_ROUNDS = 20
 THREAD_S_MAX = 0.002
 """Longest virtual time that a piece of work in a thread takes."""
@@ -59,7 +61,7 @@ class _Selector:
         """No event ever comes from outside."""
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set")
-        self._loop.advance(timeout)
+        self._loop.advance(max(timeout, TURN_S))
         return []
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from agent.app import App
+from agent.background import Background
+from agent.compaction.job import Compaction
+from agent.compaction.worker import HelperWorker
+from agent.compaction.worker import Session as CompactionSession
 from agent.config import Config
 from agent.http import HttpServer
+from agent.merging.job import Merging
+from agent.merging.worker import Session as MergingSession
+from agent.merging.worker import Worker, answer_of
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from iceberg.writers import ThreadWriter
@@ -72,6 +79,57 @@ class _NoHttp:
         """Nothing to stop."""
 
 
+class _MergingHelper:
+    """Merging's helper without its process: the work of a thread."""
+
+    def __init__(self) -> None:
+        self._session = MergingSession()
+
+    async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
+        """See agent.merging.worker.Asking."""
+        content = memoryview(b"".join(parts))
+        answer, back = await asyncio.to_thread(answer_of, self._session, message, content)
+        return answer, memoryview(b"".join(back))
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+class _CompactionHelper(HelperWorker):
+    """Compaction's helper likewise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._session = CompactionSession()
+
+    async def _ask(self, request: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
+        content = memoryview(b"".join(parts))
+        answer, kept = await asyncio.to_thread(self._session.answer, request, content)
+        return answer, memoryview(b"".join(kept))
+
+
+def _without_processes(background: Background) -> None:
+    """Let a node's helpers work in threads, which the loop runs in virtual time."""
+    merging, compaction = background._merging, background._compaction
+
+    def _merging(cluster_id: bytes) -> Merging:
+        job = merging(cluster_id)
+        job._parts = replace(job._parts, worker=Worker(_MergingHelper()))
+        return job
+
+    def _compaction(cluster_id: bytes) -> Compaction:
+        job = compaction(cluster_id)
+        job._parts = replace(job._parts, worker=_CompactionHelper())
+        return job
+
+    background._merging = _merging  # type: ignore[method-assign]  # what it makes is changed, not how
+    background._compaction = _compaction  # type: ignore[method-assign]  # likewise
+    service = background._tables
+    if service is not None:
+        service._parts = replace(service._parts, writer=ThreadWriter())
+        service._writer = None
+
+
 class AgentNode(Node):
     """One real agent: everything but HTTP, over the memory log and store."""
 
@@ -115,10 +173,7 @@ class AgentNode(Node):
             self._config(), clock=clock, log=self.log, store=RetryingStore(self.store, STORE_RETRY, clock)
         )
         self.app._http = cast(HttpServer, _NoHttp())
-        service = self.app.background._tables
-        if service is not None:
-            service._parts = replace(service._parts, writer=ThreadWriter())
-            service._writer = None
+        _without_processes(self.app.background)
         await self.app.start()
         self.network.trace(f"serving {self.identity}")
 

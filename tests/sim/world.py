@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
@@ -21,6 +22,15 @@ from tests.sim.audit import audit
 from tests.sim.clients import SHORT, Reader, Recorder, Surroundings, Writer, name, polled
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.faults import FAULTS, Fault
+from tests.sim.keepers import (
+    KEPT,
+    KEPT_PARTITIONS,
+    SHORT_LIVED,
+    SHORT_PARTITIONS,
+    Keeper,
+    Ledger,
+    Restorer,
+)
 from tests.sim.loop import VirtualLoop
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
@@ -34,7 +44,12 @@ SETTINGS: dict[str, Any] = {
     "collection": {"interval_s": 2, "grace_s": 1},
     "tables": {"interval_ms": 500},
     "produce": {"linger_ms": 5, "quiet_ms": 1},
+    "merging": {"interval_ms": 500, "min_slices": 12, "keep_slices": 3, "segment_bytes": 1 << 16, "age_s": 5},
+    "compaction": {"dirty_bytes_min": 1024},
 }
+CLUSTER = {"log.cleaner.backoff.ms": "500", "log.retention.check.interval.ms": "500"}
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1500"}
+SHORT_RETENTION = {"retention.bytes": "3000", "floe.table.retention": "follow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +133,7 @@ class World:
         self.clients: list[Node] = []
         self.writers: dict[str, Writer] = {}
         self.coverage: Counter[str] = Counter()
+        self.ledger = Ledger()
         self.around: Surroundings | None = None
 
     def trace(self, text: str) -> None:
@@ -143,7 +159,7 @@ class World:
         for agent in self.agents:
             assert agent.started is not None, "it was started above"
             await agent.started
-        await self._node("setup", self._create_topic())
+        await self._node("setup", self._create_topics())
         around = Surroundings(
             self.loop,
             self.recorder,
@@ -157,6 +173,8 @@ class World:
             self._begin_client(f"w{number}")
         for number in range(self.plan.readers):
             self._begin_client(f"r{number}")
+        self._begin_client("keeper")
+        self._begin_client("restorer")
         await self._faults()
         try:
             healed = await self._heal()
@@ -170,8 +188,21 @@ class World:
         findings: list[Finding] = await self._node("final", self._final_reads())
         judgement = judge(History(self.recorder.operations), healed_ns=healed)
         judgement.findings += findings
-        judgement.findings += await self._node("audit", audit(self.agents, self.objects))
+        judgement.findings += self.ledger.findings
+        judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
+        self._count_jobs()
         return judgement
+
+    def _count_jobs(self) -> None:
+        """What the background jobs did, for the coverage: a run in which nothing was merged shows nothing."""
+        app = self.agents[0].app
+        assert app is not None, "healed before it is judged"
+        partitions = [each for each in app.replica.state.partitions if each is not None]
+        merged = [each.merged for each in partitions if each.merged is not None]
+        self.coverage["(merged)"] += len(merged)
+        self.coverage["(compacted)"] += sum(each.first_dirty_offset > 0 for each in merged)
+        self.coverage["(log starts moved)"] += sum(each.log_start > 0 for each in partitions)
+        self.coverage["(restores)"] += self.ledger.restores
 
     def _begin_client(self, client: str) -> None:
         assert self.around is not None, "the world runs"
@@ -183,6 +214,10 @@ class World:
         if client.startswith("w"):
             self.writers[client] = Writer(self.around, self.plan.rate)
             node.spawn(self.writers[client].live())
+        elif client == "keeper":
+            node.spawn(Keeper(self.around, self.ledger).live())
+        elif client == "restorer":
+            node.spawn(Restorer(self.around, self.ledger).live())
         else:
             node.spawn(Reader(self.around).live())
 
@@ -248,10 +283,20 @@ class World:
         node.begin()
         return await node.spawn(work)
 
-    async def _create_topic(self) -> None:
+    async def _create_topics(self) -> None:
+        app = self.agents[0].app
+        assert app is not None, "it was started above"
+        changes = [AlterTopicConfigs.Change(name=key, value=value) for key, value in CLUSTER.items()]
+        await self.agents[0].spawn(app.replica.propose(AlterClusterConfigs(changes=changes)))
         admin = AIOKafkaAdminClient(bootstrap_servers=self.agents[0].bootstrap)
         await admin.start()
-        await admin.create_topics([NewTopic(TOPIC, self.plan.partitions, 1)])
+        await admin.create_topics(
+            [
+                NewTopic(TOPIC, self.plan.partitions, 1),
+                NewTopic(KEPT, KEPT_PARTITIONS, 1, topic_configs=COMPACTED),
+                NewTopic(SHORT_LIVED, SHORT_PARTITIONS, 1, topic_configs=SHORT_RETENTION),
+            ]
+        )
         await admin.close()
 
     async def _final_reads(self) -> list[Finding]:

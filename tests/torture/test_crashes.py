@@ -25,9 +25,9 @@ from tests.torture.run import create_topic, open_catalog, table_differs
 from tests.torture.verdict import judge
 from tests.torture.workload import BASE, Writer, read_all
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
 
-REACHED_SECONDS_MAX = 45
+REACHED_SECONDS_MAX = 90
 PARTITIONS = (0, 1)
 BUSY = {
     "snapshots": {"interval_s": 1, "entries_max": 50},
@@ -84,8 +84,13 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     elif step == "table/delete-orphans":
         _make_orphan(cluster, topic, lambda: armed.arm(step))
     elif step == "table/load-table":
-        _kill_committer(cluster, topic)
+        _until(lambda: _has_table(cluster, topic))
+        _holder(cluster, f"committer/{topic}").agent.kill()
         armed.arm(step)
+    elif step == "merge/claim":
+        holder = _holder(cluster, "merging/0")
+        armed.arm(step)
+        holder.agent.kill()
     elif step not in BEGINNINGS:
         armed.arm(step)
     dead = _dead(cluster, step)
@@ -167,12 +172,12 @@ def _bring_back(cluster: Cluster) -> None:
             member.agent.restart()
 
 
-def _kill_committer(cluster: Cluster, topic: str) -> None:
-    """Kill the agent that commits the topic: the other takes over a table that exists once it is fenced."""
-    _until(lambda: _has_table(cluster, topic))
-    holder = cluster.members[0].status()["claims"][f"committer/{topic}"]
+def _holder(cluster: Cluster, claim: str) -> Member:
+    """The agent that has a job. When it is killed, the other takes the job over once that one is fenced."""
+    _until(lambda: claim in cluster.members[0].status()["claims"], f"{claim} was taken")
+    holder = cluster.members[0].status()["claims"][claim]
     (member,) = [each for each in cluster.members if each.status()["incarnation"] == holder]
-    member.agent.kill()
+    return member
 
 
 def _make_garbage(cluster: Cluster, topic: str, arm: Callable[[], None]) -> None:

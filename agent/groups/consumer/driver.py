@@ -160,6 +160,10 @@ class ConsumerGroups:
         """The topics as they are now."""
         return StateTopics(self._replica.state, self._around.patterns)
 
+    def running(self) -> int:
+        """How many groups run here."""
+        return len(self._running)
+
     def runner(self, group_id: str) -> Runner:
         """The group as it runs here; begun when it does not."""
         runner = self._running.get(group_id)

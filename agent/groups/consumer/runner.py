@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agent.groups.codes import told
 from agent.groups.consumer.command import command_of
 from agent.groups.consumer.draft import Draft, Rules
 from agent.groups.consumer.errors import GroupError
@@ -171,7 +172,7 @@ class Runner:
                     continue  # somebody changed the group meanwhile
                 if isinstance(result, Refused):
                     _log.error("the log refused a plan", group=self.group_id, why=result.message)
-                    refuse(works, result.code, result.message)
+                    refuse(works, told(result.code), result.message)
                     return
             self._took(opened, change)
             for work in works[:taken]:

@@ -14,8 +14,8 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
-    uvarint,
     varint,
 )
 
@@ -76,7 +76,7 @@ def _decode_request_v3(buf: bytes) -> AddOffsetsToTxnRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("transactional_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("transactional_id", e1, pos, size)
@@ -85,7 +85,7 @@ def _decode_request_v3(buf: bytes) -> AddOffsetsToTxnRequest:
     v2, v3, n2 = _get_qhB(buf, pos)
     pos += 11
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("group_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("group_id", e2, pos, size)

@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -154,7 +155,7 @@ def _decode_request_v3(buf: bytes) -> AddPartitionsToTxnRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("v3_and_below_transactional_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("v3_and_below_transactional_id", e1, pos, size)
@@ -173,7 +174,7 @@ def _decode_request_v3(buf: bytes) -> AddPartitionsToTxnRequest:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("v3_and_below_topics.name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("v3_and_below_topics.name", e2, pos, size)
@@ -218,7 +219,7 @@ def _decode_request_v4(buf: bytes) -> AddPartitionsToTxnRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("transactions.transactional_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("transactions.transactional_id", e1, pos, size)
@@ -237,7 +238,7 @@ def _decode_request_v4(buf: bytes) -> AddPartitionsToTxnRequest:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("transactions.topics.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("transactions.topics.name", e2, pos, size)
@@ -451,7 +452,7 @@ def _decode_response_v3(buf: bytes) -> AddPartitionsToTxnResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results_by_topic_v3_and_below.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results_by_topic_v3_and_below.name", e1, pos, size)
@@ -501,7 +502,7 @@ def _decode_response_v4(buf: bytes) -> AddPartitionsToTxnResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results_by_transaction.transactional_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results_by_transaction.transactional_id", e1, pos, size)
@@ -520,7 +521,7 @@ def _decode_response_v4(buf: bytes) -> AddPartitionsToTxnResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("results_by_transaction.topic_results.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("results_by_transaction.topic_results.name", e2, pos, size)

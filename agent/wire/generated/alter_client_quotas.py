@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -179,7 +180,7 @@ def _decode_request_v1(buf: bytes) -> AlterClientQuotasRequest:
             n3 = buf[pos]
             pos += 1
             if n3 > 127:
-                n3, pos = uvarint(buf, pos, n3)
+                n3, pos = text_length("entries.entity.entity_type", buf, pos, n3)
             e1 = pos + n3 - 1
             if not pos <= e1 <= size:
                 raise bad_length("entries.entity.entity_type", e1, pos, size)
@@ -188,7 +189,7 @@ def _decode_request_v1(buf: bytes) -> AlterClientQuotasRequest:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("entries.entity.entity_name", buf, pos, n4)
             v4: str | None = None
             if n4:
                 e2 = pos + n4 - 1
@@ -214,7 +215,7 @@ def _decode_request_v1(buf: bytes) -> AlterClientQuotasRequest:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("entries.ops.key", buf, pos, n7)
             e3 = pos + n7 - 1
             if not pos <= e3 <= size:
                 raise bad_length("entries.ops.key", e3, pos, size)
@@ -423,7 +424,7 @@ def _decode_response_v1(buf: bytes) -> AlterClientQuotasResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("entries.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -444,7 +445,7 @@ def _decode_response_v1(buf: bytes) -> AlterClientQuotasResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("entries.entity.entity_type", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("entries.entity.entity_type", e2, pos, size)
@@ -453,7 +454,7 @@ def _decode_response_v1(buf: bytes) -> AlterClientQuotasResponse:
             n5 = buf[pos]
             pos += 1
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("entries.entity.entity_name", buf, pos, n5)
             v7: str | None = None
             if n5:
                 e3 = pos + n5 - 1

@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -108,7 +109,7 @@ def _decode_request_v0(buf: bytes) -> AlterPartitionReassignmentsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -170,7 +171,7 @@ def _decode_request_v1(buf: bytes) -> AlterPartitionReassignmentsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -315,7 +316,7 @@ def _decode_response_v0(buf: bytes) -> AlterPartitionReassignmentsResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -336,7 +337,7 @@ def _decode_response_v0(buf: bytes) -> AlterPartitionReassignmentsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("responses.name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("responses.name", e2, pos, size)
@@ -355,7 +356,7 @@ def _decode_response_v0(buf: bytes) -> AlterPartitionReassignmentsResponse:
             v7, v8, n5 = _get_ihB(buf, pos)
             pos += 7
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("responses.partitions.error_message", buf, pos, n5)
             v9: str | None = None
             if n5:
                 e3 = pos + n5 - 1
@@ -387,7 +388,7 @@ def _decode_response_v1(buf: bytes) -> AlterPartitionReassignmentsResponse:
     v1, v2, v3, n1 = _get_ithB(buf, pos)
     pos += 8
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v4: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -408,7 +409,7 @@ def _decode_response_v1(buf: bytes) -> AlterPartitionReassignmentsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("responses.name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("responses.name", e2, pos, size)
@@ -427,7 +428,7 @@ def _decode_response_v1(buf: bytes) -> AlterPartitionReassignmentsResponse:
             v8, v9, n5 = _get_ihB(buf, pos)
             pos += 7
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("responses.partitions.error_message", buf, pos, n5)
             v10: str | None = None
             if n5:
                 e3 = pos + n5 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -96,7 +97,7 @@ def _decode_request_v0(buf: bytes) -> AlterUserScramCredentialsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("deletions.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("deletions.name", e1, pos, size)
@@ -120,7 +121,7 @@ def _decode_request_v0(buf: bytes) -> AlterUserScramCredentialsRequest:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("upsertions.name", buf, pos, n5)
         e2 = pos + n5 - 1
         if not pos <= e2 <= size:
             raise bad_length("upsertions.name", e2, pos, size)
@@ -249,7 +250,7 @@ def _decode_response_v0(buf: bytes) -> AlterUserScramCredentialsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.user", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results.user", e1, pos, size)
@@ -258,7 +259,7 @@ def _decode_response_v0(buf: bytes) -> AlterUserScramCredentialsResponse:
         v4, n3 = _get_hB(buf, pos)
         pos += 3
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("results.error_message", buf, pos, n3)
         v5: str | None = None
         if n3:
             e2 = pos + n3 - 1

@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     put_tag,
     read_tag,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -104,7 +105,7 @@ def _decode_request_v3(buf: bytes) -> ApiVersionsRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("client_software_name", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("client_software_name", e1, pos, size)
@@ -113,7 +114,7 @@ def _decode_request_v3(buf: bytes) -> ApiVersionsRequest:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("client_software_version", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("client_software_version", e2, pos, size)
@@ -268,7 +269,7 @@ def _decode_response_v3(buf: bytes) -> ApiVersionsResponse:
                     n5 = buf[pos]
                     pos += 1
                     if n5 > 127:
-                        n5, pos = uvarint(buf, pos, n5)
+                        n5, pos = text_length("supported_features.name", buf, pos, n5)
                     e2 = pos + n5 - 1
                     if not pos <= e2 <= size:
                         raise bad_length("supported_features.name", e2, pos, size)
@@ -298,7 +299,7 @@ def _decode_response_v3(buf: bytes) -> ApiVersionsResponse:
                     n8 = buf[pos]
                     pos += 1
                     if n8 > 127:
-                        n8, pos = uvarint(buf, pos, n8)
+                        n8, pos = text_length("finalized_features.name", buf, pos, n8)
                     e3 = pos + n8 - 1
                     if not pos <= e3 <= size:
                         raise bad_length("finalized_features.name", e3, pos, size)

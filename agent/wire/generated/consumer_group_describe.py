@@ -20,6 +20,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -128,7 +129,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupDescribeRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("group_ids", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("group_ids", e1, pos, size)
@@ -210,7 +211,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -221,7 +222,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.group_id", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.group_id", e2, pos, size)
@@ -230,7 +231,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("groups.group_state", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("groups.group_state", e3, pos, size)
@@ -239,7 +240,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
         v7, v8, n5 = _get_iiB(buf, pos)
         pos += 9
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("groups.assignor_name", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("groups.assignor_name", e4, pos, size)
@@ -258,7 +259,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("groups.members.member_id", buf, pos, n7)
             e5 = pos + n7 - 1
             if not pos <= e5 <= size:
                 raise bad_length("groups.members.member_id", e5, pos, size)
@@ -267,7 +268,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
             n8 = buf[pos]
             pos += 1
             if n8 > 127:
-                n8, pos = uvarint(buf, pos, n8)
+                n8, pos = text_length("groups.members.instance_id", buf, pos, n8)
             v12: str | None = None
             if n8:
                 e6 = pos + n8 - 1
@@ -278,7 +279,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
             n9 = buf[pos]
             pos += 1
             if n9 > 127:
-                n9, pos = uvarint(buf, pos, n9)
+                n9, pos = text_length("groups.members.rack_id", buf, pos, n9)
             v13: str | None = None
             if n9:
                 e7 = pos + n9 - 1
@@ -289,7 +290,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
             v14, n10 = _get_iB(buf, pos)
             pos += 5
             if n10 > 127:
-                n10, pos = uvarint(buf, pos, n10)
+                n10, pos = text_length("groups.members.client_id", buf, pos, n10)
             e8 = pos + n10 - 1
             if not pos <= e8 <= size:
                 raise bad_length("groups.members.client_id", e8, pos, size)
@@ -298,7 +299,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
             n11 = buf[pos]
             pos += 1
             if n11 > 127:
-                n11, pos = uvarint(buf, pos, n11)
+                n11, pos = text_length("groups.members.client_host", buf, pos, n11)
             e9 = pos + n11 - 1
             if not pos <= e9 <= size:
                 raise bad_length("groups.members.client_host", e9, pos, size)
@@ -317,7 +318,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
                 n13 = buf[pos]
                 pos += 1
                 if n13 > 127:
-                    n13, pos = uvarint(buf, pos, n13)
+                    n13, pos = text_length("groups.members.subscribed_topic_names", buf, pos, n13)
                 e10 = pos + n13 - 1
                 if not pos <= e10 <= size:
                     raise bad_length("groups.members.subscribed_topic_names", e10, pos, size)
@@ -327,7 +328,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
             n14 = buf[pos]
             pos += 1
             if n14 > 127:
-                n14, pos = uvarint(buf, pos, n14)
+                n14, pos = text_length("groups.members.subscribed_topic_regex", buf, pos, n14)
             v19: str | None = None
             if n14:
                 e11 = pos + n14 - 1
@@ -348,7 +349,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
                 v22, n16 = _get_uB(buf, pos)
                 pos += 17
                 if n16 > 127:
-                    n16, pos = uvarint(buf, pos, n16)
+                    n16, pos = text_length("groups.members.assignment.topic_partitions.topic_name", buf, pos, n16)
                 e12 = pos + n16 - 1
                 if not pos <= e12 <= size:
                     raise bad_length("groups.members.assignment.topic_partitions.topic_name", e12, pos, size)
@@ -387,7 +388,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupDescribeResponse:
                 v27, n21 = _get_uB(buf, pos)
                 pos += 17
                 if n21 > 127:
-                    n21, pos = uvarint(buf, pos, n21)
+                    n21, pos = text_length("groups.members.target_assignment.topic_partitions.topic_name", buf, pos, n21)
                 e13 = pos + n21 - 1
                 if not pos <= e13 <= size:
                     raise bad_length("groups.members.target_assignment.topic_partitions.topic_name", e13, pos, size)
@@ -447,7 +448,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -458,7 +459,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.group_id", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.group_id", e2, pos, size)
@@ -467,7 +468,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("groups.group_state", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("groups.group_state", e3, pos, size)
@@ -476,7 +477,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
         v7, v8, n5 = _get_iiB(buf, pos)
         pos += 9
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("groups.assignor_name", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("groups.assignor_name", e4, pos, size)
@@ -495,7 +496,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("groups.members.member_id", buf, pos, n7)
             e5 = pos + n7 - 1
             if not pos <= e5 <= size:
                 raise bad_length("groups.members.member_id", e5, pos, size)
@@ -504,7 +505,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
             n8 = buf[pos]
             pos += 1
             if n8 > 127:
-                n8, pos = uvarint(buf, pos, n8)
+                n8, pos = text_length("groups.members.instance_id", buf, pos, n8)
             v12: str | None = None
             if n8:
                 e6 = pos + n8 - 1
@@ -515,7 +516,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
             n9 = buf[pos]
             pos += 1
             if n9 > 127:
-                n9, pos = uvarint(buf, pos, n9)
+                n9, pos = text_length("groups.members.rack_id", buf, pos, n9)
             v13: str | None = None
             if n9:
                 e7 = pos + n9 - 1
@@ -526,7 +527,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
             v14, n10 = _get_iB(buf, pos)
             pos += 5
             if n10 > 127:
-                n10, pos = uvarint(buf, pos, n10)
+                n10, pos = text_length("groups.members.client_id", buf, pos, n10)
             e8 = pos + n10 - 1
             if not pos <= e8 <= size:
                 raise bad_length("groups.members.client_id", e8, pos, size)
@@ -535,7 +536,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
             n11 = buf[pos]
             pos += 1
             if n11 > 127:
-                n11, pos = uvarint(buf, pos, n11)
+                n11, pos = text_length("groups.members.client_host", buf, pos, n11)
             e9 = pos + n11 - 1
             if not pos <= e9 <= size:
                 raise bad_length("groups.members.client_host", e9, pos, size)
@@ -554,7 +555,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
                 n13 = buf[pos]
                 pos += 1
                 if n13 > 127:
-                    n13, pos = uvarint(buf, pos, n13)
+                    n13, pos = text_length("groups.members.subscribed_topic_names", buf, pos, n13)
                 e10 = pos + n13 - 1
                 if not pos <= e10 <= size:
                     raise bad_length("groups.members.subscribed_topic_names", e10, pos, size)
@@ -564,7 +565,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
             n14 = buf[pos]
             pos += 1
             if n14 > 127:
-                n14, pos = uvarint(buf, pos, n14)
+                n14, pos = text_length("groups.members.subscribed_topic_regex", buf, pos, n14)
             v19: str | None = None
             if n14:
                 e11 = pos + n14 - 1
@@ -585,7 +586,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
                 v22, n16 = _get_uB(buf, pos)
                 pos += 17
                 if n16 > 127:
-                    n16, pos = uvarint(buf, pos, n16)
+                    n16, pos = text_length("groups.members.assignment.topic_partitions.topic_name", buf, pos, n16)
                 e12 = pos + n16 - 1
                 if not pos <= e12 <= size:
                     raise bad_length("groups.members.assignment.topic_partitions.topic_name", e12, pos, size)
@@ -624,7 +625,7 @@ def _decode_response_v1(buf: bytes) -> ConsumerGroupDescribeResponse:
                 v27, n21 = _get_uB(buf, pos)
                 pos += 17
                 if n21 > 127:
-                    n21, pos = uvarint(buf, pos, n21)
+                    n21, pos = text_length("groups.members.target_assignment.topic_partitions.topic_name", buf, pos, n21)
                 e13 = pos + n21 - 1
                 if not pos <= e13 <= size:
                     raise bad_length("groups.members.target_assignment.topic_partitions.topic_name", e13, pos, size)

@@ -20,6 +20,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -91,7 +92,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -100,7 +101,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -109,7 +110,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     v3, n3 = _get_iB(buf, pos)
     pos += 5
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -120,7 +121,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("rack_id", buf, pos, n4)
     v5: str | None = None
     if n4:
         e4 = pos + n4 - 1
@@ -143,7 +144,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
             n6 = buf[pos]
             pos += 1
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("subscribed_topic_names", buf, pos, n6)
             e5 = pos + n6 - 1
             if not pos <= e5 <= size:
                 raise bad_length("subscribed_topic_names", e5, pos, size)
@@ -153,7 +154,7 @@ def _decode_request_v0(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n7 = buf[pos]
     pos += 1
     if n7 > 127:
-        n7, pos = uvarint(buf, pos, n7)
+        n7, pos = text_length("server_assignor", buf, pos, n7)
     v9: str | None = None
     if n7:
         e6 = pos + n7 - 1
@@ -202,7 +203,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -211,7 +212,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -220,7 +221,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     v3, n3 = _get_iB(buf, pos)
     pos += 5
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -231,7 +232,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("rack_id", buf, pos, n4)
     v5: str | None = None
     if n4:
         e4 = pos + n4 - 1
@@ -254,7 +255,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
             n6 = buf[pos]
             pos += 1
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("subscribed_topic_names", buf, pos, n6)
             e5 = pos + n6 - 1
             if not pos <= e5 <= size:
                 raise bad_length("subscribed_topic_names", e5, pos, size)
@@ -264,7 +265,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n7 = buf[pos]
     pos += 1
     if n7 > 127:
-        n7, pos = uvarint(buf, pos, n7)
+        n7, pos = text_length("subscribed_topic_regex", buf, pos, n7)
     v9: str | None = None
     if n7:
         e6 = pos + n7 - 1
@@ -275,7 +276,7 @@ def _decode_request_v1(buf: bytes) -> ConsumerGroupHeartbeatRequest:
     n8 = buf[pos]
     pos += 1
     if n8 > 127:
-        n8, pos = uvarint(buf, pos, n8)
+        n8, pos = text_length("server_assignor", buf, pos, n8)
     v10: str | None = None
     if n8:
         e7 = pos + n8 - 1
@@ -516,7 +517,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupHeartbeatResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -527,7 +528,7 @@ def _decode_response_v0(buf: bytes) -> ConsumerGroupHeartbeatResponse:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     v4: str | None = None
     if n2:
         e2 = pos + n2 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -136,7 +137,7 @@ def _decode_request_v2(buf: bytes) -> CreateAclsRequest:
         v2, n2 = _get_bB(buf, pos)
         pos += 2
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("creations.resource_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("creations.resource_name", e1, pos, size)
@@ -145,7 +146,7 @@ def _decode_request_v2(buf: bytes) -> CreateAclsRequest:
         v4, n3 = _get_bB(buf, pos)
         pos += 2
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("creations.principal", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("creations.principal", e2, pos, size)
@@ -154,7 +155,7 @@ def _decode_request_v2(buf: bytes) -> CreateAclsRequest:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("creations.host", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("creations.host", e3, pos, size)
@@ -297,7 +298,7 @@ def _decode_response_v2(buf: bytes) -> CreateAclsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1

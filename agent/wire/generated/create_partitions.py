@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -142,7 +143,7 @@ def _decode_request_v2(buf: bytes) -> CreatePartitionsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -327,7 +328,7 @@ def _decode_response_v2(buf: bytes) -> CreatePartitionsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results.name", e1, pos, size)
@@ -336,7 +337,7 @@ def _decode_response_v2(buf: bytes) -> CreatePartitionsResponse:
         v4, n3 = _get_hB(buf, pos)
         pos += 3
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("results.error_message", buf, pos, n3)
         v5: str | None = None
         if n3:
             e2 = pos + n3 - 1

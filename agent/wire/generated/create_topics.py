@@ -23,6 +23,7 @@ from agent.wire.primitives import (
     read_int32s,
     read_tag,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -205,7 +206,7 @@ def _decode_request_v5(buf: bytes) -> CreateTopicsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -249,7 +250,7 @@ def _decode_request_v5(buf: bytes) -> CreateTopicsRequest:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("topics.configs.name", buf, pos, n7)
             e2 = pos + n7 - 1
             if not pos <= e2 <= size:
                 raise bad_length("topics.configs.name", e2, pos, size)
@@ -258,7 +259,7 @@ def _decode_request_v5(buf: bytes) -> CreateTopicsRequest:
             n8 = buf[pos]
             pos += 1
             if n8 > 127:
-                n8, pos = uvarint(buf, pos, n8)
+                n8, pos = text_length("topics.configs.value", buf, pos, n8)
             v10: str | None = None
             if n8:
                 e3 = pos + n8 - 1
@@ -464,7 +465,7 @@ def _decode_response_v5(buf: bytes) -> CreateTopicsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -473,7 +474,7 @@ def _decode_response_v5(buf: bytes) -> CreateTopicsResponse:
         v4, n3 = _get_hB(buf, pos)
         pos += 3
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("topics.error_message", buf, pos, n3)
         v5: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -496,7 +497,7 @@ def _decode_response_v5(buf: bytes) -> CreateTopicsResponse:
                 n5 = buf[pos]
                 pos += 1
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("topics.configs.name", buf, pos, n5)
                 e3 = pos + n5 - 1
                 if not pos <= e3 <= size:
                     raise bad_length("topics.configs.name", e3, pos, size)
@@ -505,7 +506,7 @@ def _decode_response_v5(buf: bytes) -> CreateTopicsResponse:
                 n6 = buf[pos]
                 pos += 1
                 if n6 > 127:
-                    n6, pos = uvarint(buf, pos, n6)
+                    n6, pos = text_length("topics.configs.value", buf, pos, n6)
                 v10: str | None = None
                 if n6:
                     e4 = pos + n6 - 1
@@ -559,7 +560,7 @@ def _decode_response_v7(buf: bytes) -> CreateTopicsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -568,7 +569,7 @@ def _decode_response_v7(buf: bytes) -> CreateTopicsResponse:
         v4, v5, n3 = _get_uhB(buf, pos)
         pos += 19
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("topics.error_message", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -591,7 +592,7 @@ def _decode_response_v7(buf: bytes) -> CreateTopicsResponse:
                 n5 = buf[pos]
                 pos += 1
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("topics.configs.name", buf, pos, n5)
                 e3 = pos + n5 - 1
                 if not pos <= e3 <= size:
                     raise bad_length("topics.configs.name", e3, pos, size)
@@ -600,7 +601,7 @@ def _decode_response_v7(buf: bytes) -> CreateTopicsResponse:
                 n6 = buf[pos]
                 pos += 1
                 if n6 > 127:
-                    n6, pos = uvarint(buf, pos, n6)
+                    n6, pos = text_length("topics.configs.value", buf, pos, n6)
                 v11: str | None = None
                 if n6:
                     e4 = pos + n6 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -158,7 +159,7 @@ def _decode_request_v2(buf: bytes) -> DeleteAclsRequest:
         v2, n2 = _get_bB(buf, pos)
         pos += 2
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("filters.resource_name_filter", buf, pos, n2)
         v3: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -169,7 +170,7 @@ def _decode_request_v2(buf: bytes) -> DeleteAclsRequest:
         v4, n3 = _get_bB(buf, pos)
         pos += 2
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("filters.principal_filter", buf, pos, n3)
         v5: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -180,7 +181,7 @@ def _decode_request_v2(buf: bytes) -> DeleteAclsRequest:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("filters.host_filter", buf, pos, n4)
         v6: str | None = None
         if n4:
             e3 = pos + n4 - 1
@@ -389,7 +390,7 @@ def _decode_response_v2(buf: bytes) -> DeleteAclsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("filter_results.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -410,7 +411,7 @@ def _decode_response_v2(buf: bytes) -> DeleteAclsResponse:
             v6, n4 = _get_hB(buf, pos)
             pos += 3
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("filter_results.matching_acls.error_message", buf, pos, n4)
             v7: str | None = None
             if n4:
                 e2 = pos + n4 - 1
@@ -421,7 +422,7 @@ def _decode_response_v2(buf: bytes) -> DeleteAclsResponse:
             v8, n5 = _get_bB(buf, pos)
             pos += 2
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("filter_results.matching_acls.resource_name", buf, pos, n5)
             e3 = pos + n5 - 1
             if not pos <= e3 <= size:
                 raise bad_length("filter_results.matching_acls.resource_name", e3, pos, size)
@@ -430,7 +431,7 @@ def _decode_response_v2(buf: bytes) -> DeleteAclsResponse:
             v10, n6 = _get_bB(buf, pos)
             pos += 2
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("filter_results.matching_acls.principal", buf, pos, n6)
             e4 = pos + n6 - 1
             if not pos <= e4 <= size:
                 raise bad_length("filter_results.matching_acls.principal", e4, pos, size)
@@ -439,7 +440,7 @@ def _decode_response_v2(buf: bytes) -> DeleteAclsResponse:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("filter_results.matching_acls.host", buf, pos, n7)
             e5 = pos + n7 - 1
             if not pos <= e5 <= size:
                 raise bad_length("filter_results.matching_acls.host", e5, pos, size)

@@ -18,6 +18,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -118,7 +119,7 @@ def _decode_request_v4(buf: bytes) -> DeleteTopicsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topic_names", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topic_names", e1, pos, size)
@@ -149,7 +150,7 @@ def _decode_request_v6(buf: bytes) -> DeleteTopicsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         v2: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -308,7 +309,7 @@ def _decode_response_v4(buf: bytes) -> DeleteTopicsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("responses.name", e1, pos, size)
@@ -343,7 +344,7 @@ def _decode_response_v5(buf: bytes) -> DeleteTopicsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("responses.name", e1, pos, size)
@@ -352,7 +353,7 @@ def _decode_response_v5(buf: bytes) -> DeleteTopicsResponse:
         v4, n3 = _get_hB(buf, pos)
         pos += 3
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("responses.error_message", buf, pos, n3)
         v5: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -389,7 +390,7 @@ def _decode_response_v6(buf: bytes) -> DeleteTopicsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.name", buf, pos, n2)
         v3: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -400,7 +401,7 @@ def _decode_response_v6(buf: bytes) -> DeleteTopicsResponse:
         v4, v5, n3 = _get_uhB(buf, pos)
         pos += 19
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("responses.error_message", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1

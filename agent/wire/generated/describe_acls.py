@@ -16,6 +16,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -127,7 +128,7 @@ def _decode_request_v2(buf: bytes) -> DescribeAclsRequest:
     v1, n1 = _get_bB(buf, pos)
     pos += 2
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("resource_name_filter", buf, pos, n1)
     v2: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -138,7 +139,7 @@ def _decode_request_v2(buf: bytes) -> DescribeAclsRequest:
     v3, n2 = _get_bB(buf, pos)
     pos += 2
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("principal_filter", buf, pos, n2)
     v4: str | None = None
     if n2:
         e2 = pos + n2 - 1
@@ -149,7 +150,7 @@ def _decode_request_v2(buf: bytes) -> DescribeAclsRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("host_filter", buf, pos, n3)
     v5: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -322,7 +323,7 @@ def _decode_response_v2(buf: bytes) -> DescribeAclsResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -343,7 +344,7 @@ def _decode_response_v2(buf: bytes) -> DescribeAclsResponse:
         v5, n3 = _get_bB(buf, pos)
         pos += 2
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("resources.resource_name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("resources.resource_name", e2, pos, size)
@@ -362,7 +363,7 @@ def _decode_response_v2(buf: bytes) -> DescribeAclsResponse:
             n5 = buf[pos]
             pos += 1
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("resources.acls.principal", buf, pos, n5)
             e3 = pos + n5 - 1
             if not pos <= e3 <= size:
                 raise bad_length("resources.acls.principal", e3, pos, size)
@@ -371,7 +372,7 @@ def _decode_response_v2(buf: bytes) -> DescribeAclsResponse:
             n6 = buf[pos]
             pos += 1
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("resources.acls.host", buf, pos, n6)
             e4 = pos + n6 - 1
             if not pos <= e4 <= size:
                 raise bad_length("resources.acls.host", e4, pos, size)

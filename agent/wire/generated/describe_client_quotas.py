@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -147,7 +148,7 @@ def _decode_request_v1(buf: bytes) -> DescribeClientQuotasRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("components.entity_type", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("components.entity_type", e1, pos, size)
@@ -156,7 +157,7 @@ def _decode_request_v1(buf: bytes) -> DescribeClientQuotasRequest:
         v3, n3 = _get_bB(buf, pos)
         pos += 2
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("components.match", buf, pos, n3)
         v4: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -332,7 +333,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClientQuotasResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -365,7 +366,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClientQuotasResponse:
                 n4 = buf[pos]
                 pos += 1
                 if n4 > 127:
-                    n4, pos = uvarint(buf, pos, n4)
+                    n4, pos = text_length("entries.entity.entity_type", buf, pos, n4)
                 e2 = pos + n4 - 1
                 if not pos <= e2 <= size:
                     raise bad_length("entries.entity.entity_type", e2, pos, size)
@@ -374,7 +375,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClientQuotasResponse:
                 n5 = buf[pos]
                 pos += 1
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("entries.entity.entity_name", buf, pos, n5)
                 v7: str | None = None
                 if n5:
                     e3 = pos + n5 - 1
@@ -400,7 +401,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClientQuotasResponse:
                 n8 = buf[pos]
                 pos += 1
                 if n8 > 127:
-                    n8, pos = uvarint(buf, pos, n8)
+                    n8, pos = text_length("entries.values.key", buf, pos, n8)
                 e4 = pos + n8 - 1
                 if not pos <= e4 <= size:
                     raise bad_length("entries.values.key", e4, pos, size)

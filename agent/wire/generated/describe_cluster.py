@@ -16,6 +16,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -161,7 +162,7 @@ def _decode_response_v0(buf: bytes) -> DescribeClusterResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -172,7 +173,7 @@ def _decode_response_v0(buf: bytes) -> DescribeClusterResponse:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("cluster_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("cluster_id", e2, pos, size)
@@ -191,7 +192,7 @@ def _decode_response_v0(buf: bytes) -> DescribeClusterResponse:
         v7, n4 = _get_iB(buf, pos)
         pos += 5
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("brokers.host", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("brokers.host", e3, pos, size)
@@ -200,7 +201,7 @@ def _decode_response_v0(buf: bytes) -> DescribeClusterResponse:
         v9, n5 = _get_iB(buf, pos)
         pos += 5
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("brokers.rack", buf, pos, n5)
         v10: str | None = None
         if n5:
             e4 = pos + n5 - 1
@@ -227,7 +228,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClusterResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -238,7 +239,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClusterResponse:
     v4, n2 = _get_bB(buf, pos)
     pos += 2
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("cluster_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("cluster_id", e2, pos, size)
@@ -257,7 +258,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClusterResponse:
         v8, n4 = _get_iB(buf, pos)
         pos += 5
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("brokers.host", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("brokers.host", e3, pos, size)
@@ -266,7 +267,7 @@ def _decode_response_v1(buf: bytes) -> DescribeClusterResponse:
         v10, n5 = _get_iB(buf, pos)
         pos += 5
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("brokers.rack", buf, pos, n5)
         v11: str | None = None
         if n5:
             e4 = pos + n5 - 1
@@ -293,7 +294,7 @@ def _decode_response_v2(buf: bytes) -> DescribeClusterResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -304,7 +305,7 @@ def _decode_response_v2(buf: bytes) -> DescribeClusterResponse:
     v4, n2 = _get_bB(buf, pos)
     pos += 2
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("cluster_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("cluster_id", e2, pos, size)
@@ -323,7 +324,7 @@ def _decode_response_v2(buf: bytes) -> DescribeClusterResponse:
         v8, n4 = _get_iB(buf, pos)
         pos += 5
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("brokers.host", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("brokers.host", e3, pos, size)
@@ -332,7 +333,7 @@ def _decode_response_v2(buf: bytes) -> DescribeClusterResponse:
         v10, n5 = _get_iB(buf, pos)
         pos += 5
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("brokers.rack", buf, pos, n5)
         v11: str | None = None
         if n5:
             e4 = pos + n5 - 1

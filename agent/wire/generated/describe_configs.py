@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -214,7 +215,7 @@ def _decode_request_v4(buf: bytes) -> DescribeConfigsRequest:
         v2, n2 = _get_bB(buf, pos)
         pos += 2
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("resources.resource_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("resources.resource_name", e1, pos, size)
@@ -235,7 +236,7 @@ def _decode_request_v4(buf: bytes) -> DescribeConfigsRequest:
                 n4 = buf[pos]
                 pos += 1
                 if n4 > 127:
-                    n4, pos = uvarint(buf, pos, n4)
+                    n4, pos = text_length("resources.configuration_keys", buf, pos, n4)
                 e2 = pos + n4 - 1
                 if not pos <= e2 <= size:
                     raise bad_length("resources.configuration_keys", e2, pos, size)
@@ -556,7 +557,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -567,7 +568,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
         v5, n3 = _get_bB(buf, pos)
         pos += 2
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("results.resource_name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("results.resource_name", e2, pos, size)
@@ -586,7 +587,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
             n5 = buf[pos]
             pos += 1
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("results.configs.name", buf, pos, n5)
             e3 = pos + n5 - 1
             if not pos <= e3 <= size:
                 raise bad_length("results.configs.name", e3, pos, size)
@@ -595,7 +596,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
             n6 = buf[pos]
             pos += 1
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("results.configs.value", buf, pos, n6)
             v9: str | None = None
             if n6:
                 e4 = pos + n6 - 1
@@ -616,7 +617,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
                 n8 = buf[pos]
                 pos += 1
                 if n8 > 127:
-                    n8, pos = uvarint(buf, pos, n8)
+                    n8, pos = text_length("results.configs.synonyms.name", buf, pos, n8)
                 e5 = pos + n8 - 1
                 if not pos <= e5 <= size:
                     raise bad_length("results.configs.synonyms.name", e5, pos, size)
@@ -625,7 +626,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
                 n9 = buf[pos]
                 pos += 1
                 if n9 > 127:
-                    n9, pos = uvarint(buf, pos, n9)
+                    n9, pos = text_length("results.configs.synonyms.value", buf, pos, n9)
                 v15: str | None = None
                 if n9:
                     e6 = pos + n9 - 1
@@ -641,7 +642,7 @@ def _decode_response_v4(buf: bytes) -> DescribeConfigsResponse:
             v17, n11 = _get_bB(buf, pos)
             pos += 2
             if n11 > 127:
-                n11, pos = uvarint(buf, pos, n11)
+                n11, pos = text_length("results.configs.documentation", buf, pos, n11)
             v18: str | None = None
             if n11:
                 e7 = pos + n11 - 1

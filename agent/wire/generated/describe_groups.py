@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -146,7 +147,7 @@ def _decode_request_v5(buf: bytes) -> DescribeGroupsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups", e1, pos, size)
@@ -622,7 +623,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -631,7 +632,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.group_state", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.group_state", e2, pos, size)
@@ -640,7 +641,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("groups.protocol_type", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("groups.protocol_type", e3, pos, size)
@@ -649,7 +650,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("groups.protocol_data", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("groups.protocol_data", e4, pos, size)
@@ -668,7 +669,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("groups.members.member_id", buf, pos, n7)
             e5 = pos + n7 - 1
             if not pos <= e5 <= size:
                 raise bad_length("groups.members.member_id", e5, pos, size)
@@ -677,7 +678,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
             n8 = buf[pos]
             pos += 1
             if n8 > 127:
-                n8, pos = uvarint(buf, pos, n8)
+                n8, pos = text_length("groups.members.group_instance_id", buf, pos, n8)
             v10: str | None = None
             if n8:
                 e6 = pos + n8 - 1
@@ -688,7 +689,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
             n9 = buf[pos]
             pos += 1
             if n9 > 127:
-                n9, pos = uvarint(buf, pos, n9)
+                n9, pos = text_length("groups.members.client_id", buf, pos, n9)
             e7 = pos + n9 - 1
             if not pos <= e7 <= size:
                 raise bad_length("groups.members.client_id", e7, pos, size)
@@ -697,7 +698,7 @@ def _decode_response_v5(buf: bytes) -> DescribeGroupsResponse:
             n10 = buf[pos]
             pos += 1
             if n10 > 127:
-                n10, pos = uvarint(buf, pos, n10)
+                n10, pos = text_length("groups.members.client_host", buf, pos, n10)
             e8 = pos + n10 - 1
             if not pos <= e8 <= size:
                 raise bad_length("groups.members.client_host", e8, pos, size)
@@ -755,7 +756,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -766,7 +767,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.group_id", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.group_id", e2, pos, size)
@@ -775,7 +776,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("groups.group_state", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("groups.group_state", e3, pos, size)
@@ -784,7 +785,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("groups.protocol_type", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("groups.protocol_type", e4, pos, size)
@@ -793,7 +794,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("groups.protocol_data", buf, pos, n6)
         e5 = pos + n6 - 1
         if not pos <= e5 <= size:
             raise bad_length("groups.protocol_data", e5, pos, size)
@@ -812,7 +813,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
             n8 = buf[pos]
             pos += 1
             if n8 > 127:
-                n8, pos = uvarint(buf, pos, n8)
+                n8, pos = text_length("groups.members.member_id", buf, pos, n8)
             e6 = pos + n8 - 1
             if not pos <= e6 <= size:
                 raise bad_length("groups.members.member_id", e6, pos, size)
@@ -821,7 +822,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
             n9 = buf[pos]
             pos += 1
             if n9 > 127:
-                n9, pos = uvarint(buf, pos, n9)
+                n9, pos = text_length("groups.members.group_instance_id", buf, pos, n9)
             v11: str | None = None
             if n9:
                 e7 = pos + n9 - 1
@@ -832,7 +833,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
             n10 = buf[pos]
             pos += 1
             if n10 > 127:
-                n10, pos = uvarint(buf, pos, n10)
+                n10, pos = text_length("groups.members.client_id", buf, pos, n10)
             e8 = pos + n10 - 1
             if not pos <= e8 <= size:
                 raise bad_length("groups.members.client_id", e8, pos, size)
@@ -841,7 +842,7 @@ def _decode_response_v6(buf: bytes) -> DescribeGroupsResponse:
             n11 = buf[pos]
             pos += 1
             if n11 > 127:
-                n11, pos = uvarint(buf, pos, n11)
+                n11, pos = text_length("groups.members.client_host", buf, pos, n11)
             e9 = pos + n11 - 1
             if not pos <= e9 <= size:
                 raise bad_length("groups.members.client_host", e9, pos, size)

@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -153,7 +154,7 @@ def _decode_request_v2(buf: bytes) -> DescribeLogDirsRequest:
             n2 = buf[pos]
             pos += 1
             if n2 > 127:
-                n2, pos = uvarint(buf, pos, n2)
+                n2, pos = text_length("topics.topic", buf, pos, n2)
             e1 = pos + n2 - 1
             if not pos <= e1 <= size:
                 raise bad_length("topics.topic", e1, pos, size)
@@ -329,7 +330,7 @@ def _decode_response_v2(buf: bytes) -> DescribeLogDirsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.log_dir", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results.log_dir", e1, pos, size)
@@ -348,7 +349,7 @@ def _decode_response_v2(buf: bytes) -> DescribeLogDirsResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("results.topics.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("results.topics.name", e2, pos, size)
@@ -403,7 +404,7 @@ def _decode_response_v3(buf: bytes) -> DescribeLogDirsResponse:
         v4, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.log_dir", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results.log_dir", e1, pos, size)
@@ -422,7 +423,7 @@ def _decode_response_v3(buf: bytes) -> DescribeLogDirsResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("results.topics.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("results.topics.name", e2, pos, size)
@@ -477,7 +478,7 @@ def _decode_response_v4(buf: bytes) -> DescribeLogDirsResponse:
         v4, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.log_dir", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results.log_dir", e1, pos, size)
@@ -496,7 +497,7 @@ def _decode_response_v4(buf: bytes) -> DescribeLogDirsResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("results.topics.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("results.topics.name", e2, pos, size)
@@ -551,7 +552,7 @@ def _decode_response_v5(buf: bytes) -> DescribeLogDirsResponse:
         v4, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("results.log_dir", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("results.log_dir", e1, pos, size)
@@ -570,7 +571,7 @@ def _decode_response_v5(buf: bytes) -> DescribeLogDirsResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("results.topics.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("results.topics.name", e2, pos, size)

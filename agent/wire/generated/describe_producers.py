@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -104,7 +105,7 @@ def _decode_request_v0(buf: bytes) -> DescribeProducersRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -206,7 +207,7 @@ def _decode_response_v0(buf: bytes) -> DescribeProducersResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -225,7 +226,7 @@ def _decode_response_v0(buf: bytes) -> DescribeProducersResponse:
             v5, v6, n4 = _get_ihB(buf, pos)
             pos += 7
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("topics.partitions.error_message", buf, pos, n4)
             v7: str | None = None
             if n4:
                 e2 = pos + n4 - 1

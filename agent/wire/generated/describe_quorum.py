@@ -18,6 +18,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -148,7 +149,7 @@ def _decode_request_v0(buf: bytes) -> DescribeQuorumRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.topic_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.topic_name", e1, pos, size)
@@ -260,7 +261,7 @@ def _decode_response_v0(buf: bytes) -> DescribeQuorumResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.topic_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.topic_name", e1, pos, size)
@@ -340,7 +341,7 @@ def _decode_response_v1(buf: bytes) -> DescribeQuorumResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.topic_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.topic_name", e1, pos, size)
@@ -410,7 +411,7 @@ def _decode_response_v2(buf: bytes) -> DescribeQuorumResponse:
     v1, n1 = _get_hB(buf, pos)
     pos += 3
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v2: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -431,7 +432,7 @@ def _decode_response_v2(buf: bytes) -> DescribeQuorumResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("topics.topic_name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("topics.topic_name", e2, pos, size)
@@ -450,7 +451,7 @@ def _decode_response_v2(buf: bytes) -> DescribeQuorumResponse:
             v6, v7, n5 = _get_ihB(buf, pos)
             pos += 7
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("topics.partitions.error_message", buf, pos, n5)
             v8: str | None = None
             if n5:
                 e3 = pos + n5 - 1
@@ -521,7 +522,7 @@ def _decode_response_v2(buf: bytes) -> DescribeQuorumResponse:
             n14 = buf[pos]
             pos += 1
             if n14 > 127:
-                n14, pos = uvarint(buf, pos, n14)
+                n14, pos = text_length("nodes.listeners.name", buf, pos, n14)
             e4 = pos + n14 - 1
             if not pos <= e4 <= size:
                 raise bad_length("nodes.listeners.name", e4, pos, size)
@@ -530,7 +531,7 @@ def _decode_response_v2(buf: bytes) -> DescribeQuorumResponse:
             n15 = buf[pos]
             pos += 1
             if n15 > 127:
-                n15, pos = uvarint(buf, pos, n15)
+                n15, pos = text_length("nodes.listeners.host", buf, pos, n15)
             e5 = pos + n15 - 1
             if not pos <= e5 <= size:
                 raise bad_length("nodes.listeners.host", e5, pos, size)

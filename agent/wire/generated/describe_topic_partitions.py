@@ -20,6 +20,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -121,7 +122,7 @@ def _decode_request_v0(buf: bytes) -> DescribeTopicPartitionsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -139,7 +140,7 @@ def _decode_request_v0(buf: bytes) -> DescribeTopicPartitionsRequest:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("cursor.topic_name", buf, pos, n5)
         e2 = pos + n5 - 1
         if not pos <= e2 <= size:
             raise bad_length("cursor.topic_name", e2, pos, size)
@@ -234,7 +235,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -323,7 +324,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTopicPartitionsResponse:
         n12 = buf[pos]
         pos += 1
         if n12 > 127:
-            n12, pos = uvarint(buf, pos, n12)
+            n12, pos = text_length("next_cursor.topic_name", buf, pos, n12)
         e2 = pos + n12 - 1
         if not pos <= e2 <= size:
             raise bad_length("next_cursor.topic_name", e2, pos, size)

@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -89,7 +90,7 @@ def _decode_request_v0(buf: bytes) -> DescribeTransactionsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("transactional_ids", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("transactional_ids", e1, pos, size)
@@ -169,7 +170,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTransactionsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("transaction_states.transactional_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("transaction_states.transactional_id", e1, pos, size)
@@ -178,7 +179,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTransactionsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("transaction_states.transaction_state", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("transaction_states.transaction_state", e2, pos, size)
@@ -197,7 +198,7 @@ def _decode_response_v0(buf: bytes) -> DescribeTransactionsResponse:
             n5 = buf[pos]
             pos += 1
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("transaction_states.topics.topic", buf, pos, n5)
             e3 = pos + n5 - 1
             if not pos <= e3 <= size:
                 raise bad_length("transaction_states.topics.topic", e3, pos, size)

@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -174,7 +175,7 @@ def _decode_request_v2(buf: bytes) -> ElectLeadersRequest:
             n2 = buf[pos]
             pos += 1
             if n2 > 127:
-                n2, pos = uvarint(buf, pos, n2)
+                n2, pos = text_length("topic_partitions.topic", buf, pos, n2)
             e1 = pos + n2 - 1
             if not pos <= e1 <= size:
                 raise bad_length("topic_partitions.topic", e1, pos, size)
@@ -394,7 +395,7 @@ def _decode_response_v2(buf: bytes) -> ElectLeadersResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("replica_election_results.topic", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("replica_election_results.topic", e1, pos, size)
@@ -413,7 +414,7 @@ def _decode_response_v2(buf: bytes) -> ElectLeadersResponse:
             v6, v7, n4 = _get_ihB(buf, pos)
             pos += 7
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("replica_election_results.partition_result.error_message", buf, pos, n4)
             v8: str | None = None
             if n4:
                 e2 = pos + n4 - 1

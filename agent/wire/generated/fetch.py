@@ -26,6 +26,7 @@ from agent.wire.primitives import (
     read_tag,
     records_size,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -475,7 +476,7 @@ def _decode_request_v12(buf: bytes) -> FetchRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.topic", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.topic", e1, pos, size)
@@ -514,7 +515,7 @@ def _decode_request_v12(buf: bytes) -> FetchRequest:
         n7 = buf[pos]
         pos += 1
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("forgotten_topics_data.topic", buf, pos, n7)
         e2 = pos + n7 - 1
         if not pos <= e2 <= size:
             raise bad_length("forgotten_topics_data.topic", e2, pos, size)
@@ -538,7 +539,7 @@ def _decode_request_v12(buf: bytes) -> FetchRequest:
     n10 = buf[pos]
     pos += 1
     if n10 > 127:
-        n10, pos = uvarint(buf, pos, n10)
+        n10, pos = text_length("rack_id", buf, pos, n10)
     e3 = pos + n10 - 1
     if not pos <= e3 <= size:
         raise bad_length("rack_id", e3, pos, size)
@@ -556,7 +557,7 @@ def _decode_request_v12(buf: bytes) -> FetchRequest:
                 n12 = buf[pos]
                 pos += 1
                 if n12 > 127:
-                    n12, pos = uvarint(buf, pos, n12)
+                    n12, pos = text_length("cluster_id", buf, pos, n12)
                 v22: str | None = None
                 if n12:
                     e5 = pos + n12 - 1
@@ -634,7 +635,7 @@ def _decode_request_v13(buf: bytes) -> FetchRequest:
     n8 = buf[pos]
     pos += 1
     if n8 > 127:
-        n8, pos = uvarint(buf, pos, n8)
+        n8, pos = text_length("rack_id", buf, pos, n8)
     e1 = pos + n8 - 1
     if not pos <= e1 <= size:
         raise bad_length("rack_id", e1, pos, size)
@@ -652,7 +653,7 @@ def _decode_request_v13(buf: bytes) -> FetchRequest:
                 n10 = buf[pos]
                 pos += 1
                 if n10 > 127:
-                    n10, pos = uvarint(buf, pos, n10)
+                    n10, pos = text_length("cluster_id", buf, pos, n10)
                 v22: str | None = None
                 if n10:
                     e3 = pos + n10 - 1
@@ -730,7 +731,7 @@ def _decode_request_v15(buf: bytes) -> FetchRequest:
     n8 = buf[pos]
     pos += 1
     if n8 > 127:
-        n8, pos = uvarint(buf, pos, n8)
+        n8, pos = text_length("rack_id", buf, pos, n8)
     e1 = pos + n8 - 1
     if not pos <= e1 <= size:
         raise bad_length("rack_id", e1, pos, size)
@@ -749,7 +750,7 @@ def _decode_request_v15(buf: bytes) -> FetchRequest:
                 n10 = buf[pos]
                 pos += 1
                 if n10 > 127:
-                    n10, pos = uvarint(buf, pos, n10)
+                    n10, pos = text_length("cluster_id", buf, pos, n10)
                 v22: str | None = None
                 if n10:
                     e3 = pos + n10 - 1
@@ -846,7 +847,7 @@ def _decode_request_v17(buf: bytes) -> FetchRequest:
     n8 = buf[pos]
     pos += 1
     if n8 > 127:
-        n8, pos = uvarint(buf, pos, n8)
+        n8, pos = text_length("rack_id", buf, pos, n8)
     e2 = pos + n8 - 1
     if not pos <= e2 <= size:
         raise bad_length("rack_id", e2, pos, size)
@@ -865,7 +866,7 @@ def _decode_request_v17(buf: bytes) -> FetchRequest:
                 n10 = buf[pos]
                 pos += 1
                 if n10 > 127:
-                    n10, pos = uvarint(buf, pos, n10)
+                    n10, pos = text_length("cluster_id", buf, pos, n10)
                 v24: str | None = None
                 if n10:
                     e4 = pos + n10 - 1
@@ -967,7 +968,7 @@ def _decode_request_v18(buf: bytes) -> FetchRequest:
     n8 = buf[pos]
     pos += 1
     if n8 > 127:
-        n8, pos = uvarint(buf, pos, n8)
+        n8, pos = text_length("rack_id", buf, pos, n8)
     e2 = pos + n8 - 1
     if not pos <= e2 <= size:
         raise bad_length("rack_id", e2, pos, size)
@@ -986,7 +987,7 @@ def _decode_request_v18(buf: bytes) -> FetchRequest:
                 n10 = buf[pos]
                 pos += 1
                 if n10 > 127:
-                    n10, pos = uvarint(buf, pos, n10)
+                    n10, pos = text_length("cluster_id", buf, pos, n10)
                 v26: str | None = None
                 if n10:
                     e4 = pos + n10 - 1
@@ -1752,7 +1753,7 @@ def _decode_response_v12(buf: memoryview) -> FetchResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.topic", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("responses.topic", e1, pos, size)
@@ -2059,7 +2060,7 @@ def _decode_response_v16(buf: memoryview) -> FetchResponse:
                     v31, n13 = _get_iB(buf, pos)
                     pos += 5
                     if n13 > 127:
-                        n13, pos = uvarint(buf, pos, n13)
+                        n13, pos = text_length("node_endpoints.host", buf, pos, n13)
                     e4 = pos + n13 - 1
                     if not pos <= e4 <= size:
                         raise bad_length("node_endpoints.host", e4, pos, size)
@@ -2068,7 +2069,7 @@ def _decode_response_v16(buf: memoryview) -> FetchResponse:
                     v33, n14 = _get_iB(buf, pos)
                     pos += 5
                     if n14 > 127:
-                        n14, pos = uvarint(buf, pos, n14)
+                        n14, pos = text_length("node_endpoints.rack", buf, pos, n14)
                     v34: str | None = None
                     if n14:
                         e5 = pos + n14 - 1

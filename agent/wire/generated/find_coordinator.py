@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -112,7 +113,7 @@ def _decode_request_v3(buf: bytes) -> FindCoordinatorRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("key", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("key", e1, pos, size)
@@ -142,7 +143,7 @@ def _decode_request_v4(buf: bytes) -> FindCoordinatorRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("coordinator_keys", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("coordinator_keys", e1, pos, size)
@@ -291,7 +292,7 @@ def _decode_response_v3(buf: bytes) -> FindCoordinatorResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -302,7 +303,7 @@ def _decode_response_v3(buf: bytes) -> FindCoordinatorResponse:
     v4, n2 = _get_iB(buf, pos)
     pos += 5
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("host", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("host", e2, pos, size)
@@ -332,7 +333,7 @@ def _decode_response_v4(buf: bytes) -> FindCoordinatorResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("coordinators.key", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("coordinators.key", e1, pos, size)
@@ -341,7 +342,7 @@ def _decode_response_v4(buf: bytes) -> FindCoordinatorResponse:
         v4, n3 = _get_iB(buf, pos)
         pos += 5
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("coordinators.host", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("coordinators.host", e2, pos, size)
@@ -350,7 +351,7 @@ def _decode_response_v4(buf: bytes) -> FindCoordinatorResponse:
         v6, v7, n4 = _get_ihB(buf, pos)
         pos += 7
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("coordinators.error_message", buf, pos, n4)
         v8: str | None = None
         if n4:
             e3 = pos + n4 - 1

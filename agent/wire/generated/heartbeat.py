@@ -14,8 +14,8 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
-    uvarint,
     varint,
 )
 
@@ -103,7 +103,7 @@ def _decode_request_v4(buf: bytes) -> HeartbeatRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -112,7 +112,7 @@ def _decode_request_v4(buf: bytes) -> HeartbeatRequest:
     v2, n2 = _get_iB(buf, pos)
     pos += 5
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -121,7 +121,7 @@ def _decode_request_v4(buf: bytes) -> HeartbeatRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1

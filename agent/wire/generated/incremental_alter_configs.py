@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -154,7 +155,7 @@ def _decode_request_v1(buf: bytes) -> IncrementalAlterConfigsRequest:
         v2, n2 = _get_bB(buf, pos)
         pos += 2
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("resources.resource_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("resources.resource_name", e1, pos, size)
@@ -173,7 +174,7 @@ def _decode_request_v1(buf: bytes) -> IncrementalAlterConfigsRequest:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("resources.configs.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("resources.configs.name", e2, pos, size)
@@ -182,7 +183,7 @@ def _decode_request_v1(buf: bytes) -> IncrementalAlterConfigsRequest:
             v6, n5 = _get_bB(buf, pos)
             pos += 2
             if n5 > 127:
-                n5, pos = uvarint(buf, pos, n5)
+                n5, pos = text_length("resources.configs.value", buf, pos, n5)
             v7: str | None = None
             if n5:
                 e3 = pos + n5 - 1
@@ -357,7 +358,7 @@ def _decode_response_v1(buf: bytes) -> IncrementalAlterConfigsResponse:
         v3, n2 = _get_hB(buf, pos)
         pos += 3
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.error_message", buf, pos, n2)
         v4: str | None = None
         if n2:
             e1 = pos + n2 - 1
@@ -368,7 +369,7 @@ def _decode_response_v1(buf: bytes) -> IncrementalAlterConfigsResponse:
         v5, n3 = _get_bB(buf, pos)
         pos += 2
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("responses.resource_name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("responses.resource_name", e2, pos, size)

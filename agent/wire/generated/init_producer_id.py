@@ -14,8 +14,8 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
-    uvarint,
     varint,
 )
 
@@ -76,7 +76,7 @@ def _decode_request_v2(buf: bytes) -> InitProducerIdRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("transactional_id", buf, pos, n1)
     v1: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -97,7 +97,7 @@ def _decode_request_v3(buf: bytes) -> InitProducerIdRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("transactional_id", buf, pos, n1)
     v1: str | None = None
     if n1:
         e1 = pos + n1 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -257,7 +258,7 @@ def _decode_request_v6(buf: bytes) -> JoinGroupRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -266,7 +267,7 @@ def _decode_request_v6(buf: bytes) -> JoinGroupRequest:
     v2, v3, n2 = _get_iiB(buf, pos)
     pos += 9
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -275,7 +276,7 @@ def _decode_request_v6(buf: bytes) -> JoinGroupRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v5: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -286,7 +287,7 @@ def _decode_request_v6(buf: bytes) -> JoinGroupRequest:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("protocol_type", buf, pos, n4)
     e4 = pos + n4 - 1
     if not pos <= e4 <= size:
         raise bad_length("protocol_type", e4, pos, size)
@@ -305,7 +306,7 @@ def _decode_request_v6(buf: bytes) -> JoinGroupRequest:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("protocols.name", buf, pos, n6)
         e5 = pos + n6 - 1
         if not pos <= e5 <= size:
             raise bad_length("protocols.name", e5, pos, size)
@@ -339,7 +340,7 @@ def _decode_request_v8(buf: bytes) -> JoinGroupRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -348,7 +349,7 @@ def _decode_request_v8(buf: bytes) -> JoinGroupRequest:
     v2, v3, n2 = _get_iiB(buf, pos)
     pos += 9
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -357,7 +358,7 @@ def _decode_request_v8(buf: bytes) -> JoinGroupRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v5: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -368,7 +369,7 @@ def _decode_request_v8(buf: bytes) -> JoinGroupRequest:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("protocol_type", buf, pos, n4)
     e4 = pos + n4 - 1
     if not pos <= e4 <= size:
         raise bad_length("protocol_type", e4, pos, size)
@@ -387,7 +388,7 @@ def _decode_request_v8(buf: bytes) -> JoinGroupRequest:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("protocols.name", buf, pos, n6)
         e5 = pos + n6 - 1
         if not pos <= e5 <= size:
             raise bad_length("protocols.name", e5, pos, size)
@@ -410,7 +411,7 @@ def _decode_request_v8(buf: bytes) -> JoinGroupRequest:
     n9 = buf[pos]
     pos += 1
     if n9 > 127:
-        n9, pos = uvarint(buf, pos, n9)
+        n9, pos = text_length("reason", buf, pos, n9)
     v10: str | None = None
     if n9:
         e7 = pos + n9 - 1
@@ -858,7 +859,7 @@ def _decode_response_v6(buf: bytes) -> JoinGroupResponse:
     v1, v2, v3, n1 = _get_ihiB(buf, pos)
     pos += 11
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("protocol_name", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("protocol_name", e1, pos, size)
@@ -867,7 +868,7 @@ def _decode_response_v6(buf: bytes) -> JoinGroupResponse:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("leader", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("leader", e2, pos, size)
@@ -876,7 +877,7 @@ def _decode_response_v6(buf: bytes) -> JoinGroupResponse:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("member_id", buf, pos, n3)
     e3 = pos + n3 - 1
     if not pos <= e3 <= size:
         raise bad_length("member_id", e3, pos, size)
@@ -895,7 +896,7 @@ def _decode_response_v6(buf: bytes) -> JoinGroupResponse:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("members.member_id", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("members.member_id", e4, pos, size)
@@ -904,7 +905,7 @@ def _decode_response_v6(buf: bytes) -> JoinGroupResponse:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("members.group_instance_id", buf, pos, n6)
         v9: str | None = None
         if n6:
             e5 = pos + n6 - 1
@@ -940,7 +941,7 @@ def _decode_response_v7(buf: bytes) -> JoinGroupResponse:
     v1, v2, v3, n1 = _get_ihiB(buf, pos)
     pos += 11
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("protocol_type", buf, pos, n1)
     v4: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -951,7 +952,7 @@ def _decode_response_v7(buf: bytes) -> JoinGroupResponse:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("protocol_name", buf, pos, n2)
     v5: str | None = None
     if n2:
         e2 = pos + n2 - 1
@@ -962,7 +963,7 @@ def _decode_response_v7(buf: bytes) -> JoinGroupResponse:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("leader", buf, pos, n3)
     e3 = pos + n3 - 1
     if not pos <= e3 <= size:
         raise bad_length("leader", e3, pos, size)
@@ -971,7 +972,7 @@ def _decode_response_v7(buf: bytes) -> JoinGroupResponse:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("member_id", buf, pos, n4)
     e4 = pos + n4 - 1
     if not pos <= e4 <= size:
         raise bad_length("member_id", e4, pos, size)
@@ -990,7 +991,7 @@ def _decode_response_v7(buf: bytes) -> JoinGroupResponse:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("members.member_id", buf, pos, n6)
         e5 = pos + n6 - 1
         if not pos <= e5 <= size:
             raise bad_length("members.member_id", e5, pos, size)
@@ -999,7 +1000,7 @@ def _decode_response_v7(buf: bytes) -> JoinGroupResponse:
         n7 = buf[pos]
         pos += 1
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("members.group_instance_id", buf, pos, n7)
         v10: str | None = None
         if n7:
             e6 = pos + n7 - 1
@@ -1035,7 +1036,7 @@ def _decode_response_v9(buf: bytes) -> JoinGroupResponse:
     v1, v2, v3, n1 = _get_ihiB(buf, pos)
     pos += 11
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("protocol_type", buf, pos, n1)
     v4: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -1046,7 +1047,7 @@ def _decode_response_v9(buf: bytes) -> JoinGroupResponse:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("protocol_name", buf, pos, n2)
     v5: str | None = None
     if n2:
         e2 = pos + n2 - 1
@@ -1057,7 +1058,7 @@ def _decode_response_v9(buf: bytes) -> JoinGroupResponse:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("leader", buf, pos, n3)
     e3 = pos + n3 - 1
     if not pos <= e3 <= size:
         raise bad_length("leader", e3, pos, size)
@@ -1066,7 +1067,7 @@ def _decode_response_v9(buf: bytes) -> JoinGroupResponse:
     v7, n4 = _get_tB(buf, pos)
     pos += 2
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("member_id", buf, pos, n4)
     e4 = pos + n4 - 1
     if not pos <= e4 <= size:
         raise bad_length("member_id", e4, pos, size)
@@ -1085,7 +1086,7 @@ def _decode_response_v9(buf: bytes) -> JoinGroupResponse:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("members.member_id", buf, pos, n6)
         e5 = pos + n6 - 1
         if not pos <= e5 <= size:
             raise bad_length("members.member_id", e5, pos, size)
@@ -1094,7 +1095,7 @@ def _decode_response_v9(buf: bytes) -> JoinGroupResponse:
         n7 = buf[pos]
         pos += 1
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("members.group_instance_id", buf, pos, n7)
         v11: str | None = None
         if n7:
             e6 = pos + n7 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -137,7 +138,7 @@ def _decode_request_v4(buf: bytes) -> LeaveGroupRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -156,7 +157,7 @@ def _decode_request_v4(buf: bytes) -> LeaveGroupRequest:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("members.member_id", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("members.member_id", e2, pos, size)
@@ -165,7 +166,7 @@ def _decode_request_v4(buf: bytes) -> LeaveGroupRequest:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("members.group_instance_id", buf, pos, n4)
         v4: str | None = None
         if n4:
             e3 = pos + n4 - 1
@@ -192,7 +193,7 @@ def _decode_request_v5(buf: bytes) -> LeaveGroupRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -211,7 +212,7 @@ def _decode_request_v5(buf: bytes) -> LeaveGroupRequest:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("members.member_id", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("members.member_id", e2, pos, size)
@@ -220,7 +221,7 @@ def _decode_request_v5(buf: bytes) -> LeaveGroupRequest:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("members.group_instance_id", buf, pos, n4)
         v4: str | None = None
         if n4:
             e3 = pos + n4 - 1
@@ -231,7 +232,7 @@ def _decode_request_v5(buf: bytes) -> LeaveGroupRequest:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("members.reason", buf, pos, n5)
         v5: str | None = None
         if n5:
             e4 = pos + n5 - 1
@@ -483,7 +484,7 @@ def _decode_response_v4(buf: bytes) -> LeaveGroupResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("members.member_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("members.member_id", e1, pos, size)
@@ -492,7 +493,7 @@ def _decode_response_v4(buf: bytes) -> LeaveGroupResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("members.group_instance_id", buf, pos, n3)
         v5: str | None = None
         if n3:
             e2 = pos + n3 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -151,7 +152,7 @@ def _decode_response_v0(buf: bytes) -> ListConfigResourcesResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("config_resources.resource_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("config_resources.resource_name", e1, pos, size)
@@ -186,7 +187,7 @@ def _decode_response_v1(buf: bytes) -> ListConfigResourcesResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("config_resources.resource_name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("config_resources.resource_name", e1, pos, size)

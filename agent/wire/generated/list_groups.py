@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -93,7 +94,7 @@ def _decode_request_v4(buf: bytes) -> ListGroupsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("states_filter", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("states_filter", e1, pos, size)
@@ -124,7 +125,7 @@ def _decode_request_v5(buf: bytes) -> ListGroupsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("states_filter", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("states_filter", e1, pos, size)
@@ -144,7 +145,7 @@ def _decode_request_v5(buf: bytes) -> ListGroupsRequest:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("types_filter", buf, pos, n4)
         e2 = pos + n4 - 1
         if not pos <= e2 <= size:
             raise bad_length("types_filter", e2, pos, size)
@@ -337,7 +338,7 @@ def _decode_response_v3(buf: bytes) -> ListGroupsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -346,7 +347,7 @@ def _decode_response_v3(buf: bytes) -> ListGroupsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.protocol_type", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.protocol_type", e2, pos, size)
@@ -381,7 +382,7 @@ def _decode_response_v4(buf: bytes) -> ListGroupsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -390,7 +391,7 @@ def _decode_response_v4(buf: bytes) -> ListGroupsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.protocol_type", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.protocol_type", e2, pos, size)
@@ -399,7 +400,7 @@ def _decode_response_v4(buf: bytes) -> ListGroupsResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("groups.group_state", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("groups.group_state", e3, pos, size)
@@ -434,7 +435,7 @@ def _decode_response_v5(buf: bytes) -> ListGroupsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -443,7 +444,7 @@ def _decode_response_v5(buf: bytes) -> ListGroupsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.protocol_type", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("groups.protocol_type", e2, pos, size)
@@ -452,7 +453,7 @@ def _decode_response_v5(buf: bytes) -> ListGroupsResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("groups.group_state", buf, pos, n4)
         e3 = pos + n4 - 1
         if not pos <= e3 <= size:
             raise bad_length("groups.group_state", e3, pos, size)
@@ -461,7 +462,7 @@ def _decode_response_v5(buf: bytes) -> ListGroupsResponse:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("groups.group_type", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("groups.group_type", e4, pos, size)

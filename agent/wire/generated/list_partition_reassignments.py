@@ -19,6 +19,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -95,7 +96,7 @@ def _decode_request_v0(buf: bytes) -> ListPartitionReassignmentsRequest:
             n2 = buf[pos]
             pos += 1
             if n2 > 127:
-                n2, pos = uvarint(buf, pos, n2)
+                n2, pos = text_length("topics.name", buf, pos, n2)
             e1 = pos + n2 - 1
             if not pos <= e1 <= size:
                 raise bad_length("topics.name", e1, pos, size)
@@ -185,7 +186,7 @@ def _decode_response_v0(buf: bytes) -> ListPartitionReassignmentsResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -206,7 +207,7 @@ def _decode_response_v0(buf: bytes) -> ListPartitionReassignmentsResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("topics.name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("topics.name", e2, pos, size)

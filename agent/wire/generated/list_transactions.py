@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -77,7 +78,7 @@ def _decode_request_v0(buf: bytes) -> ListTransactionsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("state_filters", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("state_filters", e1, pos, size)
@@ -118,7 +119,7 @@ def _decode_request_v1(buf: bytes) -> ListTransactionsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("state_filters", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("state_filters", e1, pos, size)
@@ -159,7 +160,7 @@ def _decode_request_v2(buf: bytes) -> ListTransactionsRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("state_filters", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("state_filters", e1, pos, size)
@@ -179,7 +180,7 @@ def _decode_request_v2(buf: bytes) -> ListTransactionsRequest:
     v4, n4 = _get_qB(buf, pos)
     pos += 9
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("transactional_id_pattern", buf, pos, n4)
     v5: str | None = None
     if n4:
         e2 = pos + n4 - 1
@@ -333,7 +334,7 @@ def _decode_response_v0(buf: bytes) -> ListTransactionsResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("unknown_state_filters", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("unknown_state_filters", e1, pos, size)
@@ -353,7 +354,7 @@ def _decode_response_v0(buf: bytes) -> ListTransactionsResponse:
         n4 = buf[pos]
         pos += 1
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("transaction_states.transactional_id", buf, pos, n4)
         e2 = pos + n4 - 1
         if not pos <= e2 <= size:
             raise bad_length("transaction_states.transactional_id", e2, pos, size)
@@ -362,7 +363,7 @@ def _decode_response_v0(buf: bytes) -> ListTransactionsResponse:
         v7, n5 = _get_qB(buf, pos)
         pos += 9
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("transaction_states.transaction_state", buf, pos, n5)
         e3 = pos + n5 - 1
         if not pos <= e3 <= size:
             raise bad_length("transaction_states.transaction_state", e3, pos, size)

@@ -20,6 +20,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -250,7 +251,7 @@ def _decode_request_v9(buf: bytes) -> MetadataRequest:
             n2 = buf[pos]
             pos += 1
             if n2 > 127:
-                n2, pos = uvarint(buf, pos, n2)
+                n2, pos = text_length("topics.name", buf, pos, n2)
             e1 = pos + n2 - 1
             if not pos <= e1 <= size:
                 raise bad_length("topics.name", e1, pos, size)
@@ -287,7 +288,7 @@ def _decode_request_v10(buf: bytes) -> MetadataRequest:
             v2, n2 = _get_uB(buf, pos)
             pos += 17
             if n2 > 127:
-                n2, pos = uvarint(buf, pos, n2)
+                n2, pos = text_length("topics.name", buf, pos, n2)
             v3: str | None = None
             if n2:
                 e1 = pos + n2 - 1
@@ -326,7 +327,7 @@ def _decode_request_v11(buf: bytes) -> MetadataRequest:
             v2, n2 = _get_uB(buf, pos)
             pos += 17
             if n2 > 127:
-                n2, pos = uvarint(buf, pos, n2)
+                n2, pos = text_length("topics.name", buf, pos, n2)
             v3: str | None = None
             if n2:
                 e1 = pos + n2 - 1
@@ -1082,7 +1083,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
         v3, n2 = _get_iB(buf, pos)
         pos += 5
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("brokers.host", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("brokers.host", e1, pos, size)
@@ -1091,7 +1092,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
         v5, n3 = _get_iB(buf, pos)
         pos += 5
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("brokers.rack", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -1107,7 +1108,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
     n5 = buf[pos]
     pos += 1
     if n5 > 127:
-        n5, pos = uvarint(buf, pos, n5)
+        n5, pos = text_length("cluster_id", buf, pos, n5)
     v7: str | None = None
     if n5:
         e3 = pos + n5 - 1
@@ -1128,7 +1129,7 @@ def _decode_response_v9(buf: bytes) -> MetadataResponse:
         v10, n7 = _get_hB(buf, pos)
         pos += 3
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("topics.name", buf, pos, n7)
         e4 = pos + n7 - 1
         if not pos <= e4 <= size:
             raise bad_length("topics.name", e4, pos, size)
@@ -1208,7 +1209,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
         v3, n2 = _get_iB(buf, pos)
         pos += 5
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("brokers.host", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("brokers.host", e1, pos, size)
@@ -1217,7 +1218,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
         v5, n3 = _get_iB(buf, pos)
         pos += 5
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("brokers.rack", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -1233,7 +1234,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
     n5 = buf[pos]
     pos += 1
     if n5 > 127:
-        n5, pos = uvarint(buf, pos, n5)
+        n5, pos = text_length("cluster_id", buf, pos, n5)
     v7: str | None = None
     if n5:
         e3 = pos + n5 - 1
@@ -1254,7 +1255,7 @@ def _decode_response_v10(buf: bytes) -> MetadataResponse:
         v10, n7 = _get_hB(buf, pos)
         pos += 3
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("topics.name", buf, pos, n7)
         e4 = pos + n7 - 1
         if not pos <= e4 <= size:
             raise bad_length("topics.name", e4, pos, size)
@@ -1334,7 +1335,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
         v3, n2 = _get_iB(buf, pos)
         pos += 5
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("brokers.host", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("brokers.host", e1, pos, size)
@@ -1343,7 +1344,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
         v5, n3 = _get_iB(buf, pos)
         pos += 5
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("brokers.rack", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -1359,7 +1360,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
     n5 = buf[pos]
     pos += 1
     if n5 > 127:
-        n5, pos = uvarint(buf, pos, n5)
+        n5, pos = text_length("cluster_id", buf, pos, n5)
     v7: str | None = None
     if n5:
         e3 = pos + n5 - 1
@@ -1380,7 +1381,7 @@ def _decode_response_v11(buf: bytes) -> MetadataResponse:
         v10, n7 = _get_hB(buf, pos)
         pos += 3
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("topics.name", buf, pos, n7)
         e4 = pos + n7 - 1
         if not pos <= e4 <= size:
             raise bad_length("topics.name", e4, pos, size)
@@ -1460,7 +1461,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
         v3, n2 = _get_iB(buf, pos)
         pos += 5
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("brokers.host", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("brokers.host", e1, pos, size)
@@ -1469,7 +1470,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
         v5, n3 = _get_iB(buf, pos)
         pos += 5
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("brokers.rack", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -1485,7 +1486,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
     n5 = buf[pos]
     pos += 1
     if n5 > 127:
-        n5, pos = uvarint(buf, pos, n5)
+        n5, pos = text_length("cluster_id", buf, pos, n5)
     v7: str | None = None
     if n5:
         e3 = pos + n5 - 1
@@ -1506,7 +1507,7 @@ def _decode_response_v12(buf: bytes) -> MetadataResponse:
         v10, n7 = _get_hB(buf, pos)
         pos += 3
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("topics.name", buf, pos, n7)
         v11: str | None = None
         if n7:
             e4 = pos + n7 - 1
@@ -1588,7 +1589,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
         v3, n2 = _get_iB(buf, pos)
         pos += 5
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("brokers.host", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("brokers.host", e1, pos, size)
@@ -1597,7 +1598,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
         v5, n3 = _get_iB(buf, pos)
         pos += 5
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("brokers.rack", buf, pos, n3)
         v6: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -1613,7 +1614,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
     n5 = buf[pos]
     pos += 1
     if n5 > 127:
-        n5, pos = uvarint(buf, pos, n5)
+        n5, pos = text_length("cluster_id", buf, pos, n5)
     v7: str | None = None
     if n5:
         e3 = pos + n5 - 1
@@ -1634,7 +1635,7 @@ def _decode_response_v13(buf: bytes) -> MetadataResponse:
         v10, n7 = _get_hB(buf, pos)
         pos += 3
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("topics.name", buf, pos, n7)
         v11: str | None = None
         if n7:
             e4 = pos + n7 - 1

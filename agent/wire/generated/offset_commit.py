@@ -18,6 +18,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -334,7 +335,7 @@ def _decode_request_v8(buf: bytes) -> OffsetCommitRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -343,7 +344,7 @@ def _decode_request_v8(buf: bytes) -> OffsetCommitRequest:
     v2, n2 = _get_iB(buf, pos)
     pos += 5
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -352,7 +353,7 @@ def _decode_request_v8(buf: bytes) -> OffsetCommitRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -373,7 +374,7 @@ def _decode_request_v8(buf: bytes) -> OffsetCommitRequest:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("topics.name", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("topics.name", e4, pos, size)
@@ -392,7 +393,7 @@ def _decode_request_v8(buf: bytes) -> OffsetCommitRequest:
             v8, v9, v10, n7 = _get_iqiB(buf, pos)
             pos += 17
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("topics.partitions.committed_metadata", buf, pos, n7)
             v11: str | None = None
             if n7:
                 e5 = pos + n7 - 1
@@ -424,7 +425,7 @@ def _decode_request_v10(buf: bytes) -> OffsetCommitRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -433,7 +434,7 @@ def _decode_request_v10(buf: bytes) -> OffsetCommitRequest:
     v2, n2 = _get_iB(buf, pos)
     pos += 5
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -442,7 +443,7 @@ def _decode_request_v10(buf: bytes) -> OffsetCommitRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -473,7 +474,7 @@ def _decode_request_v10(buf: bytes) -> OffsetCommitRequest:
             v8, v9, v10, n6 = _get_iqiB(buf, pos)
             pos += 17
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("topics.partitions.committed_metadata", buf, pos, n6)
             v11: str | None = None
             if n6:
                 e4 = pos + n6 - 1
@@ -872,7 +873,7 @@ def _decode_response_v8(buf: bytes) -> OffsetCommitResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)

@@ -20,6 +20,7 @@ from agent.wire.primitives import (
     plain,
     read_int32s,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -225,7 +226,7 @@ def _decode_request_v6(buf: bytes) -> OffsetFetchRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -246,7 +247,7 @@ def _decode_request_v6(buf: bytes) -> OffsetFetchRequest:
             n3 = buf[pos]
             pos += 1
             if n3 > 127:
-                n3, pos = uvarint(buf, pos, n3)
+                n3, pos = text_length("topics.name", buf, pos, n3)
             e2 = pos + n3 - 1
             if not pos <= e2 <= size:
                 raise bad_length("topics.name", e2, pos, size)
@@ -281,7 +282,7 @@ def _decode_request_v7(buf: bytes) -> OffsetFetchRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -302,7 +303,7 @@ def _decode_request_v7(buf: bytes) -> OffsetFetchRequest:
             n3 = buf[pos]
             pos += 1
             if n3 > 127:
-                n3, pos = uvarint(buf, pos, n3)
+                n3, pos = text_length("topics.name", buf, pos, n3)
             e2 = pos + n3 - 1
             if not pos <= e2 <= size:
                 raise bad_length("topics.name", e2, pos, size)
@@ -347,7 +348,7 @@ def _decode_request_v8(buf: bytes) -> OffsetFetchRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -368,7 +369,7 @@ def _decode_request_v8(buf: bytes) -> OffsetFetchRequest:
                 n4 = buf[pos]
                 pos += 1
                 if n4 > 127:
-                    n4, pos = uvarint(buf, pos, n4)
+                    n4, pos = text_length("groups.topics.name", buf, pos, n4)
                 e2 = pos + n4 - 1
                 if not pos <= e2 <= size:
                     raise bad_length("groups.topics.name", e2, pos, size)
@@ -418,7 +419,7 @@ def _decode_request_v9(buf: bytes) -> OffsetFetchRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -427,7 +428,7 @@ def _decode_request_v9(buf: bytes) -> OffsetFetchRequest:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.member_id", buf, pos, n3)
         v3: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -450,7 +451,7 @@ def _decode_request_v9(buf: bytes) -> OffsetFetchRequest:
                 n5 = buf[pos]
                 pos += 1
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("groups.topics.name", buf, pos, n5)
                 e3 = pos + n5 - 1
                 if not pos <= e3 <= size:
                     raise bad_length("groups.topics.name", e3, pos, size)
@@ -500,7 +501,7 @@ def _decode_request_v10(buf: bytes) -> OffsetFetchRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -509,7 +510,7 @@ def _decode_request_v10(buf: bytes) -> OffsetFetchRequest:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("groups.member_id", buf, pos, n3)
         v3: str | None = None
         if n3:
             e2 = pos + n3 - 1
@@ -1043,7 +1044,7 @@ def _decode_response_v6(buf: bytes) -> OffsetFetchResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)
@@ -1062,7 +1063,7 @@ def _decode_response_v6(buf: bytes) -> OffsetFetchResponse:
             v5, v6, v7, n4 = _get_iqiB(buf, pos)
             pos += 17
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("topics.partitions.metadata", buf, pos, n4)
             v8: str | None = None
             if n4:
                 e2 = pos + n4 - 1
@@ -1104,7 +1105,7 @@ def _decode_response_v8(buf: bytes) -> OffsetFetchResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -1123,7 +1124,7 @@ def _decode_response_v8(buf: bytes) -> OffsetFetchResponse:
             n4 = buf[pos]
             pos += 1
             if n4 > 127:
-                n4, pos = uvarint(buf, pos, n4)
+                n4, pos = text_length("groups.topics.name", buf, pos, n4)
             e2 = pos + n4 - 1
             if not pos <= e2 <= size:
                 raise bad_length("groups.topics.name", e2, pos, size)
@@ -1142,7 +1143,7 @@ def _decode_response_v8(buf: bytes) -> OffsetFetchResponse:
                 v7, v8, v9, n6 = _get_iqiB(buf, pos)
                 pos += 17
                 if n6 > 127:
-                    n6, pos = uvarint(buf, pos, n6)
+                    n6, pos = text_length("groups.topics.partitions.metadata", buf, pos, n6)
                 v10: str | None = None
                 if n6:
                     e3 = pos + n6 - 1
@@ -1189,7 +1190,7 @@ def _decode_response_v10(buf: bytes) -> OffsetFetchResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("groups.group_id", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("groups.group_id", e1, pos, size)
@@ -1218,7 +1219,7 @@ def _decode_response_v10(buf: bytes) -> OffsetFetchResponse:
                 v7, v8, v9, n5 = _get_iqiB(buf, pos)
                 pos += 17
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("groups.topics.partitions.metadata", buf, pos, n5)
                 v10: str | None = None
                 if n5:
                     e2 = pos + n5 - 1

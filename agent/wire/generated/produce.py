@@ -23,6 +23,7 @@ from agent.wire.primitives import (
     read_tag,
     records_size,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -240,7 +241,7 @@ def _decode_request_v9(buf: memoryview) -> ProduceRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("transactional_id", buf, pos, n1)
     v1: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -261,7 +262,7 @@ def _decode_request_v9(buf: memoryview) -> ProduceRequest:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("topic_data.name", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("topic_data.name", e2, pos, size)
@@ -312,7 +313,7 @@ def _decode_request_v13(buf: memoryview) -> ProduceRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("transactional_id", buf, pos, n1)
     v1: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -774,7 +775,7 @@ def _decode_response_v9(buf: bytes) -> ProduceResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("responses.name", e1, pos, size)
@@ -803,7 +804,7 @@ def _decode_response_v9(buf: bytes) -> ProduceResponse:
                 v10, n5 = _get_iB(buf, pos)
                 pos += 5
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("responses.partition_responses.record_errors.batch_index_error_message", buf, pos, n5)
                 v11: str | None = None
                 if n5:
                     e2 = pos + n5 - 1
@@ -819,7 +820,7 @@ def _decode_response_v9(buf: bytes) -> ProduceResponse:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("responses.partition_responses.error_message", buf, pos, n7)
             v12: str | None = None
             if n7:
                 e3 = pos + n7 - 1
@@ -861,7 +862,7 @@ def _decode_response_v10(buf: bytes) -> ProduceResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("responses.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("responses.name", e1, pos, size)
@@ -890,7 +891,7 @@ def _decode_response_v10(buf: bytes) -> ProduceResponse:
                 v10, n5 = _get_iB(buf, pos)
                 pos += 5
                 if n5 > 127:
-                    n5, pos = uvarint(buf, pos, n5)
+                    n5, pos = text_length("responses.partition_responses.record_errors.batch_index_error_message", buf, pos, n5)
                 v11: str | None = None
                 if n5:
                     e2 = pos + n5 - 1
@@ -906,7 +907,7 @@ def _decode_response_v10(buf: bytes) -> ProduceResponse:
             n7 = buf[pos]
             pos += 1
             if n7 > 127:
-                n7, pos = uvarint(buf, pos, n7)
+                n7, pos = text_length("responses.partition_responses.error_message", buf, pos, n7)
             v12: str | None = None
             if n7:
                 e3 = pos + n7 - 1
@@ -961,7 +962,7 @@ def _decode_response_v10(buf: bytes) -> ProduceResponse:
                     v20, n13 = _get_iB(buf, pos)
                     pos += 5
                     if n13 > 127:
-                        n13, pos = uvarint(buf, pos, n13)
+                        n13, pos = text_length("node_endpoints.host", buf, pos, n13)
                     e6 = pos + n13 - 1
                     if not pos <= e6 <= size:
                         raise bad_length("node_endpoints.host", e6, pos, size)
@@ -970,7 +971,7 @@ def _decode_response_v10(buf: bytes) -> ProduceResponse:
                     v22, n14 = _get_iB(buf, pos)
                     pos += 5
                     if n14 > 127:
-                        n14, pos = uvarint(buf, pos, n14)
+                        n14, pos = text_length("node_endpoints.rack", buf, pos, n14)
                     v23: str | None = None
                     if n14:
                         e7 = pos + n14 - 1
@@ -1028,7 +1029,7 @@ def _decode_response_v13(buf: bytes) -> ProduceResponse:
                 v10, n4 = _get_iB(buf, pos)
                 pos += 5
                 if n4 > 127:
-                    n4, pos = uvarint(buf, pos, n4)
+                    n4, pos = text_length("responses.partition_responses.record_errors.batch_index_error_message", buf, pos, n4)
                 v11: str | None = None
                 if n4:
                     e1 = pos + n4 - 1
@@ -1044,7 +1045,7 @@ def _decode_response_v13(buf: bytes) -> ProduceResponse:
             n6 = buf[pos]
             pos += 1
             if n6 > 127:
-                n6, pos = uvarint(buf, pos, n6)
+                n6, pos = text_length("responses.partition_responses.error_message", buf, pos, n6)
             v12: str | None = None
             if n6:
                 e2 = pos + n6 - 1
@@ -1099,7 +1100,7 @@ def _decode_response_v13(buf: bytes) -> ProduceResponse:
                     v20, n12 = _get_iB(buf, pos)
                     pos += 5
                     if n12 > 127:
-                        n12, pos = uvarint(buf, pos, n12)
+                        n12, pos = text_length("node_endpoints.host", buf, pos, n12)
                     e5 = pos + n12 - 1
                     if not pos <= e5 <= size:
                         raise bad_length("node_endpoints.host", e5, pos, size)
@@ -1108,7 +1109,7 @@ def _decode_response_v13(buf: bytes) -> ProduceResponse:
                     v22, n13 = _get_iB(buf, pos)
                     pos += 5
                     if n13 > 127:
-                        n13, pos = uvarint(buf, pos, n13)
+                        n13, pos = text_length("node_endpoints.rack", buf, pos, n13)
                     v23: str | None = None
                     if n13:
                         e6 = pos + n13 - 1

@@ -14,6 +14,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -188,7 +189,7 @@ def _decode_response_v2(buf: bytes) -> SaslAuthenticateResponse:
     v1, n1 = _get_hB(buf, pos)
     pos += 3
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v2: str | None = None
     if n1:
         e1 = pos + n1 - 1

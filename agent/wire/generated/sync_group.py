@@ -16,6 +16,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -171,7 +172,7 @@ def _decode_request_v4(buf: bytes) -> SyncGroupRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -180,7 +181,7 @@ def _decode_request_v4(buf: bytes) -> SyncGroupRequest:
     v2, n2 = _get_iB(buf, pos)
     pos += 5
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -189,7 +190,7 @@ def _decode_request_v4(buf: bytes) -> SyncGroupRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -210,7 +211,7 @@ def _decode_request_v4(buf: bytes) -> SyncGroupRequest:
         n5 = buf[pos]
         pos += 1
         if n5 > 127:
-            n5, pos = uvarint(buf, pos, n5)
+            n5, pos = text_length("assignments.member_id", buf, pos, n5)
         e4 = pos + n5 - 1
         if not pos <= e4 <= size:
             raise bad_length("assignments.member_id", e4, pos, size)
@@ -244,7 +245,7 @@ def _decode_request_v5(buf: bytes) -> SyncGroupRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("group_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("group_id", e1, pos, size)
@@ -253,7 +254,7 @@ def _decode_request_v5(buf: bytes) -> SyncGroupRequest:
     v2, n2 = _get_iB(buf, pos)
     pos += 5
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("member_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("member_id", e2, pos, size)
@@ -262,7 +263,7 @@ def _decode_request_v5(buf: bytes) -> SyncGroupRequest:
     n3 = buf[pos]
     pos += 1
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("group_instance_id", buf, pos, n3)
     v4: str | None = None
     if n3:
         e3 = pos + n3 - 1
@@ -273,7 +274,7 @@ def _decode_request_v5(buf: bytes) -> SyncGroupRequest:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("protocol_type", buf, pos, n4)
     v5: str | None = None
     if n4:
         e4 = pos + n4 - 1
@@ -284,7 +285,7 @@ def _decode_request_v5(buf: bytes) -> SyncGroupRequest:
     n5 = buf[pos]
     pos += 1
     if n5 > 127:
-        n5, pos = uvarint(buf, pos, n5)
+        n5, pos = text_length("protocol_name", buf, pos, n5)
     v6: str | None = None
     if n5:
         e5 = pos + n5 - 1
@@ -305,7 +306,7 @@ def _decode_request_v5(buf: bytes) -> SyncGroupRequest:
         n7 = buf[pos]
         pos += 1
         if n7 > 127:
-            n7, pos = uvarint(buf, pos, n7)
+            n7, pos = text_length("assignments.member_id", buf, pos, n7)
         e6 = pos + n7 - 1
         if not pos <= e6 <= size:
             raise bad_length("assignments.member_id", e6, pos, size)
@@ -602,7 +603,7 @@ def _decode_response_v5(buf: bytes) -> SyncGroupResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("protocol_type", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -613,7 +614,7 @@ def _decode_response_v5(buf: bytes) -> SyncGroupResponse:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("protocol_name", buf, pos, n2)
     v4: str | None = None
     if n2:
         e2 = pos + n2 - 1

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -216,7 +217,7 @@ def _decode_request_v3(buf: bytes) -> TxnOffsetCommitRequest:
     n1 = buf[pos]
     pos += 1
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("transactional_id", buf, pos, n1)
     e1 = pos + n1 - 1
     if not pos <= e1 <= size:
         raise bad_length("transactional_id", e1, pos, size)
@@ -225,7 +226,7 @@ def _decode_request_v3(buf: bytes) -> TxnOffsetCommitRequest:
     n2 = buf[pos]
     pos += 1
     if n2 > 127:
-        n2, pos = uvarint(buf, pos, n2)
+        n2, pos = text_length("group_id", buf, pos, n2)
     e2 = pos + n2 - 1
     if not pos <= e2 <= size:
         raise bad_length("group_id", e2, pos, size)
@@ -234,7 +235,7 @@ def _decode_request_v3(buf: bytes) -> TxnOffsetCommitRequest:
     v3, v4, v5, n3 = _get_qhiB(buf, pos)
     pos += 15
     if n3 > 127:
-        n3, pos = uvarint(buf, pos, n3)
+        n3, pos = text_length("member_id", buf, pos, n3)
     e3 = pos + n3 - 1
     if not pos <= e3 <= size:
         raise bad_length("member_id", e3, pos, size)
@@ -243,7 +244,7 @@ def _decode_request_v3(buf: bytes) -> TxnOffsetCommitRequest:
     n4 = buf[pos]
     pos += 1
     if n4 > 127:
-        n4, pos = uvarint(buf, pos, n4)
+        n4, pos = text_length("group_instance_id", buf, pos, n4)
     v7: str | None = None
     if n4:
         e4 = pos + n4 - 1
@@ -264,7 +265,7 @@ def _decode_request_v3(buf: bytes) -> TxnOffsetCommitRequest:
         n6 = buf[pos]
         pos += 1
         if n6 > 127:
-            n6, pos = uvarint(buf, pos, n6)
+            n6, pos = text_length("topics.name", buf, pos, n6)
         e5 = pos + n6 - 1
         if not pos <= e5 <= size:
             raise bad_length("topics.name", e5, pos, size)
@@ -283,7 +284,7 @@ def _decode_request_v3(buf: bytes) -> TxnOffsetCommitRequest:
             v11, v12, v13, n8 = _get_iqiB(buf, pos)
             pos += 17
             if n8 > 127:
-                n8, pos = uvarint(buf, pos, n8)
+                n8, pos = text_length("topics.partitions.committed_metadata", buf, pos, n8)
             v14: str | None = None
             if n8:
                 e6 = pos + n8 - 1
@@ -528,7 +529,7 @@ def _decode_response_v3(buf: bytes) -> TxnOffsetCommitResponse:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("topics.name", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("topics.name", e1, pos, size)

@@ -17,6 +17,7 @@ from agent.wire.primitives import (
     broken,
     plain,
     skip_tags,
+    text_length,
     unsupported,
     uvarint,
     varint,
@@ -94,7 +95,7 @@ def _decode_request_v0(buf: bytes) -> UpdateFeaturesRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("feature_updates.feature", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("feature_updates.feature", e1, pos, size)
@@ -129,7 +130,7 @@ def _decode_request_v1(buf: bytes) -> UpdateFeaturesRequest:
         n2 = buf[pos]
         pos += 1
         if n2 > 127:
-            n2, pos = uvarint(buf, pos, n2)
+            n2, pos = text_length("feature_updates.feature", buf, pos, n2)
         e1 = pos + n2 - 1
         if not pos <= e1 <= size:
             raise bad_length("feature_updates.feature", e1, pos, size)
@@ -223,7 +224,7 @@ def _decode_response_v0(buf: bytes) -> UpdateFeaturesResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1
@@ -244,7 +245,7 @@ def _decode_response_v0(buf: bytes) -> UpdateFeaturesResponse:
         n3 = buf[pos]
         pos += 1
         if n3 > 127:
-            n3, pos = uvarint(buf, pos, n3)
+            n3, pos = text_length("results.feature", buf, pos, n3)
         e2 = pos + n3 - 1
         if not pos <= e2 <= size:
             raise bad_length("results.feature", e2, pos, size)
@@ -253,7 +254,7 @@ def _decode_response_v0(buf: bytes) -> UpdateFeaturesResponse:
         v6, n4 = _get_hB(buf, pos)
         pos += 3
         if n4 > 127:
-            n4, pos = uvarint(buf, pos, n4)
+            n4, pos = text_length("results.error_message", buf, pos, n4)
         v7: str | None = None
         if n4:
             e3 = pos + n4 - 1
@@ -279,7 +280,7 @@ def _decode_response_v2(buf: bytes) -> UpdateFeaturesResponse:
     v1, v2, n1 = _get_ihB(buf, pos)
     pos += 7
     if n1 > 127:
-        n1, pos = uvarint(buf, pos, n1)
+        n1, pos = text_length("error_message", buf, pos, n1)
     v3: str | None = None
     if n1:
         e1 = pos + n1 - 1

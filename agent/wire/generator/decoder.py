@@ -79,17 +79,19 @@ class Decoder:
         self.source.emit(f"pos += {sum(SIZES[code] for code in codes)}")
         self._run.clear()
 
-    def _length(self, code: str) -> str:
-        """Read a length, as sent."""
+    def _length(self, code: str, text: str = "") -> str:
+        """Read a length, as sent; `text` is the path of a string, whose length has a bound."""
         name = self._fixed("B" if self._flexible else code, "n")
         self._flush()
         if self._flexible:
-            self.source.emit(f"if {name} > 127:", f"    {name}, pos = uvarint(buf, pos, {name})")
+            more = f'text_length("{text}", buf, pos, {name})' if text else f"uvarint(buf, pos, {name})"
+            self.source.emit(f"if {name} > 127:", f"    {name}, pos = {more}")
         return name
 
     def _sized(self, field: Field, nullable: bool, path: str) -> str:
         """Read a string, a byte string or records."""
-        length = self._length("h" if field.base == "string" else "i")
+        is_text = field.base == "string"
+        length = self._length("h" if is_text else "i", path if is_text else "")
         value = self.source.fresh("v")
         if not nullable:
             self._slice(field.base, value, length, path)

@@ -30,6 +30,7 @@ _SHARED = (
     "read_tag",
     "records_size",
     "skip_tags",
+    "text_length",
     "unsupported",
     "uvarint",
     "varint",

@@ -247,7 +247,9 @@ async def static(side: Side) -> Answers:
     one.instance = "i"
     await one.join()
     found: Answers = {"alone": await settle([one], [PARTITIONS])}
-    found["joins again"] = said(await one.join()).partition(" (")[0]
+    retry = await one.beat(**one.whole() | {"member_epoch": 0, "topic_partitions": []})
+    found["joins again"] = said(retry)
+    one.epoch = retry.member_epoch or one.epoch
     found["has it all"] = await settle([one], [PARTITIONS])
     stranger = replace(one, member_id="stranger", epoch=0, owned=frozenset())
     found["taken"] = said(await stranger.join())

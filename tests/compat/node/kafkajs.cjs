@@ -29,7 +29,8 @@ async function withAdmin (options, use) {
 /** A member of a group whose records go to `read`; `assigned` is what it owns now. */
 async function member (options, read) {
   const consumer = client(options).consumer({
-    groupId: options.group, sessionTimeout: 6000, heartbeatInterval: 500, rebalanceTimeout: 10000, maxWaitTimeInMs: 200
+    groupId: options.group, sessionTimeout: 6000, heartbeatInterval: 500, rebalanceTimeout: 10000, maxWaitTimeInMs: 200,
+    rackId: options.rack || ''
   })
   const state = { consumer, assigned: null, joins: 0 }
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {

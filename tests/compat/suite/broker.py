@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from agent.version import VERSION
 from agent.wire.generated import incremental_alter_configs as iac
@@ -76,17 +77,24 @@ class Broker(ABC):
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT_S_MAX)
         end = time.monotonic() + WAIT_S_MAX
-        while not self._led(admin, name, partitions):
+        while not self.led(admin, name, partitions):
             assert time.monotonic() < end, f"{name} has no leaders"
             time.sleep(0.05)
         return name
 
     @staticmethod
-    def _led(admin: AdminClient, name: str, partitions: int) -> bool:
+    def led(admin: AdminClient, name: str, partitions: int) -> bool:
+        """Whether the topic has so many partitions, each with a leader that answers for it.
+
+        Kafka shows leaders a moment before they are: a new producer's first batch may then be refused and its
+        second taken, and the first stays out of order until it expires.
+        """
         found = admin.list_topics(name, WAIT_S_MAX).topics[name]
-        return len(found.partitions) == partitions and all(
-            part.error is None and part.leader >= 0 for part in found.partitions.values()
-        )
+        if len(found.partitions) != partitions or any(part.leader < 0 for part in found.partitions.values()):
+            return False
+        wanted = {TopicPartition(name, index): OffsetSpec.latest() for index in range(partitions)}
+        answers = admin.list_offsets(wanted).values()
+        return all(answer.exception(WAIT_S_MAX) is None for answer in answers)
 
 
 class ApacheKafka(Broker):

@@ -12,7 +12,9 @@ from tests.compat.suite import results
 from tests.compat.suite.broker import ApacheKafka, Broker, Floe
 from tests.compat.suite.clients import VERSIONS
 from tests.compat.suite.java import Jvm
+from tests.compat.suite.java_clients import Java
 from tests.compat.suite.results import LEFT_OUT, PASSED, Result
+from tests.compat.suite.tools import Tools
 
 HERE = Path(__file__).parent
 SAW = pytest.StashKey[dict[str, str]]()
@@ -69,7 +71,8 @@ def session_broker(
 @pytest.fixture
 def broker(session_broker: Broker, request: pytest.FixtureRequest) -> Broker:
     """The cluster, giving out names of this test."""
-    session_broker.scope = request.node.name.removeprefix("test_").replace("[", "-").replace("]", "")
+    scope = f"{request.path.stem.removeprefix('test_')}-{request.node.name.removeprefix('test_')}"
+    session_broker.scope = scope.replace("[", "-").replace("]", "")
     return session_broker
 
 
@@ -78,6 +81,18 @@ def jvm() -> Iterator[Jvm]:
     """A JVM with Kafka's jars."""
     with Jvm() as running:
         yield running
+
+
+@pytest.fixture
+def java(broker: Broker, jvm: Jvm) -> Java:
+    """Java's clients, of this test's broker."""
+    return Java(jvm, broker.bootstrap)
+
+
+@pytest.fixture
+def tools(broker: Broker, jvm: Jvm) -> Tools:
+    """Kafka's tools, at this test's broker."""
+    return Tools(jvm, broker.bootstrap)
 
 
 @pytest.fixture
@@ -147,4 +162,5 @@ def _all_of_it(config: pytest.Config) -> bool:
     """Whether the run was asked for the folder itself, and not for a part of it."""
     words = [Path(config.invocation_params.dir, word) for word in config.args]
     narrowed = config.getoption("keyword") or config.getoption("markexpr") or config.getoption("deselect")
+    narrowed = narrowed or config.getoption("ignore") or config.getoption("ignore_glob")
     return not narrowed and HERE in words

@@ -34,9 +34,9 @@ def admin(broker: Broker) -> AdminClient:
 
 
 def _await_partitions(admin: AdminClient, topic: str, count: int) -> None:
-    """A broker may know of new partitions a moment after the answer."""
+    """A broker may know of new partitions and their leaders a moment after the answer."""
     end = time.monotonic() + WAIT_S_MAX
-    while len(admin.list_topics(topic, WAIT_S_MAX).topics[topic].partitions) < count:
+    while not Broker.led(admin, topic, count):
         assert time.monotonic() < end
         time.sleep(0.05)
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from py4j.protocol import Py4JJavaError
 
 from tests.compat.suite.broker import WAIT_S_MAX, Broker
 from tests.compat.suite.clients import UIS
 from tests.compat.suite.conftest import Saw
 from tests.compat.suite.java import Jvm
+from tests.compat.suite.java_clients import failed
 
 pytestmark = pytest.mark.client(UIS)
 
@@ -217,7 +217,7 @@ def scram_users(ui: Shown) -> str:
     """All users, and one that is not there."""
     everybody = ui.admin.describeUserScramCredentials().all().get()
     named = ui.admin.describeUserScramCredentials(["nobody"])
-    return f"{len(everybody)} {_failed(lambda: named.description('nobody').get())}"
+    return f"{len(everybody)} {failed(lambda: named.description('nobody').get())}"
 
 
 def reassignments(ui: Shown) -> str:
@@ -303,19 +303,8 @@ def _resource(ui: Shown, kind: str, name: str) -> Any:
     return ui.jvm.kafka.common.config.ConfigResource(getattr(types, kind), name)
 
 
-def _failed(call: Callable[[], object]) -> str:
-    """What the call gave, or the name of Java's exception and its text."""
-    try:
-        return str(call())
-    except Py4JJavaError as error:
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
-
-
 @pytest.mark.parametrize("calls", [KAFBAT, AKHQ, CONSOLE], ids=["kafbat-ui", "AKHQ", "Redpanda Console"])
 def test_a_ui_finds_the_cluster_online(calls: tuple[Call, ...], shown: Shown, saw: Saw) -> None:
     """Every call of the UI's start page, brokers, topics, groups and ACLs is answered as by Apache Kafka."""
     for call in calls:
-        saw(call.__name__, _failed(lambda call=call: call(shown)))
+        saw(call.__name__, failed(lambda call=call: call(shown)))

@@ -68,6 +68,7 @@ def compaction(
         clock,
         bytes(16),
         segment_bytes,
+        tables=False,
     )
     return Compaction(parts, Metrics(), dirty_bytes_min=dirty_bytes_min)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.merging.job import Merging
-from agent.merging.merge import Outcome, Parts, merge
+from agent.merging.merge import Outcome, Parts, merge, plan
 from agent.merging.planner import Due, MergeRules
 from agent.merging.worker import Session, Worker, answer_of
 from agent.metrics import Metrics
@@ -53,5 +53,5 @@ async def merge_rows(
 ) -> Outcome:
     """Merge the oldest rows of topic t, whatever the rules say of need."""
     due = Due(partition_of(agent, index=index).handle, rows, 1)
-    replica = agent.services.replica
-    return await merge(parts or parts_of(agent, store), [due], replica.incarnation)
+    parts, incarnation = parts or parts_of(agent, store), agent.services.replica.incarnation
+    return await merge(parts, await plan(parts, [due], incarnation), incarnation)

@@ -110,23 +110,24 @@ def test_what_lies_behind_the_limit_does_not_count(script: Script) -> None:
 
 def test_compaction_does_not_overtake_the_table(script: Script) -> None:
     partition = write(script, OLD, OLD)
-    assert limit_of(script.state, partition) == 20, "no table, nothing to wait for"
+    assert limit_of(script.state, partition, tables=False) == 20, "no table, nothing to wait for"
+    assert limit_of(script.state, partition, tables=True) == 0, "its table is not there yet"
     script.one(A, PutNamespace(name="floe"))
     table = CommitTable(namespace="floe", name="c", metadata_location="m", topic="c", next_offsets=[10])
     assert isinstance(script.one(A, table), Done)
-    assert limit_of(script.state, partition) == 10
+    assert limit_of(script.state, partition, tables=False) == 10
     other = script.state.partitions[1]
     assert other is not None
-    assert limit_of(script.state, other) == 0
+    assert limit_of(script.state, other, tables=False) == 0
     change = AlterTopicConfigs.Change(name="floe.table.enabled", value="false")
     script.one(A, AlterTopicConfigs(topic="c", changes=[change]))
-    assert limit_of(script.state, partition) == 20
+    assert limit_of(script.state, partition, tables=True) == 20
 
 
 def test_only_topics_whose_policy_compacts(script: Script) -> None:
     write(script, OLD, OLD)
     topic = script.state.topics["c"]
-    assert [each.handle for each in all_due(script.state, topic, 150, NOW)] == [0]
+    assert [each.handle for each in all_due(script.state, topic, 150, NOW, tables=False)] == [0]
     change = AlterTopicConfigs.Change(name="cleanup.policy", value="delete")
     script.one(A, AlterTopicConfigs(topic="c", changes=[change]))
-    assert all_due(script.state, topic, 150, NOW) == []
+    assert all_due(script.state, topic, 150, NOW, tables=False) == []

@@ -68,7 +68,7 @@ async def test_the_older_request_replaces_a_groups_configs(agent: Agent) -> None
         (TOPIC, "", "Default topic resources"),
         (GROUP, "", "Default group resources"),
         (BROKER, "one", "must be an integer"),
-        (BROKER, "99", "not a live node id"),
+        (BROKER, "99", "expected that of a live broker"),
         (BROKER, "1", "empty broker name"),
         (LOGGER, "1", "logging.level"),
         (LOGGER, "", "must be an integer"),

@@ -117,7 +117,7 @@ def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
     brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
     hints = LeaderHints(lambda: brokers)
     assert not suits(brokers[1], "b")
-    sent: dict[int, float] = {}
+    sent: dict[int, tuple[int, float]] = {}
     away = elsewhere(hints, brokers[1], "b", range(20), sent, 100.0)
     assert away == {handle: hints.leader(handle, "b") for handle in range(20)}
     assert suits(brokers[2], "b")
@@ -125,6 +125,16 @@ def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
     assert elsewhere(hints, brokers[1], "b", range(20), sent, 100.0 + REPEAT_S / 2) == {}
     assert len(elsewhere(hints, brokers[1], "b", range(20), sent, 101.0 + REPEAT_S)) == 20
     assert suits(brokers[1], ""), "a client without a zone stays where it is"
+
+
+def test_a_consumer_whose_reader_left_is_sent_to_the_next_at_once() -> None:
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
+    hints = LeaderHints(lambda: brokers)
+    sent: dict[int, tuple[int, float]] = {}
+    first = elsewhere(hints, brokers[1], "b", [5], sent, 100.0)[5]
+    del brokers[first]
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0) == {5: 5 - first}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 102.0) == {}
 
 
 def test_a_consumer_at_an_agent_for_producing_is_sent_to_one_for_fetching() -> None:

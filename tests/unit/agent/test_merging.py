@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from agent.collection import make_collector, make_merged_collector
+from agent.merging.merge import merge, plan, portions
+from agent.merging.planner import Due
 from agent.merging.worker import Corrupt, Worker
 from coordination.clock import ManualClock
 from coordination.commands import Claim, DeleteTopic, FenceIncarnation, MoveLogStart
@@ -17,9 +19,11 @@ from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, split
 from objectstore.cache import SliceCache
+from objectstore.faulty import FaultRates, FaultyStore
 from objectstore.merged import MergedRanges
-from objectstore.naming import MANIFESTS, SEGMENTS, chunk_key, manifest_key
+from objectstore.naming import MANIFESTS, SEGMENTS, manifest_key, object_key
 from objectstore.segment import SegmentWriter
+from objectstore.store import Retryable
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.merging_rig import EAGER, job_of, merge_rows, partition_of, parts_of
 from tests.unit.agent.rig import Agent, batch
@@ -155,7 +159,7 @@ async def test_rows_merged_while_a_reader_looks_leave_no_gap(agent: Agent, memor
     async def slow(named: Any, offset: int, bytes_max: int) -> Any:
         """Between the look at the old manifest and the plan the tail moves on."""
         found = await original(named, offset, bytes_max)
-        ranges.plan = original  # type: ignore[method-assign]  # once
+        ranges.plan = original  # type: ignore[method-assign]  # put back after one call
         await merge_rows(agent, memory_store, 3)
         return found
 
@@ -273,14 +277,120 @@ async def test_damage_in_a_chunk_is_noticed_and_nothing_is_swapped(
 ) -> None:
     await create(agent)
     await fill(agent, 3)
-    (key,) = [chunk_key(ref.chunk) for ref in partition_of(agent).slices.plan(2, 1)]  # type: ignore[arg-type]  # a row
-    data = bytearray(await memory_store.get(key))
-    data[64 + 70] ^= 1
-    await memory_store.put(key, [data])
+    await damage_first_chunk(agent, memory_store, 0)
     with pytest.raises(Corrupt, match="CRC"):
         await merge_rows(agent, memory_store, 3)
     assert partition_of(agent).merged is None
     assert await keys(memory_store, SEGMENTS) == []
+
+
+async def damage_first_chunk(agent: Agent, store: MemoryStore, index: int) -> None:
+    """One bit of the partition's oldest batch is not what it was."""
+    (ref,) = partition_of(agent, index=index).slices.oldest(1, 1)
+    key = object_key(ref.chunk)
+    data = bytearray(await store.get(key))
+    data[ref.position + 70] ^= 1
+    await store.put(key, [data])
+
+
+async def test_damage_in_one_partition_does_not_keep_the_others_from_being_merged(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    await create(agent, partitions=3)
+    for index in range(3):
+        await fill(agent, 8, index)
+    await damage_first_chunk(agent, memory_store, 1)
+    job = job_of(agent, memory_store)
+    await job._look()
+    assert not any(partition_of(agent, index=index).merged for index in range(3)), "one group, one failure"
+    assert await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS) == []
+    await job._look()
+    assert [partition_of(agent, index=index).merged is not None for index in range(3)] == [True, False, True]
+    await job._look()
+    assert job.due(0, asyncio.get_running_loop().time()) == [], "left alone for a while"
+    forget_memory(agent)
+    assert (await fetch(agent, 0, index=1)).error_code == Code.KAFKA_STORAGE_ERROR
+    assert values(await fetch(agent, 0, index=2)) == expected(0, 16)
+
+
+async def test_a_range_in_which_nothing_succeeds_is_left_to_another_agent(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    await create(agent)
+    await fill(agent, 8)
+    store = FaultyStore(memory_store, 1, FaultRates(refused=1.0))
+    job = job_of(agent, store)
+    await job._look()
+    assert "merging/0" not in agent.services.replica.state.claims
+    store.rates = FaultRates()
+    await job._look()
+    assert partition_of(agent).merged is None, "not at once again"
+    assert "merging/0" not in agent.services.replica.state.claims
+
+
+async def test_what_a_failed_merge_has_written_is_deleted(agent: Agent, memory_store: MemoryStore) -> None:
+    await create(agent, partitions=2)
+    for index in range(2):
+        await fill(agent, 3, index)
+
+    class Full(MemoryStore):
+        """Has no room for manifests."""
+
+        get_range = memory_store.get_range
+        delete = memory_store.delete
+
+        async def put(self, key: str, parts: Any, condition: Any = None) -> Any:
+            if key.startswith(MANIFESTS):
+                raise Retryable("full")
+            return await memory_store.put(key, parts, condition)
+
+    with pytest.raises(Retryable):
+        await merge_rows(agent, Full(), 3)
+    assert await keys(memory_store, SEGMENTS) == []
+
+
+async def test_a_merge_holds_no_more_than_a_segment_at_once(agent: Agent, memory_store: MemoryStore) -> None:
+    """Segments that are taken along count: partitions of the same load complete a level together."""
+    await create(agent, partitions=4)
+    parts = parts_of(agent, memory_store)
+    for number in range(2):
+        for index in range(4):
+            await fill(agent, 8, index, first=8 * number)
+            await merge_rows(agent, memory_store, 8, index=index, parts=parts)
+    for index in range(4):
+        await fill(agent, 60, index, first=16)
+    found = [Due(partition_of(agent, index=index).handle, 60, 1) for index in range(4)]
+    works = await plan(parts, found, agent.services.replica.incarnation)
+    one = works[0].bytes
+    for limit, counts in ((1, [1, 1, 1, 1]), (2 * one, [2, 2]), (3 * one, [3, 1]), (9 * one, [4])):
+        assert [len(portion) for portion in portions(works, limit)] == counts
+
+
+async def test_swaps_of_many_rows_go_into_several_entries(
+    agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.merging.merge.SWAP_ROWS_MAX", 7)
+    await create(agent, partitions=4)
+    for index in range(4):
+        await fill(agent, 3, index)
+    found = [Due(partition_of(agent, index=index).handle, 3, 1) for index in range(4)]
+    parts, incarnation = parts_of(agent, memory_store), agent.services.replica.incarnation
+    before = agent.services.replica.state.revision
+    done = await merge(parts, await plan(parts, found, incarnation), incarnation)
+    assert done.swapped == [each.handle for each in found]
+    assert agent.services.replica.state.revision == before + 2
+
+
+async def test_the_last_row_of_a_quiet_partition_is_merged_for_its_age(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    """It may be the only one that keeps a large chunk in the bucket."""
+    await create(agent)
+    await fill(agent, 1)
+    await job_of(agent, memory_store, replace(EAGER, age_s=0.0))._look()
+    assert len(partition_of(agent).slices) == 0
+    assert list(agent.services.replica.state.chunks.by_serial) == []
+    assert values(await fetch(agent, 0)) == expected(0, 2)
 
 
 async def test_a_helper_process_makes_the_same_segments(agent: Agent, memory_store: MemoryStore) -> None:

@@ -198,6 +198,22 @@ def test_commits_name_partitions_that_exist(script: Script) -> None:
     assert "other" not in script.state.groups
 
 
+def test_a_commit_held_back_does_not_overwrite_what_came_after_it(script: Script) -> None:
+    """An agent was paused with it, and the group's next coordinator took a later one meanwhile."""
+    stable(script, member("m"))
+    late = CommitOffsets(group="g", generation=1, member_id="m", partition=[0], offset=[5])
+    late.seen_revision = script.state.revision
+    now = CommitOffsets(group="g", generation=1, member_id="m", partition=[0], offset=[9])
+    now.seen_revision = script.state.revision
+    assert script.one(B, now) == Done()
+    script.through_snapshot()
+    assert code(script.one(A, late)) is Code.NOT_COORDINATOR
+    assert positions(script) == {0: 9}
+    assert script.one(B, late) == Done(), "who stored the last ones keeps its own order"
+    late.seen_revision = script.state.revision
+    assert script.one(A, late) == Done()
+
+
 def test_a_topic_made_anew_has_no_positions(script: Script) -> None:
     commit(script, [1, 2], [0, 1])
     script.one(A, DeleteTopic(name="t"))
@@ -303,6 +319,8 @@ def test_groups_come_through_a_snapshot(script: Script) -> None:
             group.state_ms,
             group.kind,
         )
+        assert group.committer == A
+        assert (after.committer, after.committed_revision) == (A, group.committed_revision)
         assert [after.offsets.get(h) for h in after.offsets] == [group.offsets.get(h) for h in group.offsets]
     assert commit(script, generation=1, member_id="a", instance_id="i") == Done()
 

@@ -22,7 +22,7 @@ from coordination.state import (
     Result,
 )
 from coordination.state.state import HANDLERS
-from objectstore.naming import ChunkId
+from objectstore.naming import ChunkId, SliceRef
 from tests.unit.coordination.kit import START_MS, Script, chunk, tiles
 
 A, B = 11, 12
@@ -52,8 +52,8 @@ def test_adjacent_batches_of_a_partition_are_one_slice(script: Script) -> None:
     result = script.commit(A, (0, 3), (0, 4), (1, 1), (0, 2), timestamps=[5, 9, 1, 7])
     assert result.base_offsets == [0, 3, 0, 7]
     first, second = script.state.partitions[0].slices.plan(0, 1 << 40)
-    assert first == (0, 7, ChunkId(A, 1), 64, 200, 9)
-    assert second == (7, 9, ChunkId(A, 1), 364, 100, 7)
+    assert first == SliceRef(0, 7, ChunkId(A, 1), 64, 200, 9)
+    assert second == SliceRef(7, 9, ChunkId(A, 1), 364, 100, 7)
     tiles(script.state)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from coordination.commands import (
     ChangeConsumerGroup,
     CommitOffsets,
@@ -49,12 +51,12 @@ class Group:
     def revision(self) -> int:
         return self.script.state.groups["g"].revision
 
-    def change(self, expected: int, epoch: int = 3, **fields: object) -> Result:
+    def change(self, expected: int, epoch: int = 3, **fields: Any) -> Result:
         return self.script.one(
             101,
             ChangeConsumerGroup(
                 group="g", expected_revision=expected, group_epoch=epoch, assignment_epoch=epoch, **fields
-            ),  # type: ignore[arg-type]
+            ),
         )
 
     def commit(self, member: str, epoch: int, *places: int, known: bool = True) -> Code:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordination.clock import ManualClock
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
-from coordination.jobs import ProducerExpiry
+from coordination.jobs import Job, ProducerExpiry
+from coordination.state import ClaimHolder
 from tests.unit.coordination.conftest import Agents, until
 from tests.unit.coordination.kit import chunk
 from tests.unit.coordination.test_replica import crash, topic
@@ -34,3 +37,25 @@ async def test_idle_producers_are_forgotten_by_whoever_holds_the_job(agents: Age
     await until(survivor.held)
     for job in jobs:
         await job.stop()
+
+
+class Stumbling(Job):
+    """Fails by a defect of its own at first."""
+
+    claim = "stumbling"
+    steps = 0
+
+    async def step(self, held: ClaimHolder) -> None:
+        self.steps += 1
+        if self.steps == 1:
+            raise ValueError("a defect")
+
+
+async def test_a_defect_is_told_and_does_not_end_a_job_in_silence(
+    agents: Agents, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Stumbling(await agents.start("a"), 0.01)
+    job.start()
+    await until(lambda: job.steps > 1)
+    await job.stop()
+    assert "a defect" in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.commands import AlterTopicConfigs, MoveLogStart
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, MoveLogStart
 from coordination.state.types import Done
 from iceberg import ledger
 from iceberg.committer import Committer, CommitterOptions, LostRace
@@ -196,3 +196,16 @@ async def test_the_service_follows_log_starts_and_changed_configs(rig: Rig) -> N
         await until(lambda: rows_left() == 0)
     finally:
         await service.stop()
+
+
+async def test_the_clusters_default_counts_where_the_topic_says_nothing(rig: Rig) -> None:
+    await rig.create_topic()
+    await rig.create_topic("kept", floe__table__retention="keep")
+    follow = AlterTopicConfigs.Change(name="floe.table.retention", value="follow")
+    assert isinstance(await rig.replica.propose(AlterClusterConfigs(changes=[follow])), Done)
+    for topic, removed in (("t", 2), ("kept", 0)):
+        await rig.produce([b"a", b"b"], topic=topic)
+        committer = rig.committer(topic)
+        await rig.drain(committer)
+        await move(rig, 2, topic=topic)
+        assert await committer.follow() == removed

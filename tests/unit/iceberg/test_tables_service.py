@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from iceberg import maintenance
 from iceberg.committer import CommitterOptions
 from iceberg.metadata import Retention
@@ -74,6 +75,19 @@ async def test_a_topic_may_opt_out_and_a_deleted_one_gives_its_claim_back(rig: R
         await rig.delete_topic("loud")
         await until(lambda: not rig.replica.state.claims)
         assert service.committer("loud") is None
+    assert list(rig.replica.state.tables) == [("floe", "loud")]
+
+
+async def test_the_clusters_default_may_opt_out_and_a_topic_in(rig: Rig) -> None:
+    off = AlterTopicConfigs.Change(name="floe.table.enabled", value="false")
+    await rig.replica.propose(AlterClusterConfigs(changes=[off]))
+    await rig.create_topic("quiet")
+    await rig.create_topic("loud", floe__table__enabled="true")
+    async with serving(rig) as service:
+        await rig.produce([b"a"], topic="quiet")
+        await rig.produce([b"a"], topic="loud")
+        await committed(service, "loud", 1)
+        assert service.committer("quiet") is None
     assert list(rig.replica.state.tables) == [("floe", "loud")]
 
 

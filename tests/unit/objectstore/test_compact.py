@@ -46,7 +46,7 @@ def one_pass(
     **more: object,
 ) -> tuple[list[bytes], Pass]:
     """The log after one pass over everything."""
-    run = Pass(OffsetMap(keys_max), Rules(now_ms, delete_retention_ms), **more)  # type: ignore[arg-type]
+    run = Pass(OffsetMap(keys_max), Rules(now_ms, delete_retention_ms), **more)  # type: ignore[arg-type]  # only what Pass takes
     for each in log:
         if not run.learn(each):
             break

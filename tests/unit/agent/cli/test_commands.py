@@ -122,8 +122,8 @@ def test_status_says_that_all_is_well(dev: Dev) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "part"),
     [
-        (("topic", "create", "a b"), 5, "INVALID_TOPIC_EXCEPTION: topic name 'a b'"),
-        (("topic", "create", "x", "--config", "nope=1"), 5, "INVALID_CONFIG: nope"),
+        (("topic", "create", "a b"), 5, "INVALID_TOPIC_EXCEPTION: Topic name is invalid: 'a b'"),
+        (("topic", "create", "x", "--config", "nope=1"), 5, "Unknown topic config name: nope"),
         (("topic", "create", "x", "--partitions", "0"), 5, "INVALID_PARTITIONS"),
         (("topic", "create", "x", "--config", "nope"), 2, "'nope' is not NAME=VALUE"),
         (

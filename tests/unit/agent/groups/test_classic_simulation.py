@@ -60,6 +60,12 @@ def test_commits_that_nobody_checks_are_caught(monkeypatch: pytest.MonkeyPatch) 
     assert broken_worlds()
 
 
+def test_commits_that_an_agent_held_back_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a coordinator of before overwrites what the next one has acknowledged since."""
+    monkeypatch.setattr(group_offsets, "_overtaken", lambda *_: False)
+    assert broken_worlds()
+
+
 def test_in_the_end_everybody_has_a_share() -> None:
     """Once nothing disturbs them any more, the members share all partitions in one generation."""
     for seed in range(10):

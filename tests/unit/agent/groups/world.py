@@ -29,11 +29,12 @@ GIVE_UP = {Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE
 
 @dataclass(eq=False)
 class Agent:
-    """One agent's table of the group; None: it does not run it. `outgoing`: on its way to the log."""
+    """One agent's table of the group, if it runs it; what is on its way to the log."""
 
     number: int
     group: ClassicGroup | None = None
     outgoing: list[tuple[ClassicGroup, Any]] = field(default_factory=list)
+    commits: list[tuple[CommitOffsets, Callable[[Result], None]]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -132,12 +133,11 @@ class World:
     def crash(self, agent: Agent) -> None:
         """The agent is gone, with whatever it had not sent; who waited hears nothing."""
         agent.group = None
-        keep = self.chance.randint(0, len(agent.outgoing))
-        del agent.outgoing[keep:]
+        for held in (agent.outgoing, agent.commits):
+            del held[self.chance.randint(0, len(held)) :]
         for actor in self.actors:
             if actor.waiting and self.chance.random() < 0.7:
-                actor.asked += 1
-                actor.waiting = False
+                self.give_up(actor)
 
     def believer(self) -> Agent:
         """Whom a member asks: mostly the coordinator, sometimes another one that believes it is."""
@@ -157,6 +157,11 @@ class World:
                 hear(answer)
 
         return reply
+
+    def give_up(self, actor: Actor) -> None:
+        """The actor listens no more for the answer that it waits for."""
+        actor.asked += 1
+        actor.waiting = False
 
     def join(self, actor: Actor) -> None:
         agent = self.believer()
@@ -232,7 +237,7 @@ class World:
         self.refused(actor, code)
 
     def commit(self, actor: Actor) -> None:
-        """Positions only rise; the answer is what apply said."""
+        """Positions only rise. An agent may hold a commit back, and its sender may not wait for it."""
         partition = self.chance.choice(sorted(actor.owned))
         offset = actor.owned[partition] + self.chance.randint(0, 3)
         message = CommitOffsets(
@@ -242,13 +247,29 @@ class World:
             instance_id=actor.instance,
             partition=[self.handles[partition]],
             offset=[offset],
+            seen_revision=self.script.state.revision,
         )
-        result: Result = self.script.one(self.believer().number, message)
+        agent = self.chance.choice(self.agents)
+        hear = self.listen(actor, lambda result: self.committed(actor, partition, offset, result))
+        agent.commits.append((message, hear))
+        if self.chance.random() < 0.7:
+            while agent.commits:
+                self.deliver_commit(agent)
+        else:
+            self.give_up(actor)
+
+    def deliver_commit(self, agent: Agent) -> None:
+        """The agent's oldest commit reaches the log."""
+        message, hear = agent.commits.pop(0)
+        result = self.script.one(agent.number, message)
         self.check_log()
+        self.commits += isinstance(result, Done)
+        hear(result)
+
+    def committed(self, actor: Actor, partition: int, offset: int, result: Result) -> None:
         if isinstance(result, Refused):
             self.refused(actor, result.code)
         else:
-            self.commits += 1
             actor.owned[partition] = offset
             self.acknowledged[self.handles[partition]] = offset
 
@@ -267,11 +288,10 @@ class World:
         roll = self.chance.random()
         if actor.waiting:
             if roll < 0.02:  # it has waited long enough
-                actor.asked += 1
-                actor.waiting = False
+                self.give_up(actor)
         elif actor.generation < 0:
             self.join(actor)
-        elif roll < 0.55:
+        elif roll < 0.4:
             self.heartbeat(actor)
         elif roll < 0.97 and actor.owned:
             self.commit(actor)
@@ -283,8 +303,11 @@ class World:
         self.now += self.chance.random() * 0.6
         roll = self.chance.random()
         sending = [agent for agent in self.agents if agent.outgoing]
+        holding = [agent for agent in self.agents if agent.commits]
         if sending and roll < 0.5:
             self.deliver(self.chance.choice(sending))
+        elif holding and roll < 0.505:
+            self.deliver_commit(self.chance.choice(holding))
         elif roll < 0.52:
             self.coordinator = self.chance.choice(self.agents)
         elif roll < 0.525:

@@ -149,6 +149,39 @@ async def test_a_paused_peer_is_left_alone_once_it_was_silent_for_a_while(zones:
     assert (other.near.stats.asked, other.gets) == (2, 3), "read without it, as a whole all the same"
 
 
+async def test_a_peer_that_was_paused_is_asked_again_as_soon_as_it_lives(zones: Zones) -> None:
+    """Not only when its rest is over: until then every chunk would be read twice for the zone."""
+    author, other = await zones.add("a"), await zones.add("a")
+    written = [await zones.chunk(author) for _ in range(2)]
+    author.serving.clear()
+    other.near._heard[author.address] = asyncio.get_running_loop().time() - 2 * SILENCE_S
+    check(await other.reader.read(written[0][0]), written[0][0])
+    (greeting,) = other.near._greeting.values()
+    assert author.address in other.near._resting
+    author.serving.set()
+    async with asyncio.timeout(60):
+        await greeting
+    check(await other.reader.read(written[1][0]), written[1][0])
+    assert (other.near.stats.hits, other.gets) == (1, 1)
+
+
+async def test_a_peer_that_reads_is_waited_for_however_slow_the_bucket_is(zones: Zones) -> None:
+    """A second read of the same chunk would cost a request and be no faster."""
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=0.2, timeout_s=60.0))
+    author.server._beat_s = 0.01
+    slices = await zones.chunk(author)
+    check(await other.reader.read(slices[0]), slices[0])
+    author.serving.clear()
+    reading = asyncio.ensure_future(other.reader.read(slices[1]))
+    await asyncio.wait([reading], timeout=1.0)  # five times the time after which a silent one is overtaken
+    assert not reading.done()
+    assert (other.near.stats.hedged, other.gets) == (0, 0)
+    author.serving.set()
+    check(await reading, slices[1])
+    assert (other.near.stats.hits, other.gets) == (2, 0)
+
+
 async def test_a_dead_peer_is_replaced_by_the_bucket(zones: Zones) -> None:
     author, other = await zones.add("a"), await zones.add("a")
     slices = await zones.chunk(author)
@@ -278,7 +311,7 @@ async def test_patience_ends(zones: Zones) -> None:
     slices = await zones.chunk(author)
     author.serving.clear()
     check(await other.reader.read(slices[0]), slices[0])
-    assert other.near.stats.hedged == 1
+    assert (other.near.stats.hits, other.gets) == (0, 1)
 
 
 def test_frames() -> None:

@@ -20,8 +20,19 @@ from objectstore.reader import ChunkReader
 from tests.unit.coordination.kit import Script
 
 MIB = 1 << 20
+BEAT_S = 60.0  # who does not serve is silent
 SECRET = b"s" * 32
 PATIENCE = Patience(hedge_s=0.2, timeout_s=5.0)
+
+
+class Pausable(PeerServer):
+    """Says nothing while `running` is cleared, as a process that is paused; its kernel still takes bytes."""
+
+    running: asyncio.Event
+
+    async def _shake_hands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.running.wait()
+        await super()._shake_hands(reader, writer)
 
 
 class Member:
@@ -41,11 +52,12 @@ class Member:
             tuple[ChunkId, int, list[bytes], int]
         ] = []  # own flushes, committed, not heard of yet
         self.reader.near = self.near
-        self.server = PeerServer(self._serve, secret, SystemClock(), 8 * MIB)
+        self.server = Pausable(self._serve, secret, SystemClock(), 8 * MIB, beat_s=BEAT_S)
         self.address = ""
         self.hears = True  # False: it has not applied what was committed
         self.serving = asyncio.Event()  # cleared: it takes requests and does not answer
         self.serving.set()
+        self.server.running = self.serving
 
     async def _catch_up(self) -> None:
         self.caught_up += 1
