@@ -129,12 +129,12 @@ class Pass:
         return rewritten
 
     def _clean(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
+        if self.transactions.discard(header):
+            return None  # a marker stands behind it, so the log does not end here
         if header.base_offset > self.offsets.latest:
             return batch
         if header.control:
             return self._clean_marker(batch, header)
-        if self.transactions.discard(header):
-            return batch if header.last_offset == self.offsets.latest else None
         try:
             return self._clean_records(batch, header)
         except CorruptBatch:

@@ -1,17 +1,18 @@
-"""Transactions as compaction sees them: what was aborted, and which markers are needed still.
+"""Transactions as merging and compaction see them: what was aborted, and which markers are needed still.
 
-A pass is told the aborted transactions of what it reads (none as long as there are no transactions). Their
-records go at once. A marker stays as long as a record of its transaction is in the log, since readers need
+Both are told the aborted transactions of the rows that they take from a partition's tail, all of which have
+ended. Their records do not move along: merged ranges hold none, and so the state need not list them any more.
+For compaction, a marker stays as long as a record of its transaction is in the log, since readers need
 it; the first pass that sees none gives it a delete horizon (Kafka's CleanedTransactionMetadata).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from objectstore.batch import BatchHeader
+from objectstore.batch import BatchHeader, peek, split
 
 
 class Aborted(NamedTuple):
@@ -40,14 +41,18 @@ class Transactions:
 
     def aborted(self, header: BatchHeader) -> bool:
         """Whether the batch is part of an aborted transaction."""
-        return header.transactional and any(
-            each.first_offset <= header.base_offset < each.marker_offset
-            for each in self._aborted.get(header.producer_id, ())
+        return (
+            header.transactional
+            and not header.control
+            and any(
+                each.first_offset <= header.base_offset < each.marker_offset
+                for each in self._aborted.get(header.producer_id, ())
+            )
         )
 
     def discard(self, header: BatchHeader) -> bool:
         """Note a batch that a pass cleans; whether it goes because its transaction was aborted."""
-        if header.transactional:
+        if header.transactional and not header.control:
             self._open.add(header.producer_id)
         return self.aborted(header)
 
@@ -57,3 +62,21 @@ class Transactions:
             self._open.discard(header.producer_id)
             return Markers.NEEDED
         return Markers.EMPTY
+
+
+def without_aborted(batches: memoryview, aborted: Sequence[Aborted]) -> list[memoryview]:
+    """The batches that fill the buffer, in runs, but those of aborted transactions. Raises CorruptBatch."""
+    if not aborted:
+        return [batches]
+    known = Transactions(aborted)
+    kept: list[memoryview] = []
+    begun = end = 0
+    for position, size in split(batches):
+        if known.aborted(peek(batches, position)):
+            if end > begun:
+                kept.append(batches[begun:end])
+            begun = position + size
+        end = position + size
+    if end > begun:
+        kept.append(batches[begun:end])
+    return kept

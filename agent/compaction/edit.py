@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from objectstore.manifest import Manifest
-from objectstore.naming import ChunkId, SegmentId
+from objectstore.naming import ChunkId, MarkerId, SegmentId
 from objectstore.segment import SegmentInfo
 
 
@@ -30,7 +30,7 @@ class TailRun:
 
     start_offset: int
     end_offset: int
-    last_chunk: ChunkId
+    last_chunk: ChunkId | MarkerId
     put: list[SegmentInfo] = field(default_factory=list)
 
 

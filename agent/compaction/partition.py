@@ -28,7 +28,7 @@ from objectstore.compact import Counts
 from objectstore.compact import Rules as BatchRules
 from objectstore.manifest import Manifest
 from objectstore.merged import MergedRanges
-from objectstore.naming import ChunkId, ManifestId, SegmentId, SliceRef, manifest_key, segment_key
+from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, segment_key
 from objectstore.segment import SegmentInfo, SegmentWriter
 from objectstore.steps import reach
 from objectstore.store import CREATE, ObjectStore
@@ -109,7 +109,8 @@ class PartitionCompaction:
         now_ms = parts.clock.now_ms()
         limit = limit_of(parts.replica.state, partition, tables=parts.tables)
         self._bounds = Bounds(limit, now_ms - rules.lag_ms_min)
-        self._begin = Begin(BatchRules(now_ms, rules.delete_retention_ms), keys_max)
+        aborted = tuple(partition.aborted(partition.slices.first_offset, limit))
+        self._begin = Begin(BatchRules(now_ms, rules.delete_retention_ms), keys_max, aborted)
 
     async def run(self) -> Compacted | None:
         """Compact what is due; None when there is nothing to do.
@@ -192,7 +193,7 @@ class PartitionCompaction:
         await writing.close()
         taken = [row for row in rows if row.base_offset <= latest]
         if taken:
-            assert isinstance(taken[-1].chunk, ChunkId), "a row of the tail lies in a chunk"
+            assert isinstance(taken[-1].chunk, ChunkId | MarkerId), "a row of the tail lies in a chunk"
             edit.tail = TailRun(manifest.end_offset, taken[-1].end_offset, taken[-1].chunk)
             writing.put = edit.tail.put
             for group in groups(taken, self._group_bytes):

@@ -28,8 +28,17 @@ from coordination.replica import Replica
 from coordination.state.types import Done, Merged, Partition
 from iceberg.helper import HelperDied
 from objectstore.manifest import Manifest
+from objectstore.markers import marker_batch
 from objectstore.merged import MergedRanges
-from objectstore.naming import ManifestId, SegmentId, SliceRef, manifest_key, object_key, segment_key
+from objectstore.naming import (
+    ManifestId,
+    MarkerId,
+    SegmentId,
+    SliceRef,
+    manifest_key,
+    object_key,
+    segment_key,
+)
 from objectstore.ranges import Span, coalesce
 from objectstore.reader import ChunkMissing
 from objectstore.steps import reach
@@ -172,14 +181,22 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
 async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
     """Give the helper every piece, each object's spans read once for all partitions."""
     wanted: dict[str, list[tuple[int, SliceRef]]] = {}
+    markers: list[tuple[int, SliceRef]] = []
+    made: list[memoryview] = []
     for work in works:
         for ref in work.refs:
+            if isinstance(ref.chunk, MarkerId):
+                markers.append((work.partition.handle, ref))
+                made.append(memoryview(marker_batch(ref.chunk, ref.base_offset, ref.max_timestamp_ms)))
+                continue
             wanted.setdefault(object_key(ref.chunk), []).append((work.partition.handle, ref))
         taken, total = work.step.taken, work.bytes
         outcome.rows += len(taken.refs)
         outcome.read_bytes += total
         outcome.rewritten_bytes += total - taken.bytes
         await asyncio.sleep(0)
+    if markers:
+        await parts.worker.add(markers, made)
     gate = asyncio.Semaphore(READS_IN_FLIGHT_MAX)
     reads = []
     for key, pieces in wanted.items():
@@ -197,7 +214,9 @@ async def _read_span(
         try:
             data = await parts.store.get_range(key, span.start, span.length)
         except NotFound:
-            raise ChunkMissing(pieces[0][1].chunk) from None
+            chunk = pieces[0][1].chunk
+            assert not isinstance(chunk, MarkerId), "a marker is not read"
+            raise ChunkMissing(chunk) from None
         view = memoryview(data)
         cuts = [view[ref.position - span.start :][: ref.length] for _, ref in pieces]
         await parts.worker.add(pieces, cuts)
@@ -206,9 +225,11 @@ async def _read_span(
 async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:
     """Write a partition's segment and the manifest that names it."""
     async with gate:
-        info, content = await parts.worker.finish(parts.cluster_id, work.segment)
+        aborted = work.step.taken.aborted
+        info, content = await parts.worker.finish(parts.cluster_id, work.segment, aborted)
         reach("merge/put-segment")
-        await parts.store.put(segment_key(work.segment), [content], CREATE)
+        if info is not None:
+            await parts.store.put(segment_key(work.segment), [content], CREATE)
         work.after, work.released = work.step.after(info, work.partition.log_start)
         encoded = await asyncio.to_thread(work.after.encode, work.name)
         work.manifest_bytes = len(encoded)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import effective_int
 from objectstore.manifest import Manifest
-from objectstore.naming import ChunkId, SegmentId, SliceRef
+from objectstore.naming import ChunkId, MarkerId, SegmentId, SliceRef
 from objectstore.segment import SegmentInfo
+from objectstore.transactions import Aborted
 
 RANGE = 128  # partition handles of one claim
 FAN_IN = 8  # segments of one level that become one of the next
@@ -51,12 +52,16 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """The oldest rows of a tail that move into a segment; the last ends at `end_offset`, in `last_chunk`."""
+    """The oldest rows of a tail that move into a segment; the last ends at `end_offset`, in `last_chunk`.
+
+    Records of the transactions `aborted` do not move along: whose rows are merged has ended.
+    """
 
     refs: Sequence[SliceRef]
     end_offset: int
-    last_chunk: ChunkId
+    last_chunk: ChunkId | MarkerId
     bytes: int
+    aborted: Sequence[Aborted] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,16 @@ class Step:
     absorbed: int
     taken: Take
 
-    def after(self, written: SegmentInfo, log_start: int) -> tuple[Manifest, list[SegmentId]]:
-        """The manifest that names the new segment, and what it does not name any more.
+    def after(self, written: SegmentInfo | None, log_start: int) -> tuple[Manifest, list[SegmentId]]:
+        """The manifest that names the new segment, and what it does not name any more. None: all was aborted.
 
         Segments below the log start go on this occasion.
         """
         before = self.before
         kept = before.without_from(self.absorbed)
         dead = kept.find(log_start)
-        after = kept.appended([written], self.taken.end_offset).without_below(log_start)
+        added = [written] if written is not None else []
+        after = kept.appended(added, self.taken.end_offset).without_below(log_start)
         return after, before.segments(0, dead) + before.segments(self.absorbed, len(before))
 
 
@@ -143,13 +149,19 @@ def plan(
 
 
 def take(partition: Partition, rows: int, bytes_max: int) -> Take | None:
-    """The oldest rows, at most so many and so many bytes; at least one. None when there are none."""
-    planned = partition.slices.oldest(rows, bytes_max)
+    """The oldest rows, at most so many and so many bytes; at least one. None when there are none.
+
+    Rows of transactions that are open stay where they are.
+    """
+    stable = partition.last_stable
+    planned = [ref for ref in partition.slices.oldest(rows, bytes_max) if ref.end_offset <= stable]
     if not planned:
         return None
     last = planned[-1]
-    assert isinstance(last.chunk, ChunkId), "rows of a tail are in chunks"
-    return Take(planned, last.end_offset, last.chunk, sum(ref.length for ref in planned))
+    assert isinstance(last.chunk, ChunkId | MarkerId), "rows of a tail are in chunks"
+    size = sum(ref.length for ref in planned)
+    aborted = partition.aborted(planned[0].base_offset, last.end_offset)
+    return Take(planned, last.end_offset, last.chunk, size, aborted)
 
 
 def absorbed_from(

@@ -9,7 +9,7 @@ from coordination.commands import MergedRange, SwapSegments
 from coordination.commands import SegmentId as SegmentIdMessage
 from coordination.state.types import Merged
 from objectstore.manifest import Manifest
-from objectstore.naming import ChunkId, ManifestId, SegmentId
+from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, marker_as_chunk
 
 
 def swap_command(
@@ -18,7 +18,7 @@ def swap_command(
     manifest_bytes: int,
     *,
     expected: Merged | None,
-    last_chunk: ChunkId | None,
+    last_chunk: ChunkId | MarkerId | None,
     released: Sequence[SegmentId],
 ) -> SwapSegments:
     """Put `manifest`, stored under `name` (of this agent's incarnation), where the partition has `expected`.
@@ -31,6 +31,8 @@ def swap_command(
     if expected is not None:
         message.expected.incarnation = expected.manifest.incarnation
         message.expected.number = expected.manifest.number
+    if isinstance(last_chunk, MarkerId):
+        last_chunk = marker_as_chunk(last_chunk)
     if last_chunk is not None:
         message.last_chunk.MergeFrom(
             ChunkIdMessage(incarnation=last_chunk.incarnation, number=last_chunk.number)

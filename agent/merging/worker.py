@@ -16,6 +16,7 @@ from objectstore.batch import CorruptBatch
 from objectstore.naming import SegmentId, SliceRef
 from objectstore.reader import patched
 from objectstore.segment import SegmentInfo, SegmentWriter
+from objectstore.transactions import Aborted, without_aborted
 
 EXCHANGE_SECONDS_MAX = 300.0  # one exchange carries some MiB
 MODULE = "agent.merging.worker_process"
@@ -30,10 +31,14 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Make a segment of everything added for its partition; its bytes come back."""
+    """Make a segment of everything added for its partition but records of aborted transactions.
+
+    Its bytes come back, or nothing when nothing is left.
+    """
 
     cluster_id: bytes
     segment: SegmentId
+    aborted: Sequence[Aborted] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,10 @@ class Session:
         """Pieces came in any order: chunks are read side by side."""
         writer = SegmentWriter(request.cluster_id, request.segment)
         for _, data in sorted(self._pieces.pop(request.segment.partition, []), key=lambda each: each[0]):
-            writer.add(data)
+            for kept in without_aborted(data, request.aborted):
+                writer.add(kept)
+        if not writer.record_bytes:
+            return None, []
         encoded = writer.finish()
         return encoded.info, [memoryview(part) for part in encoded.parts]
 
@@ -107,10 +115,12 @@ class Worker:
         """Hand over pieces with their bytes. Raises Corrupt and HelperDied."""
         await self._ask(Add(pieces), parts)
 
-    async def finish(self, cluster_id: bytes, segment: SegmentId) -> tuple[SegmentInfo, memoryview]:
-        """The partition's segment and its bytes. Raises HelperDied."""
-        info, content = await self._ask(Finish(cluster_id, segment))
-        assert isinstance(info, SegmentInfo), info
+    async def finish(
+        self, cluster_id: bytes, segment: SegmentId, aborted: Sequence[Aborted]
+    ) -> tuple[SegmentInfo | None, memoryview]:
+        """The partition's segment and its bytes; None when all of it was aborted. Raises HelperDied."""
+        info, content = await self._ask(Finish(cluster_id, segment, aborted))
+        assert info is None or isinstance(info, SegmentInfo), info
         return info, content
 
     async def clear(self) -> None:
