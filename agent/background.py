@@ -16,6 +16,7 @@ from agent.merging.worker import Worker
 from agent.metrics import Metrics
 from agent.retention.job import LogRetention
 from agent.tables import catalog_of, committers_of
+from agent.transactions.timeouts import TransactionTimeouts
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
 from coordination.log import Log
@@ -57,6 +58,7 @@ class Background:
             SnapshotKeeper(replica, log, store, snapshots),
             OffsetExpiry(replica, clock),
             LogRetention(replica, merged, clock, metrics),
+            TransactionTimeouts(replica, clock),
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
         ]
         collection = config.collection

@@ -84,13 +84,17 @@ class Client:
     """One Kafka connection as handlers see it.
 
     `gate` admits its Produce requests one by one, in order; `pauses` counts the pauses of this process that
-    were over when the connection was first seen. `host`: the client's address.
+    were over when the connection was first seen. `host`: the client's address. `software`: what the client
+    says it is (KIP-511). `stamp`: the revision applied when its ApiVersions was answered, if nothing else had
+    come by then, else 0; the fence of transactions v1 reads both.
     """
 
     connection: int
     listener: str
     pauses: int = 0
     host: str = ""
+    software: str = ""
+    stamp: int = 0
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent_away: dict[int, tuple[int, float]] = field(default_factory=dict)
     """For a partition (handle) the node that this connection was told to read it from, and when, seconds."""
@@ -103,6 +107,7 @@ class Context:
     services: Services
     client: Client
     client_id: str | None = None
+    correlation_id: int = 0
 
     @property
     def state(self) -> State:

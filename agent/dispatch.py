@@ -11,7 +11,8 @@ from typing import NamedTuple
 from agent.context import Client, Context, Services
 from agent.handlers import HANDLERS, Handler
 from agent.server import RequestContext
-from agent.wire.api import APIS, Codec, Encoded
+from agent.transactions.requests import LIBRDKAFKA
+from agent.wire.api import API_VERSIONS, APIS, Codec, Encoded
 from agent.wire.errors import WireError
 from agent.wire.frame import BadVersion, RequestHeader, UnknownApi
 from agent.wire.primitives import Buffer
@@ -53,7 +54,13 @@ class Dispatcher:
             )
         if not awake or connection.session.pauses != self._pauses:
             raise Paused("sent before this process was paused")
-        return await self.answer(connection.session, header, body)
+        client: Client = connection.session
+        client.software = connection.software_name
+        if LIBRDKAFKA in connection.software_version:  # its bindings put their own name first
+            client.software = LIBRDKAFKA
+        if header.api_key == API_VERSIONS and connection.only_api_versions:
+            client.stamp = self._services.replica.state.revision
+        return await self.answer(client, header, body)
 
     async def answer(self, client: Client, header: RequestHeader, body: memoryview) -> list[Buffer] | None:
         """The response's body; None when the client expects no answer.
@@ -69,7 +76,7 @@ class Dispatcher:
             raise BadVersion(APIS[header.api_key], version, header.correlation_id)
         request = served.codec.decode_request(body, version)
         response = await served.handler.handle(
-            Context(self._services, client, header.client_id), request, version
+            Context(self._services, client, header.client_id, header.correlation_id), request, version
         )
         if isinstance(response, Encoded):
             return response.buffers

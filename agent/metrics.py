@@ -76,6 +76,10 @@ class Metrics:
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches sent")
         self.offset_commits = self._counter("offset_commits", "Positions of groups stored, by partition")
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
+        self.transactions_ended = self._counter("transactions_ended", "Transactions ended by clients", "how")
+        self.transactions_stale = self._counter(
+            "transactions_stale", "Connections closed for a request older than its transaction"
+        )
 
     def _log(self) -> None:
         self.append_seconds = self._seconds("append", "Append to the log until its outcome is known")

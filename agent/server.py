@@ -59,8 +59,8 @@ class ConnectionInfo:
     peer_host: str
     software_name: str = ""
     software_version: str = ""
-    stamp: int | None = None
-    """Revision applied when ApiVersions was answered first thing; the fence of transactions v1 reads it."""
+    only_api_versions: bool = True
+    """Whether no other request has come yet: the fence of transactions v1 asks for it."""
     session: Any = None
     """The dispatcher's own state of this connection."""
 
@@ -310,6 +310,7 @@ class _Protocol(asyncio.BufferedProtocol):
             self._machine.release(frame)
             self._doom(slot, error)
             return
+        self._info.only_api_versions &= header.api_key == API_VERSIONS
         context = RequestContext(
             self._info, header.api_key, header.api_version, header.correlation_id, header.client_id
         )

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from coordination.kafka_codes import Code
 from objectstore.naming import SliceRef
+from objectstore.transactions import Aborted
 
 LEADER_EPOCH = 0  # the one leader epoch there is: clients ignore metadata whose epoch goes back
 
@@ -57,6 +58,10 @@ class PartitionView(Protocol):
         """The partition's slices."""
         ...
 
+    def aborted(self, start: int, end: int) -> list[Aborted]:
+        """Aborted transactions with records in [start, end), in the order of their ends."""
+        ...
+
 
 @dataclass(slots=True)
 class Wanted:
@@ -87,6 +92,8 @@ class Planned:
     slices: Sequence[SliceRef] = ()
     bytes_max: int = 0
     end_offset: int = 0
+    aborted: Sequence[Aborted] = ()
+    """Aborted transactions at or after the wanted offset, for whoever reads committed records only."""
     merged: bool = False
     """Its records are in a merged range that has to be looked up first: no slices yet."""
 
@@ -158,6 +165,8 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
         return planned
     slices = source.plan(want.offset, max(limit, 1))
     planned.slices = [ref for ref in slices if ref.base_offset < end]
+    if read_committed and planned.slices:
+        planned.aborted = partition.aborted(want.offset, planned.slices[-1].end_offset)
     return planned
 
 
@@ -184,6 +193,17 @@ def cut(
         if not more:
             break
     return out
+
+
+def aborted_in(planned: Planned, records: Sequence[memoryview]) -> list[Aborted]:
+    """The aborted transactions that concern the records of an answer, in the order of their ends."""
+    if not planned.aborted or not records:
+        return []
+    last, position, end = records[-1], 0, 0
+    while position < len(last):
+        end = _BASE(last, position)[0] + _LAST_DELTA(last, position + _LAST_DELTA_AT)[0] + 1
+        position += _LENGTH_PREFIX + _LENGTH(last, position + _LENGTH_AT)[0]
+    return [each for each in planned.aborted if each.first_offset < end]
 
 
 def _cut_slice(

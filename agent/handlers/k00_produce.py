@@ -2,10 +2,13 @@
 
 Versions 3 to 13; 0 to 2 are advertised because older librdkafka would otherwise stop compressing, and
 answered with UNSUPPORTED_VERSION. From 13 topics are named by id.
-Behaviour: acknowledged when stored and ordered, whatever acks says: acks=1 is as safe as acks=all.
-acks=0 gets no answer; an error then closes the connection, which is all that such a client can notice.
-Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS stands
-for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown outcome.
+Behaviour: acknowledged when stored and ordered, whatever acks says: acks=1 is as safe as acks=all. Of a
+transactional producer: from version 12 on (transactions v2) a batch adds its partition to the transaction;
+older ones need AddPartitionsToTxn before. acks=0 gets no answer; an error then closes the connection, which is all
+that such a client can notice.
+Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS
+stands for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown
+outcome.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from agent.wire.generated.produce import (
     TopicProduceResponse,
 )
 from coordination.kafka_codes import Code
+from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
 from objectstore.batch import CorruptBatch, peek, with_append_time
 from schema.descriptors import DescriptorError
@@ -38,6 +42,7 @@ KEY = 0
 VERSIONS = (0, 13)
 VERSION_SERVED_MIN = 3
 TOPIC_IDS_SINCE = 13
+ABORTABLE_KNOWN_SINCE, V2_SINCE = 11, 12  # TRANSACTION_ABORTABLE; transactions v2 (KIP-890)
 ACKS = (-1, 0, 1)
 KEEPS_LOG_START = (
     Code.INVALID_RECORD,
@@ -77,7 +82,7 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
     if outcomes is not None:
         if request.acks == 0:
             return None
-        await _await_outcomes(ctx, request, admitted, outcomes)
+        await _await_outcomes(ctx, request, version, admitted, outcomes)
     return _answer(request, response)
 
 
@@ -86,8 +91,6 @@ def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code,
         return Code.UNSUPPORTED_VERSION, f"Produce version {version}: 3 or newer is needed"
     if request.acks not in ACKS:
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
-    if request.transactional_id is not None:
-        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster has no transactions yet"
     if ctx.leaving():  # nothing was written: clients look who leads now, and send again there
         return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
     return None
@@ -105,10 +108,13 @@ async def _admit_in_order(
 ) -> tuple[ProduceResponse, asyncio.Future[list[Outcome]] | None, _Admitted]:
     """Checks, then room in the buffer, then the buffer; never overtaken by the connection's next request."""
     admitted = _Admitted()
+    transaction = 0
+    if request.transactional_id:
+        transaction = IMPLICIT if version >= V2_SINCE else EXPLICIT
     async with ctx.client.gate:
         response = ProduceResponse()
         for topic_data in request.topic_data:
-            response.responses.append(await _admit_topic(ctx, topic_data, version, admitted))
+            response.responses.append(await _admit_topic(ctx, topic_data, version, transaction, admitted))
         if not admitted.offered:
             return response, None, admitted
         driver = ctx.services.produce
@@ -123,7 +129,7 @@ async def _admit_in_order(
 
 
 async def _admit_topic(
-    ctx: Context, topic_data: TopicProduceData, version: int, admitted: _Admitted
+    ctx: Context, topic_data: TopicProduceData, version: int, transaction: int, admitted: _Admitted
 ) -> TopicProduceResponse:
     by_id = version >= TOPIC_IDS_SINCE
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
@@ -137,7 +143,7 @@ async def _admit_topic(
             _fail(answer, unknown_code(by_id and topic is None), "The topic or partition does not exist.")
             continue
         try:
-            offered = await _admit_batch(ctx, topic, partition, data, rules, version)
+            offered = await _admit_batch(ctx, topic, partition, data, rules, version, transaction)
         except Rejected as rejected:
             _reject(answer, rejected, partition.log_start)
             ctx.services.metrics.produce_rejected.labels(rejected.code.name).inc()
@@ -157,10 +163,11 @@ async def _admit_batch(
     data: PartitionProduceData,
     rules: TopicRules,
     version: int,
+    transaction: int,
 ) -> Offered:
     """The batch as it will be stored. Raises Rejected."""
     now_ms = ctx.services.clock.now_ms()
-    header = admit(data.records, rules, version, now_ms)
+    header = admit(data.records, rules, version, now_ms, transactional=transaction > 0)
     assert data.records is not None
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
@@ -168,8 +175,8 @@ async def _admit_batch(
         await _validate(ctx, topic, data.records)
     if rules.append_time:
         stamped = with_append_time(data.records, now_ms)
-        return Offered(partition.handle, stamped, peek(stamped))
-    return Offered(partition.handle, data.records, header)
+        return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)
+    return Offered(partition.handle, data.records, header, transaction * header.transactional)
 
 
 async def _validate(ctx: Context, topic: Topic, records: memoryview) -> None:
@@ -192,6 +199,7 @@ async def _validate(ctx: Context, topic: Topic, records: memoryview) -> None:
 async def _await_outcomes(
     ctx: Context,
     request: ProduceRequest,
+    version: int,
     admitted: _Admitted,
     pending: asyncio.Future[list[Outcome]],
 ) -> None:
@@ -205,7 +213,10 @@ async def _await_outcomes(
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
     for answer, partition, offered, outcome in rows:
         if outcome.code:
-            _fail(answer, outcome.code, outcome.message)
+            code = outcome.code
+            if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
+                code = Code.INVALID_TXN_STATE
+            _fail(answer, code, outcome.message)
             if outcome.code in KEEPS_LOG_START:
                 answer.log_start_offset = partition.log_start
             continue

@@ -3,10 +3,13 @@
 Versions 4 to 18; from 13 topics are named by id.
 Behaviour: long polls wake when a partition is appended to; OFFSET_OUT_OF_RANGE and unknown topics are
 answered only after a read barrier; limits cut at batch ends, the first batch is always whole. A client that
-another agent should serve is told so by the preferred read replica, from version 11 on (KIP-392).
-A leaving agent answers NOT_LEADER_OR_FOLLOWER, so that clients look at once who leads now.
-Deviations: there are no fetch sessions: every answer has session id 0, which clients accept (KIP-227);
-every partition is answered every time. A replica id is ignored: there are no follower replicas.
+another agent should serve is told so by the preferred read replica, from version 11 on (KIP-392). A leaving
+agent answers NOT_LEADER_OR_FOLLOWER, so that clients look at once who leads now. Committed records are read
+up to the last stable offset, with the aborted transactions among them; control batches are sent like
+others.
+Deviations: aborted records are gone once they were merged, for readers of uncommitted records too. There
+are no fetch sessions: every answer has session id 0, which clients accept (KIP-227); every partition is
+answered every time. A replica id is ignored: there are no follower replicas.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from collections.abc import Mapping
 from agent.cluster import NO_BROKER
 from agent.context import Context
 from agent.fetch.driver import Fetched, FetchRequest
-from agent.fetch.planner import Wanted
+from agent.fetch.planner import Wanted, aborted_in
 from agent.fetch.redirect import elsewhere, suits
 from agent.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.wire.generated.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
@@ -108,7 +112,7 @@ def _response(
     ctx: Context, request: Request, fetched: list[Fetched], away: Mapping[int, int]
 ) -> FetchResponse:
     response = FetchResponse()
-    aborted: list[object] | None = [] if request.isolation_level == READ_COMMITTED else None
+    read_committed = request.isolation_level == READ_COMMITTED
     answers = iter(fetched)
     sent = 0
     for topic_data in request.topics:
@@ -126,10 +130,17 @@ def _response(
                     high_watermark=planned.high_watermark,
                     last_stable_offset=planned.last_stable,
                     log_start_offset=planned.log_start,
-                    aborted_transactions=aborted,  # type: ignore[arg-type]  # empty: no transactions yet
+                    aborted_transactions=_aborted(answer) if read_committed else None,
                     preferred_read_replica=away.get(partition.handle, NO_BROKER) if partition else NO_BROKER,
                     records=answer.records,
                 )
             )
     ctx.services.metrics.fetch_bytes.inc(sent)
     return response
+
+
+def _aborted(answer: Fetched) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(each.producer_id, each.first_offset)
+        for each in aborted_in(answer.planned, answer.records)
+    ]

@@ -4,9 +4,9 @@ Versions 1 to 10.
 Behaviour: answered after a read barrier, so that an acknowledged commit is seen on any agent. -1 and no
 error where nothing was committed, also for a group that does not exist. No topics (null): all of the
 group's positions. From version 8 on several groups at once; from 9 on members of KIP-848 say who they are;
-from 10 on topics are named by id.
-Deviations: without an answer from the log COORDINATOR_NOT_AVAILABLE. `require_stable` finds nothing
-unstable: there are no transactions yet.
+from 10 on topics are named by id. Who requires stable positions (version 7 on) gets UNSTABLE_OFFSET_COMMIT
+for one that a transaction under way may change (KIP-447).
+Deviations: without an answer from the log COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from agent.wire.generated.offset_fetch import (
 from coordination.kafka_codes import Code
 from coordination.state import consumer_groups
 from coordination.state.group_types import CONSUMER, CommittedOffset, Group
+from coordination.state.pending_offsets import is_pending
 from coordination.state.types import Partition, Topic
 
 KEY = 9
@@ -45,9 +46,26 @@ async def handle(ctx: Context, request: OffsetFetchRequest, version: int) -> Off
         asked = [OffsetFetchRequestGroup(group_id=request.group_id, topics=named)]
     fresh = await ctx.barrier()
     groups = [_answer(ctx, each, version, fresh) for each in asked]
+    if request.require_stable:
+        for group in groups:
+            _mark_unstable(ctx, group)
     if version >= BATCHED_SINCE:
         return OffsetFetchResponse(groups=groups)
     return _old(groups[0], version)
+
+
+def _mark_unstable(ctx: Context, group: OffsetFetchResponseGroup) -> None:
+    """Name the positions that a transaction under way may change, in place of their values."""
+    if group.group_id not in ctx.state.pending_offsets:
+        return
+    for topic in group.topics:
+        known = find_topic(ctx.state, topic.name, topic.topic_id, not topic.name)
+        for row in topic.partitions:
+            partition = find_partition(known, row.partition_index)
+            if partition is not None and is_pending(ctx.state, group.group_id, partition.handle):
+                row.error_code = Code.UNSTABLE_OFFSET_COMMIT
+                row.committed_offset = row.committed_leader_epoch = -1
+                row.metadata = ""
 
 
 def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:

@@ -1,10 +1,9 @@
 """FindCoordinator: which broker a group or a transactional id belongs to.
 
 Versions 0 to 6.
-Behaviour: a group's broker is chosen by rendezvous hash over the live agents, so every agent names the same.
-Deviations: this cluster has no transactions yet: a transactional id is answered with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that every client takes as final instead of retrying for
-ever. Share groups (key type 2): INVALID_REQUEST, as in a Kafka without them.
+Behaviour: the broker of a group or a transactional id is chosen by rendezvous hash over the live agents, so
+every agent names the same. For transactions it is a hint: any agent serves them.
+Deviations: share groups (key type 2): INVALID_REQUEST, as in a Kafka without them.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ async def handle(ctx: Context, request: FindCoordinatorRequest, version: int) ->
 
 
 def _find(ctx: Context, key: str, key_type: int) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _error(key, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster has no transactions yet")
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return _error(key, Code.INVALID_REQUEST, f"key type {key_type} is not supported")
     broker = ctx.state.brokers.get(ctx.services.hints.coordinator(key))
     if broker is None:

@@ -66,10 +66,13 @@ def _rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
 _DEFAULT_RULES = _rules({}, {})
 
 
-def admit(records: memoryview | None, rules: TopicRules, version: int, now_ms: int) -> BatchHeader:
+def admit(
+    records: memoryview | None, rules: TopicRules, version: int, now_ms: int, *, transactional: bool = False
+) -> BatchHeader:
     """The header of the one batch in `records`, checked; raises Rejected.
 
-    `version` is the Produce request's; `now_ms` the wall clock for the timestamp bounds.
+    `version` is the Produce request's; `now_ms` the wall clock for the timestamp bounds; `transactional`
+    whether the request names a transactional id.
     """
     header = _one_batch(records)
     assert records is not None
@@ -90,7 +93,7 @@ def admit(records: memoryview | None, rules: TopicRules, version: int, now_ms: i
         )
     if not check_crc(records, 0, len(records)):
         raise Rejected(Code.CORRUPT_MESSAGE, f"The batch does not match its CRC32C {header.crc:#010x}.")
-    _check_header(header)
+    _check_header(header, transactional)
     if not rules.append_time:
         _check_timestamps(header, rules, now_ms)
     return header
@@ -127,14 +130,17 @@ def _one_batch(records: memoryview | None) -> BatchHeader:
     return header
 
 
-def _check_header(header: BatchHeader) -> None:
+def _check_header(header: BatchHeader, transactional: bool) -> None:
     """Bits and counts that a client's batch must have (LogValidator.validateBatch)."""
     if header.control:
         raise Rejected(Code.INVALID_RECORD, "Clients may not write control records.")
-    if header.transactional:
+    if header.transactional and not transactional:
         raise Rejected(
-            Code.INVALID_TXN_STATE, "This cluster has no transactions: the batch's producer has none open."
+            Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "The batch is part of a transaction: the request must name its transactional id.",
         )
+    if header.transactional and header.producer_id < 0:
+        raise Rejected(Code.INVALID_RECORD, "The batch is part of a transaction but names no producer.")
     codec = header.attributes & CODEC_MASK
     if codec > Compression.ZSTD:
         raise Rejected(Code.UNSUPPORTED_COMPRESSION_TYPE, f"Compression codec {codec} is not known.")

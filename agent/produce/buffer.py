@@ -24,11 +24,12 @@ NO_TIMESTAMP = -1
 
 
 class Offered(NamedTuple):
-    """An admitted batch: the partition's handle, its bytes and its header."""
+    """An admitted batch: the partition's handle, its bytes, its header; `transaction` as in CommitChunk."""
 
     handle: int
     data: Buffer
     header: BatchHeader
+    transaction: int = 0
 
 
 class Outcome(NamedTuple):
@@ -129,4 +130,6 @@ def commit_command(flush: Flush) -> Command:
         commit.producer_id.extend([header.producer_id for header in headers])
         commit.producer_epoch.extend([header.producer_epoch for header in headers])
         commit.base_sequence.extend([header.base_sequence for header in headers])
+    if any(header.transactional for header in headers):
+        commit.transaction.extend([pending.offered.transaction for pending in flush.pending])
     return command

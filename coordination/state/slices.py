@@ -74,14 +74,14 @@ class SliceIndex:
     def oldest(self, rows: int, max_bytes: int) -> list[SliceRef]:
         """The first slices, at most so many and of at most `max_bytes` in sum; the very first always."""
         taken: list[SliceRef] = []
-        by_serial, base, left = self._chunks.by_serial, self.first_offset, max_bytes
+        base, left = self.first_offset, max_bytes
         end = self.head + min(rows, len(self)) * ROW_BYTES
         with memoryview(self.rows) as view, view[self.head : end] as live:
             for last, serial, position, length, newest in ROW.iter_unpack(live):
                 left -= length
                 if left < 0 and taken:
                     break
-                taken.append(SliceRef(base, last, by_serial[serial].id, position, length, newest))
+                taken.append(self._made(base, last, serial, position, length, newest))
                 base = last
         return taken
 
@@ -177,6 +177,9 @@ class SliceIndex:
     def _ref(self, number: int) -> SliceRef:
         end, serial, position, length, newest = self._row(number)
         base = self._row(number - 1)[0] if number else self.first_offset
+        return self._made(base, end, serial, position, length, newest)
+
+    def _made(self, base: int, end: int, serial: int, position: int, length: int, newest: int) -> SliceRef:
         if serial < 0:
             return SliceRef(base, end, _marker(serial, position), 0, length, newest)
         return SliceRef(base, end, self._chunks.by_serial[serial].id, position, length, newest)

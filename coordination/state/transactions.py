@@ -113,12 +113,12 @@ def end_transaction(state: StateData, message: EndTransaction, at: At) -> Result
     name, pair = message.transactional_id, (message.producer_id, message.producer_epoch)
     known = state.transactions.get(name)
     source = message.fence if message.HasField("fence") else None
-    if known is not None and pair in (known.current, known.previous) and source is not None:
+    if known is not None and pair == known.current and source is not None:
         refused = fence.refusal(known, source, at)
         if refused is not None:
             return refused
     if known is not None and pair == known.previous:
-        return _end_again(known, message, source, at)
+        return _end_again(known, message)
     found = owned(state, name, pair, Code.PRODUCER_FENCED, abortable_known=message.abortable_known)
     if isinstance(found, Refused):
         return found
@@ -127,12 +127,10 @@ def end_transaction(state: StateData, message: EndTransaction, at: At) -> Result
     return _end_v1(state, found, message.commit, source, at)
 
 
-def _end_again(known: Transaction, message: EndTransaction, source: Fence | None, at: At) -> Result:
+def _end_again(known: Transaction, message: EndTransaction) -> Result:
     """The answer to whoever has the pair before the current one: a retry, or somebody who is late."""
     ended = Phase.COMPLETE_COMMIT if message.commit else Phase.COMPLETE_ABORT
     if known.phase is ended:
-        if source is not None:
-            fence.note_end(known, source, at)
         return Done(known.current)
     name = known.transactional_id
     if known.timed_out and known.phase is Phase.COMPLETE_ABORT:

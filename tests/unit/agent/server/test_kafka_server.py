@@ -218,7 +218,7 @@ async def test_a_context_knows_the_client() -> None:
     first, second = seen
     assert first.connection is second.connection
     info = second.connection
-    assert (info.listener, info.peer_host, info.stamp) == ("PLAINTEXT", "127.0.0.1", None)
+    assert (info.listener, info.peer_host, info.only_api_versions) == ("PLAINTEXT", "127.0.0.1", False)
     assert (info.software_name, info.software_version) == ("librdkafka", "2.16.0")
     assert (second.api_key, second.api_version, second.correlation_id, second.client_id) == (
         3,
