@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
+FACTOR_MAX = 1024  # files that one partition may give to a commit, so that a transaction is taken whole
 
 
 class CommitError(Exception):
@@ -262,18 +263,24 @@ class Committer:
     async def _plan(self, topic: Topic, head: Head) -> _Work | None:
         options = self._parts.options
         known = ledger.next_offsets(head.metadata, topic.topic_id)
-        older = await older_slices(self._parts.merged, topic.partitions, known, options.bytes_per_file_max)
-        if self._parts.replica.state.topics.get(topic.name) is not topic:
-            return None
-        found = plan(
-            topic.partitions,
-            known,
-            older,
-            rows_max=options.rows_per_commit_max,
-            bytes_max=options.bytes_per_commit_max,
-            file_rows_max=options.rows_per_file_max,
-            file_bytes_max=options.bytes_per_file_max,
-        )
+        found, factor = _TOO_SMALL, 1
+        while found.too_small and factor <= FACTOR_MAX:  # until a whole transaction fits
+            size = options.bytes_per_file_max * factor
+            older = await older_slices(self._parts.merged, topic.partitions, known, size)
+            if self._parts.replica.state.topics.get(topic.name) is not topic:
+                return None
+            found = plan(
+                topic.partitions,
+                known,
+                older,
+                rows_max=options.rows_per_commit_max,
+                bytes_max=options.bytes_per_commit_max,
+                file_rows_max=options.rows_per_file_max,
+                file_bytes_max=options.bytes_per_file_max,
+                extents=topic.extents,
+                factor=factor,
+            )
+            factor *= 2
         layout = self._build_layout(topic, head)
         changed = layout.fields != metadata.current_fields(head.metadata)
         if not found.files and not changed:
@@ -355,7 +362,7 @@ class Committer:
         await self._steps.before("read-records")
         slices = await parts.reader.read_many(each.slices)
         await self._steps.before("write-file")
-        written = await parts.writer.write(work.layout, partition, slices, start, end)
+        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted)
         if written is None:
             return None
         location = f"{work.head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
@@ -403,6 +410,7 @@ _RACES = (
 
 
 _NO_FILES = CommitPlan((), more=False)
+_TOO_SMALL = CommitPlan((), more=True, too_small=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordination.state.transaction_types import Extent
 from iceberg.ledger import Range
 from objectstore.merged import MergedRanges, Partition, SlicePlan
 from objectstore.naming import SliceRef
+from objectstore.transactions import Aborted
 
 
 class ReadablePartition(Partition, Protocol):
@@ -18,6 +20,7 @@ class ReadablePartition(Partition, Protocol):
     def index(self) -> int: ...
     @property
     def last_stable(self) -> int: ...
+    def aborted(self, start: int, end: int) -> list[Aborted]: ...
 
 
 LOOKS_MAX = 8  # rounds of looking up merged ranges for one commit
@@ -25,18 +28,32 @@ LOOKS_MAX = 8  # rounds of looking up merged ranges for one commit
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """One data file: the offsets it takes and the slices that hold them."""
+    """One data file: the offsets it takes and the slices that hold them; what was aborted gives no rows."""
 
     range: Range
     slices: tuple[SliceRef, ...]
+    aborted: tuple[Aborted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """The files of one commit, by partition; `more` when records are left for the next."""
+    """The files of one commit, by partition; `more` when records are left for the next.
+
+    `too_small`: nothing fits within the bounds, because a transaction is larger; try with larger ones.
+    """
 
     files: tuple[FilePlan, ...]
     more: bool
+    too_small: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A partition with records that the table lacks, from `start` on; `source` plans them."""
+
+    partition: ReadablePartition
+    start: int
+    source: SlicePlan
 
 
 def plan(
@@ -48,30 +65,62 @@ def plan(
     bytes_max: int,
     file_rows_max: int,
     file_bytes_max: int,
+    extents: Sequence[Extent] = (),
+    factor: int = 1,
 ) -> CommitPlan:
     """The oldest records that the table lacks, shared evenly among partitions. Bytes as stored in chunks.
 
     Each partition with anything new gives at least its first slice (or `rows_max` of it), so that none waits
     for ever. Records below a partition's log start are gone from the topic: the table goes on after them.
     `older` (see `older_slices`) plans merged ranges; a partition that needs one and has none waits for the
-    next commit.
+    next commit. Of the transactions `extents` each is taken whole, in all its partitions, or not at all; with
+    `factor` a partition may give so many files for that.
     """
+    starts = {partition.index: _start(partition, ledger) for partition in partitions}
     waiting, late = [], False
     for partition in partitions:
-        start = _start(partition, ledger)
+        start = starts[partition.index]
         source = older.get(partition.index, partition.slices)
         if start < partition.last_stable and source.first_offset <= start:
-            waiting.append((partition, start, source))
+            waiting.append(_Waiting(partition, start, source))
         else:
             late |= start < partition.last_stable
     if not waiting:
         return CommitPlan((), more=late)
-    share_bytes = min(file_bytes_max, bytes_max // len(waiting))
-    share_rows = max(1, min(file_rows_max, rows_max // len(waiting)))
-    files = [_file(*each, share_rows, share_bytes) for each in waiting]
-    ends = [partition.last_stable for partition, _, _ in waiting]
-    left = any(each.range.end < end for each, end in zip(files, ends, strict=True))
-    return CommitPlan(tuple(files), more=late or left)
+    whole = {each.partition.index: each.partition.last_stable for each in waiting}
+    possible = consistent({**starts, **whole}, starts, extents)
+    share_bytes = min(file_bytes_max, bytes_max // len(waiting)) * factor
+    share_rows = max(1, min(file_rows_max, rows_max // len(waiting))) * factor
+    limits = {
+        each.partition.index: _reach(each, possible[each.partition.index], share_rows, share_bytes)
+        for each in waiting
+    }
+    ends = consistent({**starts, **limits}, starts, extents)
+    files = [
+        file
+        for each in waiting
+        for file in _files(each, ends[each.partition.index], file_rows_max, file_bytes_max)
+    ]
+    left = any(ends[index] < end for index, end in possible.items())
+    return CommitPlan(tuple(files), more=late or left, too_small=left and not files)
+
+
+def consistent(
+    ends: Mapping[int, int], starts: Mapping[int, int], extents: Sequence[Extent]
+) -> dict[int, int]:
+    """The highest ends, by partition, at or below the given ones between which no transaction is torn."""
+    found = dict(ends)
+    moved = True
+    while moved:
+        moved = False
+        for extent in reversed(extents):
+            rows = [(index, max(first, starts[index]), marker) for index, (first, marker) in extent.items()]
+            if all(found[index] > marker for index, _, marker in rows):
+                continue
+            for index, first, _ in rows:
+                if found[index] > first:
+                    found[index], moved = first, True
+    return found
 
 
 async def older_slices(
@@ -103,15 +152,29 @@ def _start(partition: ReadablePartition, ledger: Sequence[int]) -> int:
     return max(known, partition.log_start)
 
 
-def _file(
-    partition: ReadablePartition, start: int, source: SlicePlan, rows_max: int, bytes_max: int
-) -> FilePlan:
+def _reach(each: _Waiting, limit: int, rows_max: int, bytes_max: int) -> int:
+    """How far a share of the bounds reaches, at most to `limit`."""
+    if limit <= each.start:
+        return each.start
+    return _file(each, each.start, min(limit, each.start + rows_max), bytes_max).range.end
+
+
+def _files(each: _Waiting, end: int, rows_max: int, bytes_max: int) -> Iterator[FilePlan]:
+    """The partition's records up to `end`, in files within the bounds."""
+    start = each.start
+    while start < end:
+        file = _file(each, start, min(end, start + rows_max), bytes_max)
+        yield file
+        start = file.range.end
+
+
+def _file(each: _Waiting, start: int, limit: int, bytes_max: int) -> FilePlan:
     """A merged range may have gaps where compaction took records away; the rows of a tail have none."""
-    limit = min(partition.last_stable, start + rows_max)
-    slices = source.plan(start, bytes_max)
-    gapless = source is partition.slices
+    partition = each.partition
+    slices = each.source.plan(start, bytes_max)
+    gapless = each.source is partition.slices
     if not slices or (gapless and slices[0].base_offset > start):
         raise AssertionError(f"partition {partition.index}: no slice covers offset {start} below {limit}")
-    within = [each for each in slices if each.base_offset < limit]
+    within = [slice_ for slice_ in slices if slice_.base_offset < limit]
     end = min(limit, within[-1].end_offset) if within else limit
-    return FilePlan(Range(partition.index, start, end), tuple(within))
+    return FilePlan(Range(partition.index, start, end), tuple(within), tuple(partition.aborted(start, end)))

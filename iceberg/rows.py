@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from iceberg.layout import Layout, Part
 from objectstore import batch as record_batch
 from objectstore.batch import CorruptBatch, Headers, Record
+from objectstore.transactions import Aborted, Transactions
 from schema.framing import FramingError
 
 PIECE_ROWS = 2_048
@@ -37,20 +38,25 @@ class _Piece:
 
 
 def arrow_batches(
-    layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+    layout: Layout,
+    partition: int,
+    slices: Sequence[memoryview],
+    start: int,
+    end: int,
+    aborted: Sequence[Aborted] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The records of one partition with start ≤ offset < end, in order, as the table's rows.
 
-    Each element of `slices` is filled by record batches with their final offsets. Control batches give no
-    rows; a batch whose CRC holds but that cannot be opened gives one. Raises objectstore.batch.CorruptBatch
-    for bytes that are not what was stored.
+    Each element of `slices` is filled by record batches with their final offsets. Control batches and those
+    of aborted transactions give no rows; a batch whose CRC holds but that cannot be opened gives one. Raises
+    objectstore.batch.CorruptBatch for bytes that are not what was stored.
     """
-    piece = _Piece()
+    piece, transactions = _Piece(), Transactions(aborted)
     for view in slices:
         for position, size in record_batch.split(view):
             header = record_batch.peek(view, position)
             last = header.base_offset + header.last_offset_delta
-            if header.control or last < start or header.base_offset >= end:
+            if header.control or last < start or header.base_offset >= end or transactions.aborted(header):
                 continue
             _add(piece, view[position : position + size], header.timestamp_type, start, end)
             if len(piece.offsets) >= PIECE_ROWS or piece.size >= PIECE_BYTES:

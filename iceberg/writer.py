@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
 from iceberg.rows import arrow_batches
+from objectstore.transactions import Aborted
 
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 64 << 20
@@ -42,13 +43,18 @@ class FileContent:
 
 
 def write_file(
-    layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+    layout: Layout,
+    partition: int,
+    slices: Sequence[memoryview],
+    start: int,
+    end: int,
+    aborted: Sequence[Aborted] = (),
 ) -> FileContent | None:
     """The rows with start ≤ offset < end as Parquet, in order; None when there is no row.
 
     Raises objectstore.batch.CorruptBatch.
     """
-    groups = _row_groups(arrow_batches(layout, partition, slices, start, end))
+    groups = _row_groups(arrow_batches(layout, partition, slices, start, end, aborted))
     first = next(groups, None)
     if first is None:
         return None

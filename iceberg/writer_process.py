@@ -30,7 +30,8 @@ def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryvi
     ends = list(accumulate(request.lengths))
     slices = [content[end - length : end] for end, length in zip(ends, request.lengths, strict=True)]
     try:
-        found = write_file(layout_of(request.basis), request.partition, slices, request.start, request.end)
+        layout = layout_of(request.basis)
+        found = write_file(layout, request.partition, slices, request.start, request.end, request.aborted)
     except CorruptBatch as error:
         return Answer(corrupt=str(error) or "corrupt batch"), []
     except Exception:  # the agent logs it and tries again; this process goes on

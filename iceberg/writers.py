@@ -15,6 +15,7 @@ from iceberg.helper import Helper, HelperDied
 from iceberg.layout import Layout, LayoutBasis
 from iceberg.writer import Bounds, FileContent
 from objectstore.batch import CorruptBatch
+from objectstore.transactions import Aborted
 
 WRITE_SECONDS_MAX = 300.0
 """Longest time for one file before the helper is taken for hung and ended."""
@@ -28,9 +29,15 @@ class FileWriter(Protocol):
     """Writes one Parquet file; see iceberg.writer.write_file."""
 
     async def write(
-        self, layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+        self,
+        layout: Layout,
+        partition: int,
+        slices: Sequence[memoryview],
+        start: int,
+        end: int,
+        aborted: Sequence[Aborted] = (),
     ) -> FileContent | None:
-        """The rows with start ≤ offset < end. Raises CorruptBatch and WriterDied."""
+        """The rows with start ≤ offset < end but aborted ones. Raises CorruptBatch and WriterDied."""
         ...
 
 
@@ -38,10 +45,16 @@ class ThreadWriter:
     """Writes in a thread of this process."""
 
     async def write(
-        self, layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+        self,
+        layout: Layout,
+        partition: int,
+        slices: Sequence[memoryview],
+        start: int,
+        end: int,
+        aborted: Sequence[Aborted] = (),
     ) -> FileContent | None:
         """See FileWriter."""
-        return await asyncio.to_thread(writer.write_file, layout, partition, slices, start, end)
+        return await asyncio.to_thread(writer.write_file, layout, partition, slices, start, end, aborted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,7 @@ class Request:
     start: int
     end: int
     lengths: list[int]
+    aborted: Sequence[Aborted] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +92,16 @@ class ProcessWriter:
         return self._helper.pid
 
     async def write(
-        self, layout: Layout, partition: int, slices: Sequence[memoryview], start: int, end: int
+        self,
+        layout: Layout,
+        partition: int,
+        slices: Sequence[memoryview],
+        start: int,
+        end: int,
+        aborted: Sequence[Aborted] = (),
     ) -> FileContent | None:
         """See FileWriter."""
-        request = Request(layout.basis, partition, start, end, [len(each) for each in slices])
+        request = Request(layout.basis, partition, start, end, [len(each) for each in slices], aborted)
         try:
             answer, content = await self._helper.ask(request, slices)
         except HelperDied as error:

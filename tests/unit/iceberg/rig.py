@@ -155,6 +155,11 @@ class Rig:
             offsets=[header.last_offset_delta + 1],
             max_timestamp_ms=[header.max_timestamp],
         )
+        if header.producer_id >= 0:
+            message.producer_id.append(header.producer_id)
+            message.producer_epoch.append(header.producer_epoch)
+            message.base_sequence.append(header.base_sequence)
+            message.transaction.append(2 * header.transactional)
         (result,) = await self.replica.submit([command(message)])
         assert isinstance(result, ChunkCommitted), result
         assert result.errors == [0]

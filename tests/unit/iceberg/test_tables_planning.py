@@ -1,14 +1,16 @@
 """What a commit takes, what the ledger says, where files are: pure parts."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from iceberg import ledger
 from iceberg.ledger import LedgerError, Range
-from iceberg.plan import CommitPlan, plan
+from iceberg.plan import CommitPlan, consistent, plan
 from iceberg.warehouse import OutsideWarehouse, Warehouse, s3_client_config
 from objectstore.naming import ChunkId, SliceRef
+from objectstore.transactions import Aborted
 
 
 @dataclass
@@ -45,9 +47,18 @@ class Part:
         """Everything is stable."""
         return self.count * 10
 
+    def aborted(self, start: int, end: int) -> list[Aborted]:
+        """See coordination.state.types."""
+        return []
+
 
 def planned(
-    partitions: list[Part], known: list[int], rows_max: int, bytes_max: int, file_rows_max: int = 1000
+    partitions: list[Part],
+    known: list[int],
+    rows_max: int,
+    bytes_max: int,
+    file_rows_max: int = 1000,
+    **more: Any,
 ) -> CommitPlan:
     """A plan with room in its files."""
     return plan(
@@ -58,6 +69,7 @@ def planned(
         bytes_max=bytes_max,
         file_rows_max=file_rows_max,
         file_bytes_max=1000,
+        **more,
     )
 
 
@@ -95,6 +107,36 @@ def test_what_the_topic_lost_is_passed_over() -> None:
 
 def test_nothing_new_is_an_empty_plan() -> None:
     assert planned([Part(0, 1)], [10], rows_max=1, bytes_max=1).files == ()
+
+
+def test_a_transaction_is_taken_whole_or_not_at_all() -> None:
+    """Offsets by partition: 0 to 30 and 0 to 30; the transactions lie across both."""
+    parts = [Part(0, 3), Part(1, 3)]
+    whole = {0: (5, 12), 1: (20, 25)}
+    found = planned(parts, [], rows_max=20, bytes_max=1000, extents=[whole])
+    assert [each.range for each in found.files] == [Range(0, 0, 5), Range(1, 0, 10)], (
+        "ten of each would tear it"
+    )
+    found = planned(parts, [5, 10], rows_max=1000, bytes_max=1000, extents=[whole])
+    assert [each.range for each in found.files] == [Range(0, 5, 30), Range(1, 10, 30)]
+    assert not found.more
+
+
+def test_one_transaction_out_takes_those_that_lean_on_it_along() -> None:
+    chain = [{0: (0, 4), 1: (10, 15)}, {1: (12, 19), 2: (3, 8)}, {2: (6, 29)}]
+    assert consistent({0: 30, 1: 20, 2: 30}, {0: 0, 1: 0, 2: 0}, chain) == {0: 30, 1: 20, 2: 30}
+    assert consistent({0: 30, 1: 20, 2: 29}, {0: 0, 1: 0, 2: 0}, chain) == {0: 0, 1: 10, 2: 3}
+    assert consistent({0: 30, 1: 20, 2: 29}, {0: 2, 1: 11, 2: 7}, chain) == {0: 2, 1: 11, 2: 7}, "never back"
+
+
+def test_a_transaction_larger_than_the_bounds_gets_several_files() -> None:
+    parts = [Part(0, 30)]
+    extents = [{0: (0, 249)}]
+    found = planned(parts, [], rows_max=1000, bytes_max=1000, extents=extents)
+    assert (found.files, found.more, found.too_small) == ((), True, True)
+    found = planned(parts, [], rows_max=1000, bytes_max=1000, extents=extents, factor=4)
+    assert [each.range for each in found.files] == [Range(0, 0, 100), Range(0, 100, 200), Range(0, 200, 300)]
+    assert ledger.advance([], [each.range for each in found.files], 1) == [300]
 
 
 def test_the_ledger_never_goes_back() -> None:
