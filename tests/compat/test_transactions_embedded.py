@@ -133,14 +133,14 @@ async def by_kafka_python(bootstrap: str, topic: str, group: str) -> None:
 
 async def by_our_own_v2(bootstrap: str, topic: str, group: str) -> None:
     """The same, of transactions v2."""
-    producer = TransactionalClient(bootstrap, f"own-{topic}")
-    assert await producer.init() == 0
-    for number in range(TRANSACTIONS):
-        for index in range(2):
-            assert (await producer.send(topic, b"%d" % number, index=index))[0] == 0
-        assert await producer.offsets(group, topic, number + 1) == 0
-        assert await producer.end(commit=number % 2 == 0) == 0
-    assert producer.pair[1] == TRANSACTIONS, "a new epoch with every end"
+    async with TransactionalClient(bootstrap, f"own-{topic}") as producer:
+        assert await producer.init() == 0
+        for number in range(TRANSACTIONS):
+            for index in range(2):
+                assert (await producer.send(topic, b"%d" % number, index=index))[0] == 0
+            assert await producer.offsets(group, topic, number + 1) == 0
+            assert await producer.end(commit=number % 2 == 0) == 0
+        assert producer.pair[1] == TRANSACTIONS, "a new epoch with every end"
 
 
 @pytest.mark.parametrize(
@@ -162,76 +162,78 @@ async def test_committed_and_aborted_transactions(embedded: Embedded, topic: str
 async def test_readers_of_other_makes_parse_control_batches(
     embedded: Embedded, topic: str, client: str
 ) -> None:
-    producer = TransactionalClient(embedded.bootstrap, f"own-{topic}")
-    await producer.init()
-    for number in range(TRANSACTIONS):
-        await producer.send(topic, b"%d" % number)
-        await producer.end(commit=number % 2 == 0)
-    wanted = [b"%d" % number for number in range(0, TRANSACTIONS, 2)]
-    if client == "librdkafka":
-        assert [value for _, value in await asyncio.to_thread(committed, embedded.bootstrap, topic)] == wanted
-        return
-    consumer = aiokafka.AIOKafkaConsumer(
-        bootstrap_servers=embedded.bootstrap, isolation_level="read_committed"
-    )
-    await consumer.start()
-    part = aiokafka.TopicPartition(topic, 0)
-    consumer.assign([part])
-    await consumer.seek_to_beginning(part)
-    async with asyncio.timeout(WAIT_S_MAX):
-        found = [(await consumer.getone()).value for _ in wanted]
-    await consumer.stop()
-    assert found == wanted
+    async with TransactionalClient(embedded.bootstrap, f"own-{topic}") as producer:
+        await producer.init()
+        for number in range(TRANSACTIONS):
+            await producer.send(topic, b"%d" % number)
+            await producer.end(commit=number % 2 == 0)
+        wanted = [b"%d" % number for number in range(0, TRANSACTIONS, 2)]
+        if client == "librdkafka":
+            assert [
+                value for _, value in await asyncio.to_thread(committed, embedded.bootstrap, topic)
+            ] == wanted
+            return
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=embedded.bootstrap, isolation_level="read_committed"
+        )
+        await consumer.start()
+        part = aiokafka.TopicPartition(topic, 0)
+        consumer.assign([part])
+        await consumer.seek_to_beginning(part)
+        async with asyncio.timeout(WAIT_S_MAX):
+            found = [(await consumer.getone()).value for _ in wanted]
+        await consumer.stop()
+        assert found == wanted
 
 
 async def test_an_end_held_back_does_not_touch_the_next_transaction(embedded: Embedded, topic: str) -> None:
     """KAFKA-17754 in v1, over real sockets: the request sits on a connection that its client gave up."""
-    producer = TransactionalClient(embedded.bootstrap, f"own-{topic}", versions=dict(V1))
-    old = await producer.reconnect()
-    assert await producer.init() == 0
-    assert await producer.add(topic, 0) == 0
-    assert await producer.send(topic, b"first") == (0, 0)
-    held = producer.ending(commit=True)
-    await producer.reconnect()
-    assert await producer.end(commit=True) == 0
-    assert await producer.add(topic, 0) == 0
-    assert await producer.send(topic, b"second") == (0, 2)
-    await old.send("EndTxn", held, V1["EndTxn"])
-    assert await old.closed()
-    assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
-    assert await producer.end(commit=False) == 0
-    assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
+    async with TransactionalClient(embedded.bootstrap, f"own-{topic}", versions=dict(V1)) as producer:
+        old = await producer.reconnect()
+        assert await producer.init() == 0
+        assert await producer.add(topic, 0) == 0
+        assert await producer.send(topic, b"first") == (0, 0)
+        held = producer.ending(commit=True)
+        await producer.reconnect()
+        assert await producer.end(commit=True) == 0
+        assert await producer.add(topic, 0) == 0
+        assert await producer.send(topic, b"second") == (0, 2)
+        await old.send("EndTxn", held, V1["EndTxn"])
+        assert await old.closed()
+        assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
+        assert await producer.end(commit=False) == 0
+        assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
 
 
 async def test_the_second_connection_of_a_v1_client_reconnects_once_per_transaction(
     embedded: Embedded, topic: str
 ) -> None:
     """Its group's coordinator: TxnOffsetCommit comes by a connection of its own."""
-    producer = TransactionalClient(embedded.bootstrap, f"own-{topic}", versions=dict(V1))
-    await producer.init()
-    main = producer.connection
-    other = await Connection.open(embedded.bootstrap)
-    for number in range(3):
-        assert await producer.add_group(GROUP) == 0
-        producer.connection = other
-        if number:
-            with pytest.raises(asyncio.IncompleteReadError):
-                await producer.offsets(GROUP, topic, number)
-            other = await producer.reconnect()
-        assert await producer.offsets(GROUP, topic, number) == 0
-        producer.connection = main
-        assert await producer.end(commit=True) == 0
+    async with TransactionalClient(embedded.bootstrap, f"own-{topic}", versions=dict(V1)) as producer:
+        await producer.init()
+        main = producer.connection
+        other = await producer.reconnect()
+        for number in range(3):
+            assert await producer.add_group(GROUP) == 0
+            producer.connection = other
+            if number:
+                with pytest.raises(asyncio.IncompleteReadError):
+                    await producer.offsets(GROUP, topic, number)
+                other = await producer.reconnect()
+            assert await producer.offsets(GROUP, topic, number) == 0
+            producer.connection = main
+            assert await producer.end(commit=True) == 0
 
 
 async def test_a_late_end_in_v2_is_fenced(embedded: Embedded, topic: str) -> None:
-    producer = TransactionalClient(embedded.bootstrap, f"own-{topic}")
-    await producer.init()
-    await producer.send(topic, b"first")
-    held = producer.ending(commit=True)
-    await producer.end(commit=True)
-    await producer.send(topic, b"second")
-    late = await Connection.open(embedded.bootstrap)
-    assert (await late.call("EndTxn", held, 5)).error_code == Code.PRODUCER_FENCED
-    late.close()
-    assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
-    assert await producer.end(commit=True) == 0
+    async with TransactionalClient(embedded.bootstrap, f"own-{topic}") as producer:
+        await producer.init()
+        await producer.send(topic, b"first")
+        held = producer.ending(commit=True)
+        await producer.end(commit=True)
+        await producer.send(topic, b"second")
+        late = await Connection.open(embedded.bootstrap)
+        assert (await late.call("EndTxn", held, 5)).error_code == Code.PRODUCER_FENCED
+        await late.close()
+        assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
+        assert await producer.end(commit=True) == 0

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from agent.version import VERSION
 from agent.wire.api import BY_NAME
@@ -66,9 +67,11 @@ class Connection:
         """Whether the broker closes it without an answer."""
         return not await self._reader.read(1)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Hang up."""
         self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
 
 @dataclass
@@ -81,10 +84,19 @@ class TransactionalClient:
     pair: tuple[int, int] = (-1, -1)
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     connection: Connection | None = None
+    opened: list[Connection] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for each in self.opened:
+            await each.close()
 
     async def reconnect(self) -> Connection:
-        """Go on by another connection; the old one stays open."""
+        """Go on by another connection; the old one stays open to the end."""
         self.connection = await Connection.open(self.bootstrap)
+        self.opened.append(self.connection)
         return self.connection
 
     async def _call(self, name: str, request: Any, version: int | None = None) -> Any:

@@ -10,6 +10,7 @@ from coordination.commands import Command, Entry
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Partition, Refused, Result, State, StateError
+from objectstore.naming import MarkerId, SliceRef
 
 START_MS = 1_700_000_000_000
 
@@ -95,21 +96,43 @@ class Storyteller:
     def _show(self, argument: str) -> Iterator[str]:
         for name, topic in self.state.topics.items():
             for partition in topic.partitions:
-                yield f"{name}-{partition.index} [{partition.log_start}, {partition.high_watermark})"
+                stable = partition.last_stable
+                until = "" if stable == partition.high_watermark else f", stable below {stable}"
+                yield f"{name}-{partition.index} [{partition.log_start}, {partition.high_watermark}){until}"
                 yield from self._show_merged(partition)
                 for s in partition.slices.plan(0, 1 << 60):
-                    where = f"{self._name(s.chunk.incarnation)}/{s.chunk.number} at {s.position}+{s.length}"
-                    yield f"  {s.base_offset}..{s.end_offset - 1} in {where}"
+                    yield f"  {s.base_offset}..{s.end_offset - 1} {self._where(s)}"
                 for key, entry in partition.producers.items():
                     yield f"  producer {key} epoch {entry.epoch} last {entry.last_sequence}"
+                for each in partition.aborted(0, 1 << 60):
+                    yield f"  aborted: producer {each.producer_id}, {each.first_offset}..{each.marker_offset}"
         for (space, name), table in self.state.tables.items():
             yield f"table {space}.{name} at {table.metadata_location} ledger {list(table.next_offsets)}"
         yield from self._show_groups()
+        yield from self._show_transactions()
         for name, holder in self.state.claims.items():
             yield f"claim {name}: {self._name(holder.incarnation)} since {holder.revision}"
         brokers = [f"{b.node_id} {b.name} ({self._name(b.incarnation)})" for b in self.state.brokers.values()]
         yield f"brokers: {', '.join(brokers) or 'none'}"
         yield from self._show_rest()
+
+    def _where(self, ref: SliceRef) -> str:
+        chunk = ref.chunk
+        if isinstance(chunk, MarkerId):
+            how = "commit" if chunk.committed else "abort"
+            return f"marks the {how} of producer {chunk.producer_id}, epoch {chunk.epoch}"
+        return f"in {self._name(chunk.incarnation)}/{chunk.number} at {ref.position}+{ref.length}"
+
+    def _show_transactions(self) -> Iterator[str]:
+        for name, known in self.state.transactions.items():
+            pair = f"producer {known.producer_id} epoch {known.epoch}"
+            on = (
+                f", partitions {list(known.partitions)}, groups {list(known.groups)}" if known.ongoing else ""
+            )
+            yield f"transaction {name} {known.number} {known.phase.name}, {pair}{on}"
+        for group, by_transaction in self.state.pending_offsets.items():
+            for name, waiting in by_transaction.items():
+                yield f"waiting for {name}: {group} {[(handle, p.offset) for handle, p in waiting.items()]}"
 
     def _show_merged(self, partition: Partition) -> Iterator[str]:
         merged = partition.merged
