@@ -214,6 +214,7 @@ async def test_the_second_connection_of_a_v1_client_reconnects_once_per_transact
         main = producer.connection
         other = await producer.reconnect()
         for number in range(3):
+            producer.connection = main
             assert await producer.add_group(GROUP) == 0
             producer.connection = other
             if number:

@@ -10,6 +10,7 @@ from agent.fetch.planner import Planned, Wanted, cut, plan_fetch
 from coordination.kafka_codes import Code
 from objectstore.batch import NewRecord, build, patch, peek, split
 from objectstore.naming import ChunkId, SliceRef
+from objectstore.transactions import Aborted
 
 
 @dataclass
@@ -35,6 +36,11 @@ class View:
     high_watermark: int = 0
     last_stable: int = 0
     slices: Slices = field(default_factory=lambda: Slices([]))
+    ended: list[Aborted] = field(default_factory=list)
+
+    def aborted(self, start: int, end: int) -> list[Aborted]:
+        """See coordination.state.types."""
+        return [each for each in self.ended if each.marker_offset >= start and each.first_offset < end]
 
 
 def batch_at(base: int, count: int, size: int) -> bytearray:

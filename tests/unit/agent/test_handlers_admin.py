@@ -31,6 +31,7 @@ from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.rig import Agent, batch
 
 NIL = bytes(16)
+FEATURES = {"floe.level": 1, "group.version": 1, "transaction.version": 2}
 
 
 async def value_of(agent: Agent, name: str, config: str) -> tuple[str, int]:
@@ -50,9 +51,9 @@ async def test_api_versions_lists_the_handlers(agent: Agent, version: int) -> No
     assert listed[0][0] == 0, "older librdkafka stops compressing otherwise"
     if version >= 3:
         finalized = {each.name: each.max_version_level for each in answer.finalized_features}
-        assert (answer.finalized_features_epoch, finalized) == (0, {"floe.level": 1, "group.version": 1})
+        assert (answer.finalized_features_epoch, finalized) == (0, FEATURES)
         supported = [each.name for each in answer.supported_features]
-        expected = ["floe.level", "group.version"] if version >= 4 else ["floe.level"]
+        expected = list(FEATURES) if version >= 4 else ["floe.level"]
         assert supported == expected, "older clients fail on a feature whose least level is 0"
 
 
@@ -431,15 +432,6 @@ async def test_producer_ids_are_never_given_twice(start: StartAgent, version: in
             assert (answer.error_code, answer.producer_epoch) == (0, 0)
             given.append(answer.producer_id)
     assert len(set(given)) == 6
-
-
-async def test_transactional_ids_are_refused_for_good(agent: Agent) -> None:
-    code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    answer = await agent.call("InitProducerId", ip.InitProducerIdRequest(transactional_id="x"), 4)
-    assert (answer.error_code, answer.producer_id) == (code, -1)
-    found = await agent.call("FindCoordinator", fc.FindCoordinatorRequest(key="x", key_type=1), 3)
-    assert (found.error_code, found.node_id) == (code, -1)
-    assert found.error_message
 
 
 @pytest.mark.parametrize("version", range(7))

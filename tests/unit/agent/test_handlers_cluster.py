@@ -123,7 +123,7 @@ async def test_every_agent_tells_the_same_features_and_epoch(start: StartAgent) 
     first, second = await start("a"), await start("b")
     off = ("group.version", 0, 2)
     assert (await features(first, off, tried=True)).error_code == 0
-    assert await finalized(first) == (0, {"floe.level": 1, "group.version": 1})
+    assert await finalized(first) == (0, {"floe.level": 1, "group.version": 1, "transaction.version": 2})
     assert (await features(first, off)).error_code == 0
     await metadata(second, "a-barrier")
     assert await finalized(first) == await finalized(second) == (1, {"floe.level": 1})

@@ -146,12 +146,6 @@ async def test_acks_must_be_known(agent: Agent) -> None:
     assert (await produce(agent, batch(b"a"), acks=2)).error_code == Code.INVALID_REQUIRED_ACKS
 
 
-async def test_a_transactional_producer_is_refused_for_good(agent: Agent) -> None:
-    await create(agent)
-    answer = await produce(agent, batch(b"a"), transactional_id="tx")
-    assert answer.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 @pytest.mark.parametrize("codec", list(Compression))
 async def test_every_codec_passes_through_unchanged(agent: Agent, codec: Compression) -> None:
     await create(agent)

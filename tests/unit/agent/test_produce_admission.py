@@ -69,7 +69,7 @@ def long_length(raw: bytearray) -> None:
         (resealed(long_length), Code.CORRUPT_MESSAGE),
         (resealed(base_offset), Code.INVALID_RECORD),
         (batch(attributes=0x20), Code.INVALID_RECORD),
-        (batch(attributes=0x10), Code.INVALID_TXN_STATE),
+        (batch(attributes=0x10), Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (batch(attributes=5), Code.UNSUPPORTED_COMPRESSION_TYPE),
         (batch(record_count=3), Code.INVALID_RECORD),
         (batch(record_count=0, last_offset_delta=-1), Code.INVALID_RECORD),
