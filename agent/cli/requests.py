@@ -27,6 +27,7 @@ from coordination.kafka_codes import Code
 TOPIC_RESOURCE = 2
 SET, DELETE = 0, 1
 EARLIEST, LATEST = -2, -1
+READ_COMMITTED = 1
 TIMEOUT_MS = 20_000
 
 
@@ -107,6 +108,7 @@ async def bounds(session: Session, found: MetadataResponseTopic) -> list[Bounds]
 async def _offsets(session: Session, name: str, numbers: Sequence[int], which: int) -> dict[int, int]:
     request = ListOffsetsRequest(
         replica_id=-1,
+        isolation_level=READ_COMMITTED,
         topics=[ListOffsetsTopic(name, [ListOffsetsPartition(number, -1, which) for number in numbers])],
     )
     answer = await session.call("ListOffsets", request)

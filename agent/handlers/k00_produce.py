@@ -4,8 +4,8 @@ Versions 3 to 13; 0 to 2 are advertised because older librdkafka would otherwise
 answered with UNSUPPORTED_VERSION. From 13 topics are named by id.
 Behaviour: acknowledged when stored and ordered, whatever acks says: acks=1 is as safe as acks=all. Of a
 transactional producer: from version 12 on (transactions v2) a batch adds its partition to the transaction;
-older ones need AddPartitionsToTxn before. acks=0 gets no answer; an error then closes the connection, which is all
-that such a client can notice.
+older ones need AddPartitionsToTxn before. acks=0 gets no answer; an error then closes the connection, which
+is all that such a client can notice.
 Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS
 stands for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown
 outcome.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -38,6 +38,8 @@ class Bounds:
 
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
+    newest: Mapping[int, int] = field(default_factory=dict)
+    """The offset of the last record below the end: a transaction's marker may stand behind it."""
 
     @property
     def records(self) -> int:
@@ -76,16 +78,19 @@ async def read_topic(topic: str, bootstrap: str, history: Path, progress: Progre
     """Write what a consumer reads of the whole topic to the file `history`. Raises NoSuchTopic."""
     partitions = await _partitions(topic, bootstrap)
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
     )
     await consumer.start()
     try:
         bounds = await _bounds(consumer, partitions)
         with HistoryWriter(history) as writer:
-            await _copy(consumer, topic, bounds, writer, progress)
+            newest = await _copy(consumer, topic, bounds, writer, progress)
     finally:
         await consumer.stop()
-    return bounds
+    return replace(bounds, newest=newest)
 
 
 async def _partitions(topic: str, bootstrap: str) -> list[TopicPartition]:
@@ -114,8 +119,9 @@ async def _bounds(consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartitio
 
 async def _copy(
     consumer: AIOKafkaConsumer, topic: str, bounds: Bounds, writer: HistoryWriter, progress: Progress
-) -> None:
-    """Records below the ends, until every partition's position has passed its end."""
+) -> dict[int, int]:
+    """Records below the ends, until every partition's position has passed its end. The last of each."""
+    newest: dict[int, int] = {}
     behind = {partition for partition, end in bounds.ends.items() if end > bounds.starts[partition]}
     while behind:
         batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_PER_POLL_MAX)
@@ -123,10 +129,12 @@ async def _copy(
             for record in records:
                 if record.offset < bounds.ends[place.partition]:
                     writer.add(_row(record))
+                    newest[place.partition] = record.offset
         progress(writer.rows, bounds.records)
         for partition in sorted(behind):
             if await consumer.position(TopicPartition(topic, partition)) >= bounds.ends[partition]:
                 behind.discard(partition)
+    return newest
 
 
 def _row(record: ConsumerRecord) -> HistoryRow:
@@ -142,7 +150,7 @@ def _row(record: ConsumerRecord) -> HistoryRow:
 
 
 async def _reached(spark: SparkSession, table: str, bounds: Bounds, wait_s: float) -> None:
-    """Wait until the table's highest offsets reach the ends, at most `wait_s` seconds."""
+    """Wait until the table has the newest records, at most `wait_s` seconds."""
     try:
         async with asyncio.timeout(wait_s):
             while not await asyncio.to_thread(_complete, spark, table, bounds):  # noqa: ASYNC110 - polls a table
@@ -156,8 +164,4 @@ def _complete(spark: SparkSession, table: str, bounds: Bounds) -> bool:
         spark.table(table).groupBy("kafka.partition").agg(F.max("kafka.offset").alias("highest")).collect()
     )
     highest = {row["partition"]: row["highest"] for row in found}
-    return all(
-        highest.get(partition, -1) >= end - 1
-        for partition, end in bounds.ends.items()
-        if end > bounds.starts[partition]
-    )
+    return all(highest.get(partition, -1) >= newest for partition, newest in bounds.newest.items())

@@ -112,6 +112,12 @@ def _partitions(state: State, topic: str | None) -> list[Partition]:
     return [partition for partition in there if topic in (None, partition.topic.name)]
 
 
+def _left_behind(partition: Partition, offset: int, due: int) -> bool:
+    """Whether a gap may be of aborted records, which are not merged."""
+    merged = partition.merged
+    return partition.transactions is not None and merged is not None and due < offset <= merged.end_offset
+
+
 async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkReader) -> list[Finding]:
     place = f"{partition.topic.name}-{partition.index}"
     due = partition.log_start
@@ -127,11 +133,12 @@ async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkRe
             return [Finding("unreadable-chunk", place, f"offset {ref.base_offset}: {error}")]
         for position, length in split(data):
             header = peek(data, position)
-            if header.base_offset != due:
+            if header.base_offset != due and not _left_behind(partition, header.base_offset, due):
                 return [Finding("tiling", place, f"batch at {header.base_offset} where {due} was due")]
             if not check_crc(data, position, position + length):
                 return [Finding("corrupt-batch", place, f"offset {due}")]
-            if header.producer_id >= 0:
+            due = header.base_offset
+            if header.producer_id >= 0 and not header.transactional:
                 writer = (header.producer_id, header.producer_epoch)
                 expected = newest.get(writer, header.base_sequence)
                 if header.base_sequence != expected:
