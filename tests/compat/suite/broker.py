@@ -21,6 +21,8 @@ from tests.compat.cluster import Cluster
 from tests.compat.raw import call
 
 WAIT_S_MAX = 60
+# When the suite's records are from, in ms: an hour ago, so that retention lets them be.
+BASE_TIME = (int(time.time()) - 3600) * 1000
 NAME_CHARS_MAX = 120
 SET, BROKER = 0, 4  # operations and types of resources, by Kafka's numbers
 # Tests of groups count members, not seconds: both brokers let the first member in at once

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import JAVA
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.java_clients import BASE_TIME, WAIT_S_MAX, Java, Sent, by_partition, failed, numbered
+from tests.compat.suite.java_clients import WAIT_S_MAX, Java, Sent, by_partition, failed, numbered
 
 pytestmark = pytest.mark.client(JAVA)
 
@@ -106,7 +106,7 @@ def test_configs_of_topics(broker: Broker, java: Java, admin: Any, api: Any, saw
     found = entry("retention.ms")
     saw("set", (found.value(), found.source().name(), found.type().name(), found.isDefault()))
     saw("synonyms", [(each.name(), each.value(), each.source().name()) for each in found.synonyms()])
-    assert "retain" in found.documentation()
+    assert found.documentation()
     alter("retention.ms", None, "DELETE")
     saw("deleted", (entry("retention.ms").value(), entry("retention.ms").source().name()))
     saw("bad value", failed(lambda: alter("retention.ms", "soon", "SET")))
@@ -243,10 +243,13 @@ def test_replicas(broker: Broker, java: Java, admin: Any, api: Any, saw: Saw) ->
         saw(f"elected {kind}", found.get().getClass().getSimpleName() if found.isPresent() else None)
 
 
-def test_producers(broker: Broker, java: Java, admin: Any) -> None:
+def test_producers(broker: Broker, java: Java, admin: Any, saw: Saw) -> None:
     """Describes the idempotent producers of a partition."""
     topic = broker.topic()
     java.produce(topic, numbered(10))
     (found,) = admin.describeProducers([java.part(topic)]).all().get()[java.part(topic)].activeProducers()
     assert found.producerId() >= 0
-    assert (found.producerEpoch(), found.lastSequence(), found.lastTimestamp()) == (0, 9, BASE_TIME + 9)
+    assert (found.producerEpoch(), found.lastSequence()) == (0, 9)
+    saw(
+        "last timestamp", "the record's" if found.lastTimestamp() == BASE_TIME + 9 else "when it was appended"
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import TOOLS
 from tests.compat.suite.conftest import Saw
 from tests.compat.suite.java_clients import Java, numbered, owned
@@ -71,7 +72,7 @@ RESETS = {
     "--to-offset": ("3",),
     "--shift-by": ("-2",),
     "--by-duration": ("PT1S",),
-    "--to-datetime": ("2023-11-14T22:13:20.006Z",),
+    "--to-datetime": (f"{datetime.fromtimestamp(BASE_TIME / 1000, UTC):%Y-%m-%dT%H:%M:%S}.006Z",),
     "--to-current": (),
 }
 
