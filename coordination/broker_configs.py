@@ -102,7 +102,8 @@ _RETENTION = (
     _acting("log.cleaner.backoff.ms", _L, "15000",
             "Time between two looks for partitions to compact, ms, when there were none.", 0),
     _idle("log.cleaner.threads", _I, "1", _THREADS, 0, INT_MAX),
-    _idle("log.cleaner.dedupe.buffer.size", _L, "134217728", _THREADS),
+    _acting("log.cleaner.dedupe.buffer.size", _L, "134217728",
+            "Memory for the keys of one pass of compaction, bytes; a key takes about 150."),
     _idle("log.cleaner.io.buffer.size", _I, "524288", _THREADS, 0, INT_MAX),
     _idle("log.cleaner.io.buffer.load.factor", _D, "0.9", _THREADS),
     _idle("log.cleaner.io.max.bytes.per.second", _D, "1.7976931348623157E308", _THREADS, 0, math.inf),
@@ -244,7 +245,7 @@ def _of_topics() -> tuple[BrokerConfig, ...]:
     return tuple(
         BrokerConfig(
             topic.broker_name, topic.type, topic.default, topic.doc, topic.low, topic.high, topic.choices,
-            topic.pattern, topic.in_effect, False, topic.name,
+            topic.pattern, topic.in_effect, topic.also, False, topic.name,
             bool(topic.coarser) or topic.name == "flush.ms", topic.coarser,
         )
         for topic in TOPIC_CONFIGS.values()
