@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import collection
+from agent.compaction import choice
+from agent.compaction import partition as compaction
 from agent.produce.buffer import Outcome
 from agent.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
-from coordination.state import cluster, producers, tables
+from coordination.state import cluster, producers, segments, tables
 from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
 from objectstore import collect
 from objectstore.collect import Standing, Verdict
+from objectstore.offset_map import OffsetMap
 
 ACK_BEFORE_PUT_S = 0.5
 
@@ -201,6 +204,27 @@ def _apply_depends_on_the_agent() -> Any:
     return broken()
 
 
+def _swap_without_compare() -> Any:
+    return _patched((segments, "_outdated", lambda partition, message: None))
+
+
+def _compaction_overtakes_tables() -> Any:
+    def limit_of(state: Any, partition: Any, *, tables: bool) -> int:
+        del state, tables
+        return int(partition.last_stable)
+
+    return _patched((choice, "limit_of", limit_of), (compaction, "limit_of", limit_of))
+
+
+def _compaction_drops_the_newest() -> Any:
+    real = OffsetMap.newest
+
+    def newest(self: Any, key: bytes) -> int:
+        return real(self, key) + (key == b"k1")
+
+    return _patched((OffsetMap, "newest", newest))
+
+
 LOST = frozenset({"lost-write", "unseen", "unreadable-chunk", "stuck"})
 CONTROLS: tuple[Control, ...] = (
     Control("no-dedup", "4: a retry is recognised wherever it lands", frozenset({"duplicate"}), _no_dedup),
@@ -231,6 +255,24 @@ CONTROLS: tuple[Control, ...] = (
         "the table's pointer moves by compare-and-swap",
         frozenset({"table-doubled", "table-differs"}),
         _table_without_compare,
+    ),
+    Control(
+        "swap-without-compare",
+        "4: references are swapped if nothing changed under it",
+        LOST | {"tiling", "table-differs", "compaction-lost"},
+        _swap_without_compare,
+    ),
+    Control(
+        "compaction-overtakes-tables",
+        "the table of a compacted topic is its history",
+        frozenset({"table-differs"}),
+        _compaction_overtakes_tables,
+    ),
+    Control(
+        "compaction-drops-newest",
+        "the newest of each key stays",
+        frozenset({"compaction-lost"}),
+        _compaction_drops_the_newest,
     ),
     Control(
         "apply-depends-on-the-agent",
