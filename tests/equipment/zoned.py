@@ -91,4 +91,4 @@ def reads(agent: FloeAgent) -> dict[str, float]:
 
 def bucket_reads(counts: dict[str, float]) -> float:
     """Requests that read records from the bucket."""
-    return counts["gets"] + counts["whole_gets"]
+    return counts["gets"] + counts.get("whole_gets", 0)  # the latter only with peers
