@@ -29,7 +29,15 @@ from coordination.state.types import Done, Merged, Partition
 from iceberg.helper import HelperDied
 from objectstore.manifest import Manifest
 from objectstore.merged import MergedRanges
-from objectstore.naming import ManifestId, SegmentId, SliceRef, manifest_key, object_key, segment_key
+from objectstore.naming import (
+    ChunkId,
+    ManifestId,
+    SegmentId,
+    SliceRef,
+    manifest_key,
+    object_key,
+    segment_key,
+)
 from objectstore.ranges import Span, coalesce
 from objectstore.reader import ChunkMissing
 from objectstore.steps import reach
@@ -171,10 +179,11 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
 
 async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
     """Give the helper every piece, each object's spans read once for all partitions."""
-    wanted: dict[str, list[tuple[int, SliceRef]]] = {}
+    wanted: dict[ChunkId | SegmentId, list[tuple[int, SliceRef]]] = {}
     for work in works:
+        handle = work.partition.handle
         for ref in work.refs:
-            wanted.setdefault(object_key(ref.chunk), []).append((work.partition.handle, ref))
+            wanted.setdefault(ref.chunk, []).append((handle, ref))
         taken, total = work.step.taken, work.bytes
         outcome.rows += len(taken.refs)
         outcome.read_bytes += total
@@ -182,22 +191,27 @@ async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
         await asyncio.sleep(0)
     gate = asyncio.Semaphore(READS_IN_FLIGHT_MAX)
     reads = []
-    for key, pieces in wanted.items():
+    for named, pieces in wanted.items():
         ranges = [(ref.position, ref.length) for _, ref in pieces]
         for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
-            reads.append((key, span, [pieces[member] for member in span.members]))
+            reads.append((named, span, [pieces[member] for member in span.members]))
+        await asyncio.sleep(0)
     outcome.gets += len(reads)
     await _all(_read_span(parts, gate, *each) for each in reads)
 
 
 async def _read_span(
-    parts: Parts, gate: asyncio.Semaphore, key: str, span: Span, pieces: Sequence[tuple[int, SliceRef]]
+    parts: Parts,
+    gate: asyncio.Semaphore,
+    named: ChunkId | SegmentId,
+    span: Span,
+    pieces: Sequence[tuple[int, SliceRef]],
 ) -> None:
     async with gate:
         try:
-            data = await parts.store.get_range(key, span.start, span.length)
+            data = await parts.store.get_range(object_key(named), span.start, span.length)
         except NotFound:
-            raise ChunkMissing(pieces[0][1].chunk) from None
+            raise ChunkMissing(named) from None
         view = memoryview(data)
         cuts = [view[ref.position - span.start :][: ref.length] for _, ref in pieces]
         await parts.worker.add(pieces, cuts)
