@@ -5,7 +5,8 @@ One table serves apply, DescribeConfigs and the paths that act on a config. What
 defaults of topic configs stand under Kafka's broker names for them (coordination/topic_configs.py). Names,
 types, defaults and bounds are Apache Kafka 4.3's; where Kafka would have to be restarted, Floe is not, so
 that more of them may be changed while it runs. `read_only` ones are shown as they are: an agent's own
-settings, or what cannot be otherwise here.
+settings, and what nothing here would act on. What can be changed is acted on, or is the default of a topic
+config, which topics show.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _REPLICAS = _NONE + "there are no replicas."
 _INNER = _NONE + "there is no such topic inside."
 _SHARE = _NONE + "there are no share groups."
 _STREAMS = _NONE + "there is no streams rebalance protocol."
+_TRANSACTION = _NONE + "there are no transactions yet."
 _OWN = "A setting of the agent's own: its file or environment changes it."
 
 
@@ -64,7 +66,7 @@ def _acting(
 def _idle(
     name: str, kind: ConfigType, default: str, doc: str, low: float = -LONG_MAX, high: float = LONG_MAX
 ) -> BrokerConfig:
-    return BrokerConfig(name, kind, default, doc, low, high)
+    return BrokerConfig(name, kind, default, doc, low, high, read_only=True)
 
 
 def _shown(name: str, kind: ConfigType, default: str, doc: str = _OWN, unset: bool = False) -> BrokerConfig:
@@ -94,7 +96,8 @@ _RETENTION = (
                  "As log.retention.ms, in minutes; counts where that is not set.",
                  -1, INT_MAX, in_effect=True, unset=True,
                  coarser=(("log.retention.hours", HOUR_MS // MINUTE_MS),)),
-    BrokerConfig("log.roll.hours", _I, "168", _DISK, 1, INT_MAX),
+    _acting("log.roll.hours", _I, "168", "As log.roll.ms, in hours; counts where that is not set.",
+            1, INT_MAX),
     BrokerConfig("log.roll.jitter.hours", _I, "0", _DISK, 0, INT_MAX),
     _acting("log.retention.check.interval.ms", _L, "300000",
             "Time between two looks for records that are past their retention, ms.", 1),
@@ -168,9 +171,8 @@ _CONSUMER_GROUPS = (
     BrokerConfig("group.consumer.migration.policy", _S, "bidirectional",
                  "Whether a group with members may move between the classic and the consumer protocol.",
                  pattern=re.compile("(?i)disabled|downgrade|upgrade|bidirectional"), in_effect=True),
-    _acting("group.consumer.regex.refresh.interval.ms", _I, "600000",
-            "Time after which a regular expression is matched against the topics again at the latest, ms.",
-            10_000, INT_MAX),
+    _idle("group.consumer.regex.refresh.interval.ms", _I, "600000",
+          _NONE + "a regular expression is matched again whenever topics come, go or grow.", 10_000, INT_MAX),
 )  # fmt: skip
 
 _OTHER_GROUPS = (
@@ -188,14 +190,12 @@ _OTHER_GROUPS = (
 )  # fmt: skip
 
 _TRANSACTIONS = (
-    _acting("transaction.max.timeout.ms", _I, "900000",
-            "Longest transaction timeout that a producer may ask for, ms.", 1, INT_MAX),
-    _acting("transactional.id.expiration.ms", _I, "604800000",
-            "A transactional id idle for this long, ms, is forgotten.", 1, INT_MAX),
-    _acting("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, "10000",
-            "Time between two looks for transactions past their timeout, ms.", 1, INT_MAX),
-    _acting("transaction.remove.expired.transaction.cleanup.interval.ms", _I, "3600000",
-            "Time between two looks for transactional ids past their expiration, ms.", 1, INT_MAX),
+    _idle("transaction.max.timeout.ms", _I, "900000", _TRANSACTION, 1, INT_MAX),
+    _idle("transactional.id.expiration.ms", _I, "604800000", _TRANSACTION, 1, INT_MAX),
+    _idle("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, "10000", _TRANSACTION,
+          1, INT_MAX),
+    _idle("transaction.remove.expired.transaction.cleanup.interval.ms", _I, "3600000", _TRANSACTION,
+          1, INT_MAX),
     _shown("transaction.partition.verification.enable", _B, "true", "Always checked."),
     _shown("transaction.two.phase.commit.enable", _B, "false", "Not offered."),
     _shown("transaction.state.log.load.buffer.size", _I, "5242880", _INNER),

@@ -70,7 +70,7 @@ BROKER_VALUES: dict[str, tuple[str, ...]] = {
     "log.cleaner.min.cleanable.ratio": ("1.1", "-1"),
     "log.cleanup.policy": ("burn", ""),
     "log.message.timestamp.type": ("Never",),
-    "num.io.threads": ("0",),
+    "num.io.threads": ("0", "9"),
     "min.insync.replicas": ("0",),
     "unclean.leader.election.enable": ("maybe",),
     "producer.id.expiration.ms": ("0",),
