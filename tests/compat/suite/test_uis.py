@@ -109,6 +109,12 @@ def describe_features(ui: Shown) -> str:
     return str(found.get("group.version"))
 
 
+def version_from_features(ui: Shown) -> str:
+    """What kafbat-ui takes the version from; without it, it shows "Unknown"."""
+    found = ui.admin.describeFeatures().featureMetadata().get().finalizedFeatures()
+    return "there" if "metadata.version" in found else "not there"
+
+
 def describe_acls(ui: Shown) -> str:
     """Without an authorizer there is nothing to tell."""
     everything = ui.jvm.kafka.common.acl.AclBindingFilter.ANY
@@ -261,6 +267,7 @@ KAFBAT: tuple[Call, ...] = (
     describe_cluster,
     broker_configs,
     describe_features,
+    version_from_features,
     describe_acls,
     describe_cluster_authorized,
     describe_log_dirs,

@@ -116,3 +116,11 @@ class ConnectWorker(Service):
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
         return json.loads(text) if text else None
+
+
+class RefusedWorker(ConnectWorker):
+    """A worker that must not come up: `start()` waits for its reason: its way out takes a minute."""
+
+    def ready(self) -> bool:
+        """Whether it said why."""
+        return "ConfigException" in self.log_path.read_text()
