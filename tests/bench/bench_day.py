@@ -289,7 +289,7 @@ def picture(day: Sequence[Sample], touched: int) -> str:
             )
             lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
             lines.append(
-                f'<text x="{WIDTH - 180}" y="{top + 60 + 16 * number}" fill="{colour}">{name}</text>'
+                f'<text x="{WIDTH - 180}" y="{top + 26 + 16 * number}" fill="{colour}">{name}</text>'
             )
     return "\n".join([*lines, "</svg>", ""])
 
