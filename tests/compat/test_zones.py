@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -131,7 +132,8 @@ def test_javas_consumer_with_a_rack_reads_in_its_zone(zoned: Zoned, topic: str) 
 
 def kcat(bootstrap: str, topic: str, rack: str, count: int) -> int:
     settings = ("-X", f"client.rack={rack}", "-X", "fetch.wait.max.ms=100")
-    command = [*kcat_command(), "-b", bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q", *settings]
+    what = ("-C", "-t", topic, "-o", "beginning", "-c", str(count), "-q")
+    command = [*kcat_command(), "-b", bootstrap, *what, *settings]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
     assert done.returncode == 0, done.stderr
     return len(done.stdout.splitlines())
@@ -140,6 +142,14 @@ def kcat(bootstrap: str, topic: str, rack: str, count: int) -> int:
 def kafkajs(bootstrap: str, topic: str, rack: str, count: int) -> int:
     options = {"topic": topic, "rack": rack, "count": count, "group": f"kafkajs-{rack}-{topic}"}
     return len(drive("kafkajs", "consume", bootstrap, **options))
+
+
+def kafkajs_by_id(bootstrap: str, topic: str, zone: str, count: int) -> int:
+    options = {"topic": topic, "clientId": f"app,floe_zone={zone}", "count": count, "group": f"by-id-{topic}"}
+    seen = drive("kafkajs", "consume", bootstrap, **options)
+    return len(
+        {(each["partition"], each["offset"]) for each in seen}
+    )  # at least once: it joins again on the way
 
 
 def aiokafka(bootstrap: str, topic: str, rack: str, count: int) -> int:
@@ -184,6 +194,32 @@ def test_being_sent_elsewhere_never_fails_or_loops(
     assert got["b"] > 0
     assert got["a"] == got["c"] == 0
     assert client(zoned.bootstrap, topic, "no-such-zone", 10 * PARTITIONS) == 10 * PARTITIONS
+
+
+@pytest.mark.parametrize("client", [kcat, kafkajs_by_id, aiokafka, rdkafka])
+def test_a_consumer_reads_on_while_an_agent_of_its_zone_restarts(
+    zoned: Zoned, topic: str, client: Callable[[str, str, str, int], int]
+) -> None:
+    """The agent says NOT_LEADER_OR_FOLLOWER, leaves, and comes back; no client gives up or reads in circles.
+
+    KafkaJS with a rack does, until the agent is back: it keeps to a read replica that Metadata names no more,
+    with any broker (docs/zones.md).
+    """
+    agent, _ = zoned.of_zone("b")
+    before = reads(agent)["fetched"]
+    produce(zoned, topic, "a", 5)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(client, zoned.bootstrap, topic, "b", 15 * PARTITIONS)
+        deadline = time.monotonic() + 60
+        while reads(agent)["fetched"] == before:
+            assert time.monotonic() < deadline, "it does not read there"
+            assert not reading.done(), reading.exception()
+            time.sleep(0.05)
+        agent.terminate()
+        produce(zoned, topic, "a", 5)
+        agent.start()
+        produce(zoned, topic, "a", 5)
+        assert reading.result(120) == 15 * PARTITIONS
 
 
 def test_each_chunk_is_read_from_the_bucket_at_most_once_per_zone_that_did_not_write_it(
