@@ -41,7 +41,7 @@ def asked(request: pytest.FixtureRequest) -> str:
 async def unharmed(request: pytest.FixtureRequest, asked: str) -> AsyncIterator[None]:
     """Whatever was asked, every agent of Floe is the same process and the records from before are there."""
     side, before = _keepsakes.setdefault(asked, (Side(asked, "keepsake-"), []))
-    topic = await side.topic("kept")
+    topic = await side.topic("kept", retention_ms="-1")
     value = b"%d" % len(before)
     before.append(value)
     sent = await raw.produce(asked, topic, build([NewRecord(NOW, None, value)]))
