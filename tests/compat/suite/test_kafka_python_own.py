@@ -27,16 +27,30 @@ LEFT_OUT = {
     "producer::test_transactional_producer_messages": TRANSACTIONS,
     "producer::test_transactional_producer_offsets": TRANSACTIONS,
 }
+# Whether the API is there is left to docs/deviations.md.
+NOT_ANSWERED = {"admin::test_alter_replica_log_dirs": "kafka.errors.IncompatibleBrokerVersion"}
 TESTS = (Path(__file__).parent / "kafka_python_own.txt").read_text().split()
 
 
 @pytest.fixture(scope="session")
 def own_results(session_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """test → how it failed, nothing when it passed."""
-    folder, report = ensure(), tmp_path_factory.mktemp("own") / "report.xml"
+    """test → how it failed, nothing when it passed. They expect one broker: one poll brings all."""
+    report = tmp_path_factory.mktemp("own") / "report.xml"
+    with session_broker.alone() as bootstrap:
+        _run(bootstrap, report)
+    found = {}
+    for case in ET.parse(report).iter("testcase"):
+        area = case.attrib["classname"].rpartition(".")[2].removeprefix("test_").removesuffix("_integration")
+        wrong = [child.attrib.get("message", "") for child in case if child.tag in ("failure", "error")]
+        found[f"{area}::{case.attrib['name']}"] = "; ".join(wrong)
+    return found
+
+
+def _run(bootstrap: str, report: Path) -> None:
+    folder = ensure()
     environment = {
         **{key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"},
-        "KAFKA_URI": f"kafka://{session_broker.bootstrap.split(',')[0]}",
+        "KAFKA_URI": f"kafka://{bootstrap}",
         "KAFKA_VERSION": "4.3.1",
         "PYTHONPATH": str(folder),
     }
@@ -50,12 +64,6 @@ def own_results(session_broker: Broker, tmp_path_factory: pytest.TempPathFactory
         command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=RUN_S_MAX
     )
     assert report.exists(), done.stdout + done.stderr
-    found = {}
-    for case in ET.parse(report).iter("testcase"):
-        area = case.attrib["classname"].rpartition(".")[2].removeprefix("test_").removesuffix("_integration")
-        wrong = [child.attrib.get("message", "") for child in case if child.tag in ("failure", "error")]
-        found[f"{area}::{case.attrib['name']}"] = "; ".join(wrong)
-    return found
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -63,6 +71,8 @@ def test_own(name: str, own_results: dict[str, str], left_out: LeftOut) -> None:
     """Its integration tests pass."""
     if name in LEFT_OUT:
         left_out(LEFT_OUT[name])
+    elif own_results[name].startswith(NOT_ANSWERED.get(name, "never")):
+        left_out("its API is not answered")
     else:
         assert own_results[name] == ""
 
