@@ -219,7 +219,8 @@ def test_a_consumer_reads_on_while_an_agent_of_its_zone_restarts(
         produce(zoned, topic, "a", 5)
         agent.start()
         produce(zoned, topic, "a", 5)
-        assert reading.result(120) == 15 * PARTITIONS
+        assert reading.result(170) == 15 * PARTITIONS
+    zoned.settle()
 
 
 def test_each_chunk_is_read_from_the_bucket_at_most_once_per_zone_that_did_not_write_it(
