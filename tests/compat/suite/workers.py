@@ -71,6 +71,8 @@ class WordCount(Service):
 class ConnectWorker(Service):
     """A worker in distributed mode with its REST server at `url`. Workers of one `group` share connectors."""
 
+    ready_seconds_max = 240  # it scans its jars first, and joins its group
+
     def __init__(self, directory: Path, bootstrap: str, group: str, name: str = "connect") -> None:
         self.name = name
         super().__init__(directory)
