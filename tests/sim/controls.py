@@ -19,7 +19,7 @@ from agent.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
-from coordination.state import cluster, producers, segments, tables
+from coordination.state import cluster, producers, tables
 from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
 from objectstore import collect
@@ -204,10 +204,6 @@ def _apply_depends_on_the_agent() -> Any:
     return broken()
 
 
-def _swap_without_compare() -> Any:
-    return _patched((segments, "_outdated", lambda partition, message: None))
-
-
 def _compaction_overtakes_tables() -> Any:
     def limit_of(state: Any, partition: Any, *, tables: bool) -> int:
         del state, tables
@@ -253,12 +249,6 @@ CONTROLS: tuple[Control, ...] = (
         "the table's pointer moves by compare-and-swap",
         frozenset({"table-doubled", "table-differs"}),
         _table_without_compare,
-    ),
-    Control(
-        "swap-without-compare",
-        "4: references are swapped if nothing changed under it",
-        LOST | {"tiling", "table-differs", "compaction-lost"},
-        _swap_without_compare,
     ),
     Control(
         "compaction-overtakes-tables",
