@@ -26,7 +26,7 @@ from tests.torture.workload import read_all
 
 SETTLE_S = 3.0
 RATE = 100  # records a second of each producer
-END_SECONDS_MAX = 90
+END_SECONDS_MAX = 180
 INFORMATION = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka tells of connections by itself: its client goes on, no call of the application fails."""
 
