@@ -24,7 +24,7 @@ SETTINGS = (
     "logging.level=warning",
     "shutdown.drain_ms=10",
 )
-START_S_MAX = 30.0
+START_S_MAX = 120.0
 
 
 @dataclass(frozen=True)
