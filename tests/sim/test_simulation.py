@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SEEDS = 12  # `make simulate` runs more
 SECONDS_MAX = 1800  # of a machine that does other things; about a minute on a quiet one
+pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
