@@ -75,8 +75,8 @@ class PeersConfig(Section):
     """Port to bind; 0 takes a free one."""
 
     advertised_host: str = ""
-    """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard. May
-    hold placeholders."""
+    """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard.
+    May hold placeholders."""
 
     hedge_ms: Annotated[int, Field(ge=1, le=600_000)] = 800
     """A peer that showed no life for so long, milliseconds, is overtaken by a read of the bucket."""
