@@ -255,6 +255,7 @@ class App:
             "misses": stats.misses,
             "gets": stats.gets,
             "get_bytes": stats.get_bytes,
+            "index_gets": self.merged.reads,
             "warmed_bytes": self.warmer.warmed_bytes,
         }
         return counts if self.peers is None else {**counts, **self.peers.counts()}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from coordination.state.types import FETCH, PRODUCE, Broker
 
 NO_BROKER = -1
+COORDINATORS_REMEMBERED_MAX = 20_000  # keys; others are computed each time
 ANYWHERE = ""  # the zone of a client that names none, or one without agents
 
 _MASK = (1 << 64) - 1
@@ -82,6 +83,7 @@ class LeaderHints:
         self._views: dict[str, ZoneView] = {ANYWHERE: ZoneView(ANYWHERE, ())}
         self._serving: Seeds = []
         self._replicas: dict[str, dict[int, tuple[int, ...]]] = {ANYWHERE: {}}
+        self._coordinators: dict[str, int] = {}
 
     @property
     def views(self) -> Mapping[str, ZoneView]:
@@ -94,6 +96,7 @@ class LeaderHints:
             self._views = {zone: ZoneView(zone, brokers) for zone in zones}
             self._serving = seeds(broker.node_id for broker in serving)
             self._replicas = {zone: {} for zone in zones}
+            self._coordinators = {}
         return self._views
 
     def known(self, zone: str) -> str:
@@ -143,8 +146,14 @@ class LeaderHints:
 
         The same for clients of all zones: the members of a group must meet.
         """
-        chosen = mix(zlib.crc32(key.encode()) + (1 << 33))
-        return rendezvous(chosen, self._serving) if self.views else NO_BROKER
+        views = self.views  # looks whether the brokers have changed, which forgets what was chosen
+        found = self._coordinators.get(key)
+        if found is None:
+            chosen = mix(zlib.crc32(key.encode()) + (1 << 33))
+            found = rendezvous(chosen, self._serving) if views else NO_BROKER
+            if len(self._coordinators) < COORDINATORS_REMEMBERED_MAX:
+                self._coordinators[key] = found
+        return found
 
 
 def _with(role: str, brokers: Iterable[Broker]) -> list[int]:

@@ -5,7 +5,8 @@ One table serves apply, DescribeConfigs and the paths that act on a config. What
 defaults of topic configs stand under Kafka's broker names for them (coordination/topic_configs.py). Names,
 types, defaults and bounds are Apache Kafka 4.3's; where Kafka would have to be restarted, Floe is not, so
 that more of them may be changed while it runs. `read_only` ones are shown as they are: an agent's own
-settings, or what cannot be otherwise here.
+settings, and what nothing here would act on. What can be changed is acted on, or is the default of a topic
+config, which topics show.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _acting(
 def _idle(
     name: str, kind: ConfigType, default: str, doc: str, low: float = -LONG_MAX, high: float = LONG_MAX
 ) -> BrokerConfig:
-    return BrokerConfig(name, kind, default, doc, low, high)
+    return BrokerConfig(name, kind, default, doc, low, high, read_only=True)
 
 
 def _shown(name: str, kind: ConfigType, default: str, doc: str = _OWN, unset: bool = False) -> BrokerConfig:
@@ -94,7 +95,8 @@ _RETENTION = (
                  "As log.retention.ms, in minutes; counts where that is not set.",
                  -1, INT_MAX, in_effect=True, unset=True,
                  coarser=(("log.retention.hours", HOUR_MS // MINUTE_MS),)),
-    BrokerConfig("log.roll.hours", _I, "168", _DISK, 1, INT_MAX),
+    _acting("log.roll.hours", _I, "168", "As log.roll.ms, in hours; counts where that is not set.",
+            1, INT_MAX),
     BrokerConfig("log.roll.jitter.hours", _I, "0", _DISK, 0, INT_MAX),
     _acting("log.retention.check.interval.ms", _L, "300000",
             "Time between two looks for records that are past their retention, ms.", 1),
@@ -102,7 +104,8 @@ _RETENTION = (
     _acting("log.cleaner.backoff.ms", _L, "15000",
             "Time between two looks for partitions to compact, ms, when there were none.", 0),
     _idle("log.cleaner.threads", _I, "1", _THREADS, 0, INT_MAX),
-    _idle("log.cleaner.dedupe.buffer.size", _L, "134217728", _THREADS),
+    _acting("log.cleaner.dedupe.buffer.size", _L, "134217728",
+            "Memory for the keys of one pass of compaction, bytes; a key takes about 150."),
     _idle("log.cleaner.io.buffer.size", _I, "524288", _THREADS, 0, INT_MAX),
     _idle("log.cleaner.io.buffer.load.factor", _D, "0.9", _THREADS),
     _idle("log.cleaner.io.max.bytes.per.second", _D, "1.7976931348623157E308", _THREADS, 0, math.inf),
@@ -167,9 +170,8 @@ _CONSUMER_GROUPS = (
     BrokerConfig("group.consumer.migration.policy", _S, "bidirectional",
                  "Whether a group with members may move between the classic and the consumer protocol.",
                  pattern=re.compile("(?i)disabled|downgrade|upgrade|bidirectional"), in_effect=True),
-    _acting("group.consumer.regex.refresh.interval.ms", _I, "600000",
-            "Time after which a regular expression is matched against the topics again at the latest, ms.",
-            10_000, INT_MAX),
+    _idle("group.consumer.regex.refresh.interval.ms", _I, "600000",
+          _NONE + "a regular expression is matched again whenever topics come, go or grow.", 10_000, INT_MAX),
 )  # fmt: skip
 
 _OTHER_GROUPS = (
@@ -244,7 +246,7 @@ def _of_topics() -> tuple[BrokerConfig, ...]:
     return tuple(
         BrokerConfig(
             topic.broker_name, topic.type, topic.default, topic.doc, topic.low, topic.high, topic.choices,
-            topic.pattern, topic.in_effect, False, topic.name,
+            topic.pattern, topic.in_effect, topic.also, False, topic.name,
             bool(topic.coarser) or topic.name == "flush.ms", topic.coarser,
         )
         for topic in TOPIC_CONFIGS.values()

@@ -12,6 +12,12 @@ LONG_MAX = (1 << 63) - 1
 VALUE_LENGTH_MAX = 4096  # characters of one config value
 NAME_SHOWN_MAX = 256  # characters of a client's text in a message
 
+
+def shown(text: str) -> str:
+    """A client's text as messages quote it: cut, since a message must fit into one of Kafka's strings."""
+    return text if len(text) <= NAME_SHOWN_MAX else f"{text[:NAME_SHOWN_MAX]}…"
+
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")  # Python's int() takes more than Kafka does: blanks, underscores
 
 
@@ -32,7 +38,7 @@ class Config:
     """One config. `low` and `high` bound numbers, inclusive; `choices` bounds strings and list items.
 
     What it refuses, it refuses in Kafka's words (ConfigDef). `in_effect` is False for what Floe accepts for
-    compatibility only.
+    compatibility only. `also` is a number that may stand outside the bounds.
     """
 
     name: str
@@ -44,15 +50,18 @@ class Config:
     choices: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     in_effect: bool = False
+    also: int | None = None
 
     def refusal(self, value: str) -> str | None:
         """Why `value` is not allowed, naming config, value and what is; None when it is."""
         if len(value) > VALUE_LENGTH_MAX:
-            return self._invalid(
-                f"{value[:NAME_SHOWN_MAX]}…",
-                f"{len(value)} characters exceed the limit of {VALUE_LENGTH_MAX}",
-            )
-        items = split_list(value) if self.type is ConfigType.LIST and self.pattern is None else [value]
+            length = f"{len(value)} characters exceed the limit of {VALUE_LENGTH_MAX}"
+            return self._invalid(shown(value), length)
+        items = [value]
+        if self.type is ConfigType.LIST and self.pattern is None:
+            items = [item.strip() for item in value.split(",")] if value.strip() else []
+            if "" in items:
+                return f"Configuration '{self.name}' values must not be empty."
         for item in items:
             problem = _CHECKS[self.type](self, item)
             if problem is not None:
@@ -77,9 +86,13 @@ def _check_number(config: Config, value: str) -> str | None:
         return f"Not a number of type {config.type.name}"
     if config.type in _RANGE and not -_RANGE[config.type] - 1 <= number <= _RANGE[config.type]:
         return f"Not a number of type {config.type.name}"
+    if number == config.also or config.low <= number <= config.high:
+        return None
+    if config.also is not None:
+        return f"Value must be between {config.low} and {config.high} or equal to {config.also}"
     if number < config.low:
         return f"Value must be at least {config.low}"
-    return None if number <= config.high else f"Value must be no more than {config.high}"
+    return f"Value must be no more than {config.high}"
 
 
 def _check_string(config: Config, value: str) -> str | None:

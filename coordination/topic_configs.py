@@ -58,8 +58,8 @@ _TABLE: tuple[TopicConfig, ...] = (
         "Batches are stored as the producer sent them, whatever is set here.",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), broker_name="compression.type",
     ),
-    TopicConfig("compression.gzip.level", _I, "-1", _NONE + "batches are never recompressed.", -1, 9,
-                broker_name="compression.gzip.level"),
+    TopicConfig("compression.gzip.level", _I, "-1", _NONE + "batches are never recompressed.", 1, 9,
+                broker_name="compression.gzip.level", also=-1),
     TopicConfig("compression.lz4.level", _I, "9", _NONE + "batches are never recompressed.", 1, 17,
                 broker_name="compression.lz4.level"),
     TopicConfig("compression.zstd.level", _I, "3", _NONE + "batches are never recompressed.", -131072, 22,
@@ -119,8 +119,9 @@ _TABLE: tuple[TopicConfig, ...] = (
                 broker_name="log.index.size.max.bytes"),
     TopicConfig("segment.jitter.ms", _L, "0", _DISK, 0, broker_name="log.roll.jitter.ms",
                 coarser=(("log.roll.jitter.hours", HOUR_MS),)),
-    TopicConfig("segment.ms", _L, "604800000", _DISK, 1, broker_name="log.roll.ms",
-                coarser=(("log.roll.hours", HOUR_MS),)),
+    TopicConfig("segment.ms", _L, "604800000",
+                "How far apart in time the records of one merged segment may lie, ms.", 1,
+                broker_name="log.roll.ms", in_effect=True, coarser=(("log.roll.hours", HOUR_MS),)),
     TopicConfig("unclean.leader.election.enable", _B, "false", _NONE + "there is no election to lose by.",
                 broker_name="unclean.leader.election.enable"),
     TopicConfig("floe.table.enabled", _B, "true", "Whether the topic is kept as an Iceberg table.",
@@ -144,6 +145,15 @@ def refusal(name: str, value: str) -> str | None:
     if config is None:
         return f"Unknown topic config name: {name[:NAME_SHOWN_MAX]}"
     return config.refusal(value)
+
+
+def contradiction(topic: Mapping[str, str], cluster: Mapping[str, str]) -> str | None:
+    """Which two of the values in force do not go together (Kafka's LogConfig); None for none."""
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    low, high = effective(least, topic, cluster), effective(most, topic, cluster)
+    if int(low) > int(high):
+        return f"conflict topic config setting {least} ({low}) > {most} ({high})"
+    return None
 
 
 def effective(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ calls that release the interpreter. It ends when its pipe does, however the agen
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import pickle
 import signal
@@ -15,8 +16,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
+PIPE_BYTES = (
+    1 << 20
+)  # of each pipe: what Linux gives everybody; of 64 KiB, its default, each side wakes up often
 _HEAD = struct.Struct(">QQ")  # bytes of the message, bytes that follow it
 
 Serve = Callable[[Any, memoryview], tuple[object, Sequence[memoryview]]]
@@ -92,13 +97,18 @@ def serve(answer: Serve) -> None:
 
 
 def _start(module: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # the system may allow less: then there are more, smaller writes
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return process
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

@@ -206,7 +206,7 @@ def _versioning(bucket: Bucket) -> Iterator[Finding]:
         yield Finding(
             "versioning",
             Level.WARNING,
-            "versioning is on: chunks that Floe deletes stay and are billed",
+            "versioning is on: objects that Floe deletes stay and are billed",
             "suspend versioning, or add a lifecycle rule that expires noncurrent versions after a few days",
         )
     else:

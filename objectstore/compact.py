@@ -39,7 +39,7 @@ from objectstore.batch import (
     split,
 )
 from objectstore.compression import compress
-from objectstore.offset_map import OffsetMap, opened
+from objectstore.offset_map import KEY_BYTES_MAX, NOTHING, OffsetMap, hashed, opened
 from objectstore.transactions import Markers, Transactions
 
 
@@ -169,7 +169,7 @@ class Pass:
 
     def _chosen(self, header: BatchHeader, reader: DefaultRecordBatch) -> tuple[list[bool], bool, int]:
         """Per record whether it stays; whether a tombstone does; the newest timestamp of those that do."""
-        newest, over = self.offsets.newest, self.rules.over(header.delete_horizon_ms)
+        find, over = self.offsets.find, self.rules.over(header.delete_horizon_ms)
         stays: list[bool] = []
         tombstones, newest_ms = False, -1
         previous, last = header.base_offset - 1, header.last_offset
@@ -178,7 +178,11 @@ class Pass:
             if not previous < offset <= last:
                 raise CorruptBatch(f"offset {offset} after {previous} in a batch that ends at {last}")
             previous = offset
-            keep = key is not None and newest(key) <= offset and not (over and value is None)
+            keep = (
+                key is not None
+                and find(key if len(key) < KEY_BYTES_MAX else hashed(key), NOTHING) <= offset
+                and not (over and value is None)
+            )
             stays.append(keep)
             if keep:
                 tombstones = tombstones or value is None

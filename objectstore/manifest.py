@@ -4,7 +4,7 @@
 
 The replicated state points to it (SwapSegments). Segments tile the range [start_offset, end_offset): each
 answers for its offsets, whether compaction has left records there or not. Columns, not objects: a manifest of
-100,000 segments is decoded in milliseconds (docs/storage.md has the figures).
+100,000 segments is decoded in milliseconds (docs/storage.md has the figure).
 """
 
 from __future__ import annotations

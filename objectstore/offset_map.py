@@ -2,12 +2,13 @@
 
 Kafka's SkimpyOffsetMap holds 24 bytes a key; here it is a dict, about 150 bytes a key, and holds fewer for
 the same memory. What does not fit is left for the next pass. A key stands for itself when it has fewer than
-16 bytes, else for 16 bytes of BLAKE2b: two long keys of one hash would cost the older record, and are as good
-as impossible to find (with Kafka's MD5 they are not).
+40 bytes (a UUID as text has 36), else for as many bytes of BLAKE2b: two long keys of one hash would cost the
+older record, and are as good as impossible to find (with Kafka's MD5 they are not).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -20,7 +21,7 @@ from objectstore.batch import (
     uncompressed,
 )
 
-KEY_BYTES_MAX = 16  # from this length on a key is hashed to as many bytes
+KEY_BYTES_MAX = 40  # from this length on a key is hashed to as many bytes
 ENTRY_BYTES = 150  # of memory for one key, measured
 NOTHING = -1
 
@@ -31,6 +32,11 @@ def opened(
     """The batch with its records uncompressed, and a reader over it. Raises CorruptBatch."""
     plain = uncompressed(batch, decoded_bytes_max)
     return plain, DefaultRecordBatch(memoryview(plain)[:-OVERRUN_BYTES])
+
+
+def hashed(key: bytes) -> bytes:
+    """What stands for a key of KEY_BYTES_MAX or more."""
+    return blake2b(key, digest_size=KEY_BYTES_MAX).digest()
 
 
 class OffsetMap:
@@ -46,11 +52,10 @@ class OffsetMap:
     def __len__(self) -> int:
         return len(self._newest)
 
-    def newest(self, key: bytes) -> int:
-        """The newest offset of the key; -1 when the range has none."""
-        if len(key) >= KEY_BYTES_MAX:
-            key = blake2b(key, digest_size=KEY_BYTES_MAX).digest()
-        return self._newest.get(key, NOTHING)
+    @property
+    def find(self) -> Callable[[bytes, int], int]:
+        """(what stands for a key, default) → its newest offset: a function for loops over records."""
+        return self._newest.get
 
     def pass_over(self, header: BatchHeader) -> None:
         """Cover a batch whose records count for nothing: markers, aborted or unreadable ones."""
@@ -70,9 +75,7 @@ class OffsetMap:
                     raise CorruptBatch(f"offset {offset} after {previous} in a batch that ends at {last}")
                 previous = offset
                 if key is not None:
-                    if len(key) >= KEY_BYTES_MAX:
-                        key = blake2b(key, digest_size=KEY_BYTES_MAX).digest()
-                    found[key] = offset
+                    found[key if len(key) < KEY_BYTES_MAX else hashed(key)] = offset
         except BROKEN_RECORDS as error:
             raise CorruptBatch(f"records of the batch at offset {header.base_offset}: {error}") from error
         if self._newest and len(self._newest) + len(found) > self._keys_max:

@@ -9,7 +9,7 @@ topic is not rewritten at every record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,14 +89,19 @@ def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | No
     return None
 
 
-def all_due(state: StateData, topic: Topic, dirty_bytes_min: int, now_ms: int, *, tables: bool) -> list[Due]:
-    """The partitions of a topic that are due; none of one that is not compacted."""
+def all_due(
+    state: StateData, topic: Topic, dirty_bytes_min: int, now_ms: int, *, tables: bool
+) -> Iterator[Due | None]:
+    """For each partition of a topic whether it is due; nothing for a topic that is not compacted.
+
+    One at a time, since a look goes over the rows of a tail: the caller may let others run in between.
+    """
     cluster = state.cluster_configs
     if not compacts(topic.configs, cluster):
-        return []
+        return
     rules = Rules.of(topic.configs, cluster, dirty_bytes_min)
-    found = [due(each, rules, limit_of(state, each, tables=tables), now_ms) for each in topic.partitions]
-    return [each for each in found if each is not None]
+    for partition in topic.partitions:
+        yield due(partition, rules, limit_of(state, partition, tables=tables), now_ms)
 
 
 def _cleanable_tail(partition: Partition, limit: int, newest_ms: int) -> tuple[int, int]:

@@ -8,6 +8,8 @@ in a helper process at low priority.
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Iterator
 
 from agent.compaction.choice import Due, Rules, all_due
 from agent.compaction.partition import Compacted, PartitionCompaction, Parts
@@ -29,7 +31,8 @@ from objectstore.store import StoreError
 _log = logger("compaction")
 
 POLL_S = 1.0
-TOPICS_STEP = 200  # topics looked at before the event loop gets a turn
+TOPICS_STEP = 200  # topics looked at before the event loop gets a turn, …
+PARTITIONS_STEP = 50  # … and partitions of one
 BACKOFF = "log.cleaner.backoff.ms"
 MAP_BYTES = "log.cleaner.dedupe.buffer.size"
 KEYS_MIN = 1_000  # whatever the setting says
@@ -49,7 +52,7 @@ class Compaction(Job):
         self._parts = parts
         self._metrics = metrics
         self._dirty_bytes_min = dirty_bytes_min
-        self._next_s = 0.0  # by the event loop's time
+        self._idle_s = -math.inf  # since when there has been nothing to do, by the event loop's time
         self._put_off: dict[int, float] = {}  # handle → until when, likewise
 
     async def stop(self) -> None:
@@ -64,13 +67,13 @@ class Compaction(Job):
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
         ready = self.replica.ready and runs_jobs(self.replica.state, self.replica.incarnation)
-        if not ready or loop.time() < self._next_s:
+        backoff_ms = broker_configs.integer(self.replica.state.cluster_configs, BACKOFF)
+        if not ready or loop.time() < self._idle_s + backoff_ms / 1000:
             return
         while (chosen := await self._choose()) is not None:
             await self.compact(chosen.handle)
         await self._parts.worker.close()  # nothing to do for a while: its memory is given back
-        backoff_ms = broker_configs.integer(self.replica.state.cluster_configs, BACKOFF)
-        self._next_s = loop.time() + backoff_ms / 1000
+        self._idle_s = loop.time()
 
     async def _choose(self) -> Due | None:
         """The partition that goes first of those that nobody compacts."""
@@ -80,14 +83,16 @@ class Compaction(Job):
         best: Due | None = None
         for number, name in enumerate(list(self.replica.state.topics)):
             topic = self.replica.state.topics.get(name)
-            for each in [] if topic is None else self._due(topic, now_ms):
-                if each.handle not in self._put_off and not self._taken(each.handle):
+            for looked, each in enumerate(self._due(topic, now_ms) if topic is not None else ()):
+                if looked % PARTITIONS_STEP == PARTITIONS_STEP - 1:
+                    await asyncio.sleep(0)
+                if each is not None and each.handle not in self._put_off and not self._taken(each.handle):
                     best = max(best, each) if best is not None else each
             if number % TOPICS_STEP == TOPICS_STEP - 1:
                 await asyncio.sleep(0)
         return best
 
-    def _due(self, topic: Topic, now_ms: int) -> list[Due]:
+    def _due(self, topic: Topic, now_ms: int) -> Iterator[Due | None]:
         state, tables = self.replica.state, self._parts.tables
         return all_due(state, topic, self._dirty_bytes_min, now_ms, tables=tables)
 

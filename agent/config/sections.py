@@ -51,13 +51,15 @@ class ListenerConfig(Section):
     """Port to bind; 0 takes a free one."""
 
     advertised_host: str = ""
-    """Host that clients connect to. Empty: `host`, or the host's name when `host` is a wildcard."""
+    """Host that clients connect to. Empty: `host`, or the host's name when `host` is a wildcard. May hold
+    placeholders such as `{pod}` and `{zone}` (docs/zones.md)."""
 
     advertised_port: Port = 0
-    """Port that clients connect to. 0: the bound port."""
+    """Port that clients connect to. 0: the bound port. May be a placeholder such as `{ordinal+31000}`."""
 
     zone: Annotated[str, Field(max_length=128)] = ""
-    """Clients that come by this listener count as in this zone, unless they name one. Empty: not known."""
+    """Clients that come by this listener count as in this zone, unless they name one (docs/zones.md). Empty:
+    not known."""
 
 
 class PeersConfig(Section):
@@ -73,10 +75,11 @@ class PeersConfig(Section):
     """Port to bind; 0 takes a free one."""
 
     advertised_host: str = ""
-    """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard."""
+    """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard.
+    May hold placeholders."""
 
     hedge_ms: Annotated[int, Field(ge=1, le=600_000)] = 800
-    """A peer that has not answered after this, milliseconds, is overtaken by a read of the bucket."""
+    """A peer that showed no life for so long, milliseconds, is overtaken by a read of the bucket."""
 
     timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 2_000
     """Longest time that a peer is waited for, milliseconds."""

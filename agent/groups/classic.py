@@ -100,6 +100,7 @@ class ClassicGroup(MemberTable):
         self._then = self.proposal = None
         later, self._later = self._later, deque()
         self.members.clear()
+        self._common = None
         self.static.clear()
         self.wake_at = NO_TIME
         for one in later:
@@ -268,6 +269,7 @@ class ClassicGroup(MemberTable):
         member.is_new = True
         member.deadline = now + self._limits().new_member_s
         self.members[member_id] = member
+        self._common = None
         if join.instance_id is not None:
             self.static[join.instance_id] = member_id
         self.leader = self.leader or member_id
@@ -277,7 +279,9 @@ class ClassicGroup(MemberTable):
 
     def _update(self, member: Member, join: Join, reply: JoinReply) -> None:
         member.answer_join(Joined(Code.REBALANCE_IN_PROGRESS, member.member_id))  # it has given up on that
-        member.protocols = join.protocols
+        if member.protocols != join.protocols:
+            member.protocols = join.protocols
+            self._common = None
         member.session_s, member.rebalance_s = join.session_s, join.rebalance_s
         member.client_id, member.client_host = join.client_id, join.client_host
         member.joining = reply

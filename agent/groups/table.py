@@ -34,6 +34,7 @@ class MemberTable:
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # instance id → member id
         self.pending: dict[str, float] = {}  # ids given out whose owner has not come again → until when
+        self._common: set[str] | None = None  # protocols that all members know; None: to be found out
         self._to_sync: dict[str, None] = {}  # who got the generation and has not asked for its assignment
         self._limits = limits
 
@@ -83,7 +84,7 @@ class MemberTable:
         known = self.members.get(member_id)
         if not member_id and len(self.pending) >= PENDING_MAX:
             return False
-        if self.state is GroupState.EMPTY:
+        if self.state is GroupState.EMPTY or len(self.members) < most:
             return True
         if self.state is GroupState.PREPARING:
             waiting = sum(member.joining is not None for member in self.members.values())
@@ -93,8 +94,10 @@ class MemberTable:
     def _supports(self, join: Join) -> bool:
         if self.state is GroupState.EMPTY:
             return bool(join.protocol_type) and bool(join.protocols)
-        common = candidates(self.members.values())
-        return self.protocol_type == join.protocol_type and any(name in common for name, _ in join.protocols)
+        if self._common is None:
+            self._common = candidates(self.members.values())
+        known = any(name in self._common for name, _ in join.protocols)
+        return known and self.protocol_type == join.protocol_type
 
     def _other_protocol(self, protocols: tuple[str | None, str | None]) -> bool:
         own = (self.protocol_type, self.protocol)
@@ -129,6 +132,7 @@ class MemberTable:
 
     def _forget(self, member: Member) -> None:
         del self.members[member.member_id]
+        self._common = None
         self._to_sync.pop(member.member_id, None)
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
@@ -136,6 +140,7 @@ class MemberTable:
             self.leader = next(iter(self.members), None)
 
     def _swap(self, old: Member, new: Member) -> None:
+        self._common = None
         old.answer_join(Joined(Code.FENCED_INSTANCE_ID, old.member_id))
         old.answer_sync(Synced(Code.FENCED_INSTANCE_ID))
         self.members = {

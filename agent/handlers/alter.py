@@ -12,7 +12,7 @@ from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterT
 from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
-from coordination.state.types import Refused, Result
+from coordination.state.types import Done, Refused, Result
 
 Change = AlterTopicConfigs.Change
 Changes = Sequence[tuple[str, int, str | None]]
@@ -24,6 +24,8 @@ async def alter(
     ctx: Context, kind: int, name: str, changes: Changes, replace_all: bool, validate_only: bool
 ) -> Result:
     """Apply (config name, operation, value) changes to a resource, all or none, or say what would happen."""
+    if not replace_all and _takes_from_one_broker(ctx, kind, name, changes):
+        return Done()
     command = _command(ctx, kind, name, changes, replace_all)
     if isinstance(command, Refused):
         return command
@@ -63,6 +65,16 @@ def _translated(changes: Changes) -> list[AlterTopicConfigs.Change] | Refused:
             return Refused(Code.INVALID_REQUEST, f"Null value not supported for : {shown}")
         translated.append(Change(name=config, operation=OPERATIONS[operation], value=value or ""))
     return translated
+
+
+def _takes_from_one_broker(ctx: Context, kind: int, name: str, changes: Changes) -> bool:
+    """Whether only configs of one agent go: it has none, so nothing is to do.
+
+    kafka-reassign-partitions --verify deletes throttles of each broker so, set or not.
+    """
+    one = kind == Resource.BROKER and name in map(str, ctx.state.brokers)
+    deleted = (operation == OPERATIONS.index(Change.DELETE) for _, operation, _ in changes)
+    return one and all(deleted)
 
 
 def _resource_refusal(ctx: Context, kind: int, name: str) -> Refused | None:

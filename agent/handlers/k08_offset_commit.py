@@ -28,6 +28,7 @@ from agent.wire.generated.offset_commit import (
 from coordination import broker_configs
 from coordination.commands import CommitOffsets
 from coordination.kafka_codes import Code
+from coordination.state.group_offsets import NO_EPOCH
 from coordination.state.types import Refused, Result
 
 KEY = 8
@@ -87,27 +88,16 @@ def _sort(
 
 async def _commit(ctx: Context, request: OffsetCommitRequest, version: int, rows: _Rows, seen: int) -> None:
     most = broker_configs.integer(ctx.state.cluster_configs, "offset.metadata.max.bytes")
-    command = CommitOffsets(
-        group=request.group_id,
-        generation=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        member_epochs_known=version >= MEMBER_EPOCHS_SINCE,
-        seen_revision=seen,
-    )
-    if version < 5 and request.retention_time_ms >= 0:
-        command.retention_ms = request.retention_time_ms
-    fitting = []
+    fitting: list[OffsetCommitResponsePartition] = []
+    columns: list[tuple[int, int, int, str]] = []
     for (handle, asked), row in zip(rows.proposed, rows.waiting, strict=True):
-        if len(asked.committed_metadata or "") > most:
+        metadata = asked.committed_metadata or ""
+        if len(metadata) > most:
             row.error_code = Code.OFFSET_METADATA_TOO_LARGE
         else:
             fitting.append(row)
-            command.partition.append(handle)
-            command.offset.append(asked.committed_offset)
-            command.leader_epoch.append(asked.committed_leader_epoch)
-            command.metadata.append(asked.committed_metadata or "")
-    _shorten(command)
+            columns.append((handle, asked.committed_offset, asked.committed_leader_epoch, metadata))
+    command = _command(request, version, columns, seen)
     result = await propose_one(ctx, command)
     _fill(rows.waiting, fitting, result)
     if not isinstance(result, Refused):
@@ -115,12 +105,28 @@ async def _commit(ctx: Context, request: OffsetCommitRequest, version: int, rows
         ctx.services.groups.heard(request.group_id, request.member_id)
 
 
-def _shorten(command: CommitOffsets) -> None:
-    """Leave out columns that hold nothing but the default."""
-    if all(epoch == -1 for epoch in command.leader_epoch):
-        del command.leader_epoch[:]
-    if not any(command.metadata):
-        del command.metadata[:]
+def _command(
+    request: OffsetCommitRequest, version: int, rows: list[tuple[int, int, int, str]], seen: int
+) -> CommitOffsets:
+    """The command for rows of handle, offset, leader epoch and metadata; columns of defaults are left out."""
+    command = CommitOffsets(
+        group=request.group_id,
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        member_epochs_known=version >= MEMBER_EPOCHS_SINCE,
+        partition=[row[0] for row in rows],
+        offset=[row[1] for row in rows],
+        seen_revision=seen,
+    )
+    epochs, metadata = [row[2] for row in rows], [row[3] for row in rows]
+    if epochs.count(NO_EPOCH) < len(rows):
+        command.leader_epoch.extend(epochs)
+    if any(metadata):
+        command.metadata.extend(metadata)
+    if version < 5 and request.retention_time_ms >= 0:
+        command.retention_ms = request.retention_time_ms
+    return command
 
 
 def _fill(

@@ -64,7 +64,9 @@ def _join(ctx: Context, request: JoinGroupRequest, version: int) -> Join:
         rebalance_s=rebalance_ms / 1000,
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
-        new_id=f"{request.group_instance_id or ctx.client_id or ''}-{_fresh(ctx)}",
+        new_id=""
+        if request.member_id
+        else f"{request.group_instance_id or ctx.client_id or ''}-{_fresh(ctx)}",
         id_required=version >= ID_REQUIRED_SINCE,
         skips_assignment=version >= SKIPS_ASSIGNMENT_SINCE,
     )

@@ -18,6 +18,7 @@ from agent.wire.generated.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.group_types import CLASSIC
 
@@ -46,7 +47,7 @@ def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
         if version >= NOT_FOUND_SINCE:
             why = "not found" if group is None else "is not a classic group"
             answer.error_code = Code.GROUP_ID_NOT_FOUND
-            answer.error_message = f"Group {group_id} {why}."
+            answer.error_message = f"Group {shown(group_id)} {why}."
         return answer
     stable = group.state == GroupState.STABLE.value
     return DescribedGroup(

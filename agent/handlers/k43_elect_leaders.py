@@ -18,6 +18,7 @@ from agent.wire.generated.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 
 KEY = 43
@@ -47,7 +48,9 @@ def _result(
         return PartitionResult(index, Code.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     known = ctx.state.topics.get(topic.topic)
     if known is None:
-        return PartitionResult(index, Code.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}")
+        return PartitionResult(
+            index, Code.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {shown(topic.topic)}"
+        )
     if find_partition(known, index) is None:
         what = f"No such partition as {topic.topic}-{index}"
         return PartitionResult(index, Code.UNKNOWN_TOPIC_OR_PARTITION, what)

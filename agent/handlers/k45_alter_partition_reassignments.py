@@ -19,6 +19,7 @@ from agent.wire.generated.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.types import Refused
 
@@ -50,7 +51,7 @@ def _answer(ctx: Context, name: str, each: ReassignablePartition) -> Reassignabl
 def _refusal(ctx: Context, name: str, each: ReassignablePartition) -> Refused | None:
     topic = ctx.state.topics.get(name)
     if topic is None:
-        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {shown(name)}.")
     if find_partition(topic, each.partition_index) is None:
         return Refused(
             Code.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{each.partition_index}."

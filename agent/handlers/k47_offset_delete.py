@@ -28,6 +28,8 @@ VERSIONS = (0, 0)
 
 async def handle(ctx: Context, request: OffsetDeleteRequest, version: int) -> OffsetDeleteResponse:
     """A code per partition, in the request's order, or one for the group."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=Code.INVALID_GROUP_ID)
     await ctx.barrier()
     answer = OffsetDeleteResponse()
     rows: list[OffsetDeleteResponsePartition] = []

@@ -16,6 +16,7 @@ from agent.wire.generated.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 
 KEY = 50
@@ -33,8 +34,11 @@ async def handle(
 
 def _unknown(user: str, times: int) -> DescribeUserScramCredentialsResult:
     """The texts are Kafka's (ScramImage.describe)."""
-    code, text = Code.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {user}"
+    code, text = (
+        Code.RESOURCE_NOT_FOUND,
+        f"Attempt to describe a user credential that does not exist: {shown(user)}",
+    )
     if times > 1:
         code = Code.DUPLICATE_RESOURCE
-        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {shown(user)}"
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=text)

@@ -20,6 +20,7 @@ from agent.wire.generated.update_features import (
     UpdateFeaturesResponse,
 )
 from coordination.commands import UpdateFeatures
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.types import Refused, Result
 
@@ -51,7 +52,7 @@ async def handle(ctx: Context, request: UpdateFeaturesRequest, version: int) -> 
 async def _decide(ctx: Context, request: UpdateFeaturesRequest, version: int) -> Result:
     negative = next((each for each in request.feature_updates if each.max_version_level < 0), None)
     if negative is not None:
-        what = f"Invalid update version {negative.max_version_level} for feature {negative.feature}."
+        what = f"Invalid update version {negative.max_version_level} for feature {shown(negative.feature)}."
         return Refused(Code.INVALID_UPDATE_VERSION, f"{what} A feature version cannot be less than 0.")
     command = UpdateFeatures(updates=[_update(each, version) for each in request.feature_updates])
     if request.validate_only and version >= TYPES_SINCE:

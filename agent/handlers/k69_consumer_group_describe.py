@@ -22,6 +22,7 @@ from agent.wire.generated.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember
 
@@ -53,7 +54,9 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     if group is None or data is None:
         why = "not found" if group is None else "is not a consumer group"
         return DescribedGroup(
-            error_code=Code.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {why}.", group_id=group_id
+            error_code=Code.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {shown(group_id)} {why}.",
+            group_id=group_id,
         )
     return DescribedGroup(
         group_id=group_id,

@@ -2,7 +2,8 @@
 
 Versions 0.
 Behaviour: topics in the order of their names, partitions by index, at most the limit per answer; the cursor
-says where the next page begins. No names means all topics. Answered after a read barrier.
+says where the next page begins. No names means all topics. A cursor to a topic that is not asked for,
+or before partition 0, is INVALID_REQUEST. Answered after a read barrier.
 Deviations: every replica is a zone's leader, always eligible: the eligible and last known leaders are empty.
 """
 
@@ -34,10 +35,17 @@ async def handle(
     """One page."""
     await ctx.barrier()
     state = ctx.state
-    names = sorted({each.name for each in request.topics} or state.topics)
+    asked = {each.name for each in request.topics}
+    if request.cursor is not None and not _sound(request.cursor, asked):
+        rows = [
+            DescribeTopicPartitionsResponseTopic(error_code=Code.INVALID_REQUEST, name=name)
+            for name in sorted(asked)
+        ]
+        return DescribeTopicPartitionsResponse(topics=rows)
+    names = sorted(asked or state.topics)
     first, start = "", 0
     if request.cursor is not None:
-        first, start = request.cursor.topic_name, max(request.cursor.partition_index, 0)
+        first, start = request.cursor.topic_name, request.cursor.partition_index
     limit = broker_configs.integer(state.cluster_configs, "max.request.partition.size.limit")
     room = max(1, min(request.response_partition_limit, limit))
     response = DescribeTopicPartitionsResponse()
@@ -59,6 +67,11 @@ async def handle(
             response.next_cursor = Cursor(name, begin + len(chosen))
             break
     return response
+
+
+def _sound(cursor: Cursor, asked: set[str]) -> bool:
+    """Whether a page can begin there: at a partition's place, in a topic that is asked for."""
+    return cursor.partition_index >= 0 and (not asked or cursor.topic_name in asked)
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

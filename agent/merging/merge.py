@@ -31,6 +31,7 @@ from objectstore.manifest import Manifest
 from objectstore.markers import marker_batch
 from objectstore.merged import MergedRanges
 from objectstore.naming import (
+    ChunkId,
     ManifestId,
     MarkerId,
     SegmentId,
@@ -180,16 +181,17 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
 
 async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
     """Give the helper every piece, each object's spans read once for all partitions."""
-    wanted: dict[str, list[tuple[int, SliceRef]]] = {}
+    wanted: dict[ChunkId | SegmentId, list[tuple[int, SliceRef]]] = {}
     markers: list[tuple[int, SliceRef]] = []
     made: list[memoryview] = []
     for work in works:
+        handle = work.partition.handle
         for ref in work.refs:
             if isinstance(ref.chunk, MarkerId):
-                markers.append((work.partition.handle, ref))
+                markers.append((handle, ref))
                 made.append(memoryview(marker_batch(ref.chunk, ref.base_offset, ref.max_timestamp_ms)))
                 continue
-            wanted.setdefault(object_key(ref.chunk), []).append((work.partition.handle, ref))
+            wanted.setdefault(ref.chunk, []).append((handle, ref))
         taken, total = work.step.taken, work.bytes
         outcome.rows += len(taken.refs)
         outcome.read_bytes += total
@@ -199,24 +201,27 @@ async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
         await parts.worker.add(markers, made)
     gate = asyncio.Semaphore(READS_IN_FLIGHT_MAX)
     reads = []
-    for key, pieces in wanted.items():
+    for named, pieces in wanted.items():
         ranges = [(ref.position, ref.length) for _, ref in pieces]
         for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
-            reads.append((key, span, [pieces[member] for member in span.members]))
+            reads.append((named, span, [pieces[member] for member in span.members]))
+        await asyncio.sleep(0)
     outcome.gets += len(reads)
     await _all(_read_span(parts, gate, *each) for each in reads)
 
 
 async def _read_span(
-    parts: Parts, gate: asyncio.Semaphore, key: str, span: Span, pieces: Sequence[tuple[int, SliceRef]]
+    parts: Parts,
+    gate: asyncio.Semaphore,
+    named: ChunkId | SegmentId,
+    span: Span,
+    pieces: Sequence[tuple[int, SliceRef]],
 ) -> None:
     async with gate:
         try:
-            data = await parts.store.get_range(key, span.start, span.length)
+            data = await parts.store.get_range(object_key(named), span.start, span.length)
         except NotFound:
-            chunk = pieces[0][1].chunk
-            assert not isinstance(chunk, MarkerId), "a marker is not read"
-            raise ChunkMissing(chunk) from None
+            raise ChunkMissing(named) from None
         view = memoryview(data)
         cuts = [view[ref.position - span.start :][: ref.length] for _, ref in pieces]
         await parts.worker.add(pieces, cuts)

@@ -22,6 +22,9 @@ RANGE = 128  # partition handles of one claim
 FAN_IN = 8  # segments of one level that become one of the next
 SLICES_MIN = 8  # a partition with fewer rows is merged only for their age
 ROWS_MAX = 4_096  # rows that one swap takes from a tail
+GROUP_ROWS_MAX = (
+    32_768  # rows planned at once: objects that Python's garbage collector walks, and the loop waits
+)
 MANIFEST_SHARE_MAX = 4  # a manifest may be this many times larger than what is merged; not in an aged tail
 
 
@@ -114,15 +117,15 @@ def batches_of_work(found: Iterable[Due], bytes_max: int, alone: frozenset[int])
     Those of the handles `alone` are groups of their own.
     """
     groups: list[list[Due]] = []
-    room = 0
+    room = rows = 0
     for each in found:
         size = min(each.bytes, bytes_max)
         by_itself = each.handle in alone
-        if not groups or size > room or by_itself:
+        if size > room or each.rows > rows or by_itself:
             groups.append([])
-            room = bytes_max
+            room, rows = bytes_max, GROUP_ROWS_MAX
         groups[-1].append(each)
-        room = 0 if by_itself else room - size
+        room, rows = (-1, -1) if by_itself else (room - size, rows - each.rows)
     return groups
 
 

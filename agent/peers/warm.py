@@ -87,9 +87,12 @@ class Warmer:
 
     def _members_changed(self, brokers: list[Broker]) -> None:
         before, known = self._hints, {broker.node_id: broker for broker in brokers}
-        self._brokers, self._hints = brokers, LeaderHints(lambda: known)
         own = known.get(self._own())
-        if own is None or not own.named or (self._task is not None and not self._task.done()):
+        entered = any(each.node_id == self._own() and not each.named for each in self._brokers)
+        self._brokers, self._hints = brokers, LeaderHints(lambda: known)
+        if own is None or not own.named or entered:  # who enters has read ahead: `warm_up`
+            return
+        if self._task is not None and not self._task.done():
             return
         moved = partial(_moved, before, self._hints, own)
         self._task = asyncio.get_running_loop().create_task(self._warm(moved), name="warm")

@@ -7,6 +7,7 @@ the first piece of each partition and goes further only where that one goes; a m
 from __future__ import annotations
 
 import asyncio
+import math
 
 from agent.logs import logger
 from agent.metrics import Metrics
@@ -47,16 +48,16 @@ class LogRetention(Job):
         self._ranges = ranges
         self._clock = clock
         self._metrics = metrics
-        self._next_s = 0.0  # by the event loop's time
+        self._passed_s = -math.inf  # when the last pass was made, by the event loop's time
 
     async def step(self, held: ClaimHolder) -> None:
         """A pass when it is time for one."""
         now_s = asyncio.get_running_loop().time()
-        if now_s < self._next_s:
+        interval_ms = broker_configs.integer(self.replica.state.cluster_configs, INTERVAL)
+        if now_s < self._passed_s + interval_ms / 1000:
             return
         await self.run(held)
-        interval_ms = broker_configs.integer(self.replica.state.cluster_configs, INTERVAL)
-        self._next_s = now_s + interval_ms / 1000
+        self._passed_s = now_s
 
     async def run(self, held: ClaimHolder) -> None:
         """One pass. Raises LogError and StoreError."""

@@ -35,17 +35,18 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     configs = _altered("topic", TOPIC_CONFIGS, topic.configs, inherited, message.changes, message.replace_all)
     if isinstance(configs, Refused):
         return configs
-    refusal = topic_refusal(configs)
+    refusal = topic_refusal(configs, state.cluster_configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic.configs = configs
     return Done()
 
 
-def topic_refusal(configs: Mapping[str, str]) -> str | None:
-    """Why a topic may not have these configs; None when it may."""
+def topic_refusal(configs: Mapping[str, str], cluster: Mapping[str, str]) -> str | None:
+    """Why a topic may not have these configs in a cluster with those; None when it may."""
     reasons = (topic_configs.refusal(name, value) for name, value in configs.items())
-    return next((reason for reason in reasons if reason), None)
+    refusal = next((reason for reason in reasons if reason), None)
+    return refusal or topic_configs.contradiction(configs, cluster)
 
 
 def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At) -> Result:

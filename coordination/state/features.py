@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordination.commands import SetFeatureLevel, UpdateFeatures
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.cluster import set_feature_level
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, StateData
@@ -52,7 +53,7 @@ def update_features(state: StateData, message: UpdateFeatures, at: At) -> Result
     for update in message.updates:
         problem = _problem(state, update)
         if problem is not None:
-            what = f"Invalid update version {update.level} for feature {update.name}. {problem}"
+            what = f"Invalid update version {update.level} for feature {shown(update.name)}. {problem}"
             return Refused(Code.INVALID_UPDATE_VERSION, what)
     before = finalized(state)
     for update in message.updates:
@@ -68,7 +69,7 @@ def _problem(state: StateData, update: _Update) -> str | None:
     """Why the level may not be finalized (FeatureControlManager.updateFeature); None when it may."""
     supported = SUPPORTED.get(update.name)
     if supported is None and not update.level:
-        return f"Feature {update.name} not found."
+        return f"Feature {shown(update.name)} not found."
     if supported is None:
         return "This cluster does not support this feature."
     now = finalized(state).get(update.name, 0)

@@ -64,7 +64,10 @@ def subscribes(group: Group, topic: str) -> bool:
     """Whether the group's members consume the topic, as far as that is known."""
     if group.kind == CONSUMER:
         return consumer_groups.subscribes(group, topic)
-    return topic in (subscribed(group) or ())
+    known = subscribed(group)
+    if known is None:  # members whose subscriptions cannot be read may consume anything
+        return group.classic is not None and group.classic.protocol_type == PROTOCOL_TYPE
+    return topic in known
 
 
 def open_group(state: StateData, group_id: str) -> Group | Refused:

@@ -10,7 +10,7 @@ from coordination.commands import (
     DeleteTopic,
     MoveLogStart,
 )
-from coordination.config_types import NAME_SHOWN_MAX
+from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.configs import topic_refusal
 from coordination.state.data import StateData
@@ -29,12 +29,11 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 def name_refusal(name: str) -> str | None:
     """Why Kafka refuses the topic name (INVALID_TOPIC_EXCEPTION); None when it does not."""
     if not name or name in (".", ".."):
-        shown = f"'{name}'" if name else "the empty string"
-        return f"Topic name is invalid: {shown} is not allowed"
+        what = f"'{name}'" if name else "the empty string"
+        return f"Topic name is invalid: {what} is not allowed"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        shown = name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}…"
         longest = f"is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
-        return f"Topic name is invalid: the length of '{shown}' {longest}"
+        return f"Topic name is invalid: the length of '{shown(name)}' {longest}"
     if not _NAME.fullmatch(name):
         more = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
         return f"Topic name is invalid: '{name}' {more}"
@@ -63,7 +62,7 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
             Code.INVALID_REQUEST, f"topic id {message.topic_id.hex()!r}: 16 fresh bytes are needed"
         )
     configs = {entry.name: entry.value for entry in message.configs}
-    refusal = topic_refusal(configs)
+    refusal = topic_refusal(configs, state.cluster_configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic = Topic(name, message.topic_id, configs, at.now_ms)
@@ -156,7 +155,7 @@ def no_increase(topic: Topic, total: int) -> Refused:
 
 def unknown(name: str) -> Refused:
     """The answer where the named topic does not exist."""
-    return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{shown(name)}' does not exist.")
 
 
 def _count_refusal(state: StateData, total: int, more: int) -> str | None:

@@ -50,6 +50,7 @@ class Service:
     The process is killed when its parent ends, even by SIGKILL.
     """
 
+    ready_seconds_max = READY_SECONDS_MAX
     name: str
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -109,7 +110,7 @@ class Service:
                 start_new_session=True,
             )
         guardian.guard(self._process.pid)
-        deadline = time.monotonic() + READY_SECONDS_MAX
+        deadline = time.monotonic() + self.ready_seconds_max
         while not self.ready():
             exited = self._process.poll()
             if exited is not None or time.monotonic() > deadline:

@@ -36,7 +36,12 @@ def ensure() -> Path:
             (unpacked / "test" / "__init__.py").touch()
             shutil.rmtree(unpacked / "kafka")  # the installed one is what is tested
             unpacked.rename(folder)
-    shutil.copy(FIXTURE, folder / "test" / "integration" / "fixtures.py")
+    place = folder / "test" / "integration" / "fixtures.py"
+    if not place.exists() or place.read_bytes() != FIXTURE.read_bytes():
+        # A new file in its place: the old one may be a hard link that another clone shares.
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as fresh:
+            fresh.write(FIXTURE.read_bytes())
+        Path(fresh.name).rename(place)
     return folder
 
 

@@ -49,7 +49,7 @@ from tests.bench.figure import Figure
 INCARNATION = 0x1234_5678_9ABC
 BEGIN_MS = 1_700_000_000_000
 PARTITIONS, FLUSHES_PER_S, HOURS = 1000, 5, 24
-TOUCHED = 250  # partitions in a flush: every tenth always, the others in turn
+TOUCHED = 100  # partitions in a flush: every twentieth always, the others at random
 SLICE_BYTES, RECORDS = 4_000, 20
 SAMPLE_S = 600
 GOAL_MIB = 200.0
@@ -127,7 +127,7 @@ class Day:
         """One chunk with a slice of each touched partition."""
         handles = range(PARTITIONS)
         if self.touched < PARTITIONS:
-            always = range(0, PARTITIONS, 10)
+            always = range(0, PARTITIONS, 20)
             others = self.draw.sample(range(PARTITIONS), max(0, self.touched - len(always)))
             handles = sorted({*always, *others})  # type: ignore[assignment]  # ascending numbers, both
         count = len(handles)
@@ -289,7 +289,7 @@ def picture(day: Sequence[Sample], touched: int) -> str:
             )
             lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
             lines.append(
-                f'<text x="{WIDTH - 180}" y="{top + 60 + 16 * number}" fill="{colour}">{name}</text>'
+                f'<text x="{WIDTH - 180}" y="{top + 26 + 16 * number}" fill="{colour}">{name}</text>'
             )
     return "\n".join([*lines, "</svg>", ""])
 

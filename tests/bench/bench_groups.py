@@ -28,6 +28,7 @@ from tests.equipment.group_members import Crowd, coordinator_of
 GROUPS, ROUNDS_OF_COMMITS, CONNECTIONS = 200, 150, 8
 MEMBERS, PARTITIONS = 100, 1_000
 HEARTBEAT_S = 0.5
+SESSION_MS = 30_000  # nobody is taken for dead on a busy machine
 TTL_S = 6
 COMMIT_VERSION = 8
 SIZE_BYTES = 4
@@ -91,7 +92,9 @@ async def one_more(bootstrap: str) -> float:
     """100 members share 1,000 partitions; one comes: seconds until all own their share."""
     topic = f"shared-{next(_numbers)}"
     await create_topic(bootstrap, topic, PARTITIONS)
-    crowd = Crowd(bootstrap, f"{topic}-group", {topic: PARTITIONS}, heartbeat_s=HEARTBEAT_S)
+    crowd = Crowd(
+        bootstrap, f"{topic}-group", {topic: PARTITIONS}, heartbeat_s=HEARTBEAT_S, session_ms=SESSION_MS
+    )
     try:
         for _ in range(MEMBERS):
             crowd.add()
@@ -108,7 +111,7 @@ async def until_commits_again(cluster: Cluster) -> float:
     """A group's coordinator is killed: seconds until its member's commits succeed again."""
     topic = f"killed-{next(_numbers)}"
     await create_topic(cluster.agents[0].bootstrap, topic, 1)
-    crowd = Crowd(cluster.bootstrap, f"{topic}-group", {topic: 1}, session_ms=30_000)
+    crowd = Crowd(cluster.bootstrap, f"{topic}-group", {topic: 1}, session_ms=SESSION_MS)
     member = crowd.add()
     try:
         await crowd.settled()

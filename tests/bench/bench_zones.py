@@ -1,7 +1,8 @@
 """What is read from the bucket at the tail: three agents with nine consumers, three zones with twelve.
 
 Producers write through agents of every zone, consumers read all partitions in their own. The goal is the
-design's: each chunk is read from the bucket at most once per zone that did not write it.
+design's: each chunk is read from the bucket at most once per zone that did not write it. Beside it the same
+three agents and nine consumers where another zone writes, with peer reads and without.
 """
 
 from __future__ import annotations
@@ -59,10 +60,16 @@ def write(bootstrap: str, topic: str, zone: str, counts: list[int]) -> None:
     counts.append(sent)
 
 
-def measure(zones: Sequence[str], consumers_per_zone: int) -> tuple[float, float, float]:
-    """GETs per MiB consumed; GETs per chunk and zone that did not write it; MiB consumed."""
-    names = sorted(set(zones))
-    with Zoned(zones) as cluster:
+def measure(
+    zones: Sequence[str], consumers_per_zone: int, *, written_in: Sequence[str] = (), peers: bool = True
+) -> tuple[float, float, float]:
+    """GETs per MiB consumed; GETs per chunk and zone that did not write it; MiB consumed.
+
+    All zones write and read, but with `written_in` those write, and the others read.
+    """
+    writing = list(written_in) or sorted(set(zones))
+    names = sorted(set(zones) - set(written_in))
+    with Zoned(zones, settings={"peers": {"enabled": peers}}) as cluster:
         create_topic(cluster.bootstrap, "tail", PARTITIONS)
         readers = [
             Reader(cluster.bootstrap, "tail", zone, range(share, PARTITIONS, consumers_per_zone))
@@ -74,7 +81,9 @@ def measure(zones: Sequence[str], consumers_per_zone: int) -> tuple[float, float
         time.sleep(SETTLE_S)
         before = [reads(agent) for agent in cluster.agents]
         counts: list[int] = []
-        writers = [threading.Thread(target=write, args=(cluster.bootstrap, "tail", z, counts)) for z in names]
+        writers = [
+            threading.Thread(target=write, args=(cluster.bootstrap, "tail", z, counts)) for z in writing
+        ]
         for writer in writers:
             writer.start()
         for writer in writers:
@@ -92,13 +101,20 @@ def measure(zones: Sequence[str], consumers_per_zone: int) -> tuple[float, float
     gets = sum(bucket_reads(new) - bucket_reads(old) for old, new in pairs)
     chunks = sum(new["chunks"] - old["chunks"] for old, new in pairs)
     mib = sum(new["fetched"] - old["fetched"] for old, new in pairs) / 2**20
-    return gets / mib, gets / (chunks * max(1, len(names) - 1)), mib
+    elsewhere = len(names) if written_in else max(1, len(names) - 1)
+    return gets / mib, gets / (chunks * elsewhere), mib
 
 
 def figures() -> Iterable[Figure]:
-    """One zone, then three."""
+    """One zone, one that another writes for, three."""
     per_mib, _, _ = measure(("", "", ""), 9)
     yield Figure("GETs at the tail, 3 agents without zones, 9 consumers", per_mib, "GETs/MiB", better="less")
+    near = ("w", "r", "r", "r")
+    per_mib, per_chunk, _ = measure(near, 9, written_in=["w"])
+    alone, _, _ = measure(near, 9, written_in=["w"], peers=False)
+    title = "GETs at the tail, 3 agents of a zone, 9 consumers, written in another zone"
+    yield Figure(title, per_mib, "GETs/MiB", peer="without peer reads", peer_value=alone, better="less")
+    yield Figure(f"{title}, per chunk", per_chunk, "GETs", goal=1, better="less")
     per_mib, per_chunk, _ = measure(("a", "a", "b", "b", "c", "c"), 4)
     title = "GETs at the tail, 3 zones, 2 agents in each, 12 consumers"
     yield Figure(title, per_mib, "GETs/MiB", better="less")

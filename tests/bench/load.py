@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from objectstore.batch import NewRecord, build
 
 PRODUCE_VERSION, FETCH_VERSION, CREATE_VERSION = 9, 12, 7
 RECORD_BYTES = 1_000
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000)  # older records would go by retention while they are measured
 
 
 def batch_of(records: int) -> bytes:

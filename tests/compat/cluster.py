@@ -24,9 +24,15 @@ class Cluster:
     """
 
     def __init__(
-        self, etcd: Etcd, store: S3Service, agents: int = 2, directory: Path | None = None, **log: object
+        self,
+        etcd: Etcd,
+        store: S3Service,
+        agents: int = 2,
+        directory: Path | None = None,
+        kind: type[FloeAgent] = FloeAgent,
+        **log: object,
     ) -> None:
-        """`log`: further settings of the agents' log section."""
+        """`kind`: of the agents; `log`: further settings of their log section."""
         number = f"{os.getpid()}-{next(_numbers)}"
         settings: dict[str, Any] = clustered(
             etcd=etcd.endpoint,
@@ -39,7 +45,7 @@ class Cluster:
         settings["tables"] = {"enabled": False}
         settings["shutdown"] = {"drain_ms": 100}
         names = [f"agent-{index}" for index in range(agents)]
-        self.agents = [FloeAgent(name, settings, directory and directory / name) for name in names]
+        self.agents = [kind(name, settings, directory and directory / name) for name in names]
         self._stack = ExitStack()
 
     @property

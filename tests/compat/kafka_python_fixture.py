@@ -5,13 +5,32 @@ deploy/setup/kafka_python_tests.py copies it there; it is imported by their conf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
+from kafka.admin import NewPartitions
 from test.testutil import random_string
 
 PARTITIONS = 4
+
+
+_create_partitions = KafkaAdminClient.create_partitions
+
+
+def create_partitions(
+    self: KafkaAdminClient, topic_partitions: Mapping[str, Any], *arguments: Any, **options: Any
+) -> Any:
+    """CreatePartitions with replicas on the first broker there is: their tests name the id of their own."""
+    first = min(node["broker_id"] for node in self.describe_cluster()["brokers"])
+    placed = {
+        topic: NewPartitions(wanted.total_count, [[first] for _ in wanted.new_assignments])
+        for topic, wanted in topic_partitions.items()
+    }
+    return _create_partitions(self, placed, *arguments, **options)
+
+
+KafkaAdminClient.create_partitions = create_partitions
 
 
 class KafkaFixture:

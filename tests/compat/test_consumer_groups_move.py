@@ -11,16 +11,20 @@ from coordination.kafka_codes import Code
 from deploy.services import Etcd, Minio
 from tests.bench.load import create_topic
 from tests.compat.cluster import Cluster
+from tests.compat.raw import set_broker_config
 from tests.equipment.consumer_members import ConsumerCrowd
 from tests.equipment.group_members import coordinator_of
 
 PARTITIONS, MEMBERS = 12, 4
+TTL_S = 6
 
 
 @pytest.mark.services
 @pytest.mark.timeout(180)
 async def test_the_coordinator_is_killed_and_nobody_notices(etcd: Etcd, minio: Minio, tmp_path: Path) -> None:
-    with Cluster(etcd, minio, 3, tmp_path) as cluster:
+    with Cluster(etcd, minio, 2, tmp_path, lease_ttl_s=TTL_S) as cluster:
+        for name in ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"):
+            assert await set_broker_config(cluster.agents[0].bootstrap, name, "500") == 0
         await create_topic(cluster.agents[0].bootstrap, "moved", PARTITIONS)
         crowd = ConsumerCrowd(cluster.bootstrap, "movers", {"moved": PARTITIONS})
         members = [crowd.add() for _ in range(MEMBERS)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 
+SETTLE_S_MAX = 120
 _numbers = itertools.count(1)
 
 
@@ -52,11 +54,22 @@ class Zoned:
                 name = f"agent-{index}"
                 tree = {**base, "agent": {"name": name, "zone": zone, "roles": roles}}
                 self.agents.append(stack.enter_context(FloeAgent(name, tree)))
+            self.settle()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def settle(self) -> None:
+        """Wait until every agent knows that all of them are there: each is ready for itself before that."""
+        deadline = time.monotonic() + SETTLE_S_MAX
+        while any(
+            sum(broker["named"] for broker in status(agent)["brokers"]) < len(self.agents)
+            for agent in self.agents
+        ):
+            assert time.monotonic() < deadline, "agents do not hear of each other"
+            time.sleep(0.05)
 
     def of_zone(self, zone: str) -> list[FloeAgent]:
         """The agents of a zone."""
@@ -91,4 +104,4 @@ def reads(agent: FloeAgent) -> dict[str, float]:
 
 def bucket_reads(counts: dict[str, float]) -> float:
     """Requests that read records from the bucket."""
-    return counts["gets"] + counts["whole_gets"]
+    return counts["gets"] + counts.get("whole_gets", 0)  # the latter only with peers

@@ -10,6 +10,7 @@ from coordination.commands import Command, Entry
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Partition, Refused, Result, State, StateError
+from coordination.state.features import finalized
 from objectstore.naming import MarkerId, SliceRef
 
 START_MS = 1_700_000_000_000
@@ -110,6 +111,7 @@ class Storyteller:
             yield f"table {space}.{name} at {table.metadata_location} ledger {list(table.next_offsets)}"
         yield from self._show_groups()
         yield from self._show_transactions()
+        yield from self._show_configs()
         for name, holder in self.state.claims.items():
             yield f"claim {name}: {self._name(holder.incarnation)} since {holder.revision}"
         brokers = [f"{b.node_id} {b.name} ({self._name(b.incarnation)})" for b in self.state.brokers.values()]
@@ -151,6 +153,17 @@ class Storyteller:
             for handle in group.offsets:
                 position = group.offsets.get(handle)
                 yield f"  handle {handle}: {position.offset} {position.metadata!r}"
+
+    def _show_configs(self) -> Iterator[str]:
+        for name, topic in self.state.topics.items():
+            yield from (f"{name}: {config} = {value!r}" for config, value in topic.configs.items())
+        for config, value in self.state.cluster_configs.items():
+            yield f"cluster: {config} = {value!r}"
+        for group, configs in self.state.group_configs.items():
+            yield from (f"group {group}: {config} = {value!r}" for config, value in configs.items())
+        if self.state.features_epoch:
+            levels = ", ".join(f"{name} {level}" for name, level in finalized(self.state).items())
+            yield f"features of epoch {self.state.features_epoch}: {levels}"
 
     def _show_rest(self) -> Iterator[str]:
         for number, one in self.state.incarnations.items():

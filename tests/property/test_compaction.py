@@ -25,7 +25,7 @@ from tests.unit.agent.compaction_rig import NOW, At, compaction, partition_of, r
 from tests.unit.agent.rig import Agent, start_agent
 from tests.unit.agent.test_handlers_retention import send
 
-KEYS = [b"a", b"b", b"c", b"", b"a key that is longer than a hash", b"another key longer than a hash"]
+KEYS = [b"a", b"b", b"c", b"", b"a key that is hashed" * 2, b"another key that is hashed" * 2]
 SEGMENT_BYTES = 700  # several segments in a test
 
 RECORD = st.tuples(st.sampled_from(KEYS), st.booleans())  # a key, and whether it is a tombstone

@@ -2,8 +2,8 @@
 
 The planners are the real ones, so is apply. Clients behave as clients do: they give back what they are not
 assigned, say so with their next heartbeat, and begin anew when they are fenced. After every step no two
-clients own one partition and no epoch has gone back; left alone, the group comes to its target, which is
-balanced, and stays there. What is broken on purpose below is caught by the same checks.
+clients own one partition, no epoch and no acknowledged position has gone back; left alone, the group comes to
+its target, which is balanced, and stays there. What is broken on purpose below is caught by the same checks.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from agent.groups.consumer.heartbeat import FIRST_EPOCH, Answer, Heartbeat, beat
 from agent.groups.consumer.patterns import Patterns
 from agent.groups.consumer.runner import StateTopics
 from agent.groups.consumer.work import Work, fencing, plan_all
-from coordination.commands import CreatePartitions, DeleteTopic
+from coordination.commands import CommitOffsets, CreatePartitions, DeleteTopic
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
-from coordination.state import Done, Refused
+from coordination.state import Done, Refused, consumer_groups, group_offsets
 from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember
 from tests.unit.coordination.kit import Script
 
-AGENT, GROUP = 101, "g"
+AGENT, OTHER, GROUP = 101, 102, "g"
 RULES = Rules(size_max=50, assignment_interval_ms=500)
-STEPS, CALM_ROUNDS = 250, 12
+STEPS, CALM_ROUNDS = 400, 12
 SEEDS = range(40)
 
 
@@ -55,6 +55,7 @@ class Client:
     instance_id: str | None = None
     epoch: int = 0
     owned: dict[bytes, set[int]] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)  # by handle of what it owns
     says_all: bool = True  # after a lost answer, and when it joins
 
     def request(self) -> Heartbeat:
@@ -77,6 +78,7 @@ class Client:
 
     def fenced(self) -> None:
         self.epoch, self.owned, self.says_all = 0, {}, True
+        self.positions = {}
 
 
 class World:
@@ -86,6 +88,10 @@ class World:
         self.random = random.Random(seed)
         self.script = Script()
         self.script.register(AGENT)
+        self.script.register(OTHER)
+        self.held: dict[int, list[CommitOffsets]] = {AGENT: [], OTHER: []}
+        self.acknowledged: dict[int, int] = {}  # position by handle
+        self.commits = 0
         self.clients: list[Client] = []
         self.numbers = 0
         self.epochs: dict[str, int] = {}
@@ -144,6 +150,69 @@ class World:
             client.fenced()
         else:
             client.follow(work.outcome)
+            self.take_over(client)
+
+    # Positions.
+
+    def position(self, handle: int) -> int:
+        """What the log has; it never is less than what was acknowledged."""
+        group = self.script.state.groups.get(GROUP)
+        known = group.offsets.get(handle) if group is not None else None
+        found = known.offset if known is not None else -1
+        assert found >= self.acknowledged.get(handle, -1), "an acknowledged position went back"
+        return found
+
+    def handles_of(self, client: Client) -> list[int]:
+        """The partitions that it owns, of those that still exist."""
+        topics = self.script.state.topics_by_id
+        return [
+            partition.handle
+            for topic_id, row in client.owned.items()
+            for partition in (topics[topic_id].partitions if topic_id in topics else ())
+            if partition.index in row
+        ]
+
+    def take_over(self, client: Client) -> None:
+        """It reads on where the group was in what it got, and forgets what it gave back."""
+        handles = self.handles_of(client)
+        client.positions = {
+            handle: client.positions[handle] if handle in client.positions else self.position(handle)
+            for handle in handles
+        }
+
+    def commit(self, client: Client) -> None:
+        """It reads on and commits. An agent may hold that back, and the client may not wait for it."""
+        known = [handle for handle in self.handles_of(client) if handle in client.positions]
+        if not known:
+            return
+        handle = self.random.choice(known)
+        client.positions[handle] = max(client.positions[handle], 0) + self.random.randint(0, 3)
+        message = CommitOffsets(
+            group=GROUP,
+            generation=client.epoch,
+            member_id=client.member_id,
+            instance_id=client.instance_id,
+            member_epochs_known=True,
+            partition=[handle],
+            offset=[client.positions[handle]],
+            seen_revision=self.script.state.revision,
+        )
+        author = self.random.choice([AGENT, OTHER])
+        self.held[author].append(message)
+        if self.random.random() < 0.7:
+            while self.held[author]:
+                self.deliver(author)
+
+    def deliver(self, author: int) -> None:
+        """The oldest commit that an agent holds reaches the log."""
+        message = self.held[author].pop(0)
+        result = self.script.one(author, message)
+        for handle in self.acknowledged:
+            self.position(handle)
+        handle = message.partition[0]
+        if result == Done() and self.script.state.partitions[handle] is not None:
+            self.commits += 1
+            self.acknowledged[handle] = message.offset[0]
 
     def join(self) -> None:
         self.numbers += 1
@@ -201,6 +270,10 @@ class World:
             self.change_topics()
         elif chance < 0.12:
             self.script.through_snapshot()
+        elif chance < 0.13:
+            holding = [author for author, held in self.held.items() if held]
+            if holding:
+                self.deliver(self.random.choice(holding))
         elif self.clients:
             self.step_of(self.random.choice(self.clients), self.random.random())
 
@@ -218,8 +291,12 @@ class World:
                 Work(lambda draft: beat(draft, client.request(), ""), creates=client.epoch == 0), stale=True
             )
             client.says_all = True
+        elif chance < 0.17:  # its session ends although it lives, and it does not know
+            self.plan(Work(fencing(client.member_id, lambda: True)))
+        elif chance < 0.5:
+            self.commit(client)
         else:
-            self.heartbeat(client, lost=chance > 0.9)
+            self.heartbeat(client, lost=chance > 0.95)
 
     # Checks.
 
@@ -227,6 +304,7 @@ class World:
         owned = Counter(
             (topic_id, number)
             for client in self.clients
+            if client.member_id in self.data.members
             for topic_id, row in client.owned.items()
             for number in row
         )
@@ -298,6 +376,7 @@ def test_a_partition_has_one_owner_and_the_group_comes_to_its_target(seed: int) 
     entries, targets = len(world.script.entries), dict(world.data.targets)
     world.calm()
     assert (len(world.script.entries), world.data.targets) == (entries, targets), "it does not rest"
+    assert world.commits
     state, other = world.script.state, world.script.replayed()
     assert canonical_digest(decode(encode(state))) == canonical_digest(state) == canonical_digest(other)
 
@@ -324,4 +403,18 @@ def test_a_member_that_is_believed_to_have_given_back_is_caught(monkeypatch: pyt
     """Negative control: a planner that does not ask what a member still owns."""
     monkeypatch.setattr(reconcile, "_owns", lambda reported, partitions: False)
     with pytest.raises(AssertionError, match="two owners"):
+        live_all()
+
+
+def test_commits_that_an_agent_held_back_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a coordinator of before overwrites what the next one has acknowledged."""
+    monkeypatch.setattr(group_offsets, "_overtaken", lambda *_: False)
+    with pytest.raises(AssertionError, match="went back"):
+        live_all()
+
+
+def test_commits_of_former_owners_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: nobody looks whether the partition is still the member's."""
+    monkeypatch.setattr(consumer_groups, "commit_refusal", lambda *_: None)
+    with pytest.raises(AssertionError, match="went back"):
         live_all()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import collection
+from agent.compaction import choice
+from agent.compaction import partition as compaction
 from agent.produce.buffer import Outcome
 from agent.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server
@@ -22,6 +24,7 @@ from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
 from objectstore import collect
 from objectstore.collect import Standing, Verdict
+from objectstore.offset_map import OffsetMap
 
 ACK_BEFORE_PUT_S = 0.5
 
@@ -201,6 +204,21 @@ def _apply_depends_on_the_agent() -> Any:
     return broken()
 
 
+def _compaction_overtakes_tables() -> Any:
+    def limit_of(state: Any, partition: Any, *, tables: bool) -> int:
+        del state, tables
+        return int(partition.last_stable)
+
+    return _patched((choice, "limit_of", limit_of), (compaction, "limit_of", limit_of))
+
+
+def _compaction_drops_the_newest() -> Any:
+    def find(self: Any) -> Callable[[bytes, int], int]:
+        return lambda key, default: self._newest.get(key, default) + (key == b"k1")
+
+    return _patched((OffsetMap, "find", property(find)))
+
+
 LOST = frozenset({"lost-write", "unseen", "unreadable-chunk", "stuck"})
 CONTROLS: tuple[Control, ...] = (
     Control("no-dedup", "4: a retry is recognised wherever it lands", frozenset({"duplicate"}), _no_dedup),
@@ -231,6 +249,18 @@ CONTROLS: tuple[Control, ...] = (
         "the table's pointer moves by compare-and-swap",
         frozenset({"table-doubled", "table-differs"}),
         _table_without_compare,
+    ),
+    Control(
+        "compaction-overtakes-tables",
+        "the table of a compacted topic is its history",
+        frozenset({"table-differs"}),
+        _compaction_overtakes_tables,
+    ),
+    Control(
+        "compaction-drops-newest",
+        "the newest of each key stays",
+        frozenset({"compaction-lost"}),
+        _compaction_drops_the_newest,
     ),
     Control(
         "apply-depends-on-the-agent",

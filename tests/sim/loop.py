@@ -160,7 +160,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There are no threads."""
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]  # one kind of result
         """Do the work now; tell a moment later."""
         del executor
         future = self.create_future()
@@ -173,7 +173,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def create_server(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:  # type: ignore[override]  # only what is used here
         """A listener of the virtual network."""
         assert self.server_factory is not None, "no network"
         del rest
@@ -181,7 +181,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:  # type: ignore[override]  # likewise
         """A connection of the virtual network."""
         assert self.connection_factory is not None, "no network"
         del rest

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-SEEDS = 25
+import pytest
+
+SEEDS = 12  # `make simulate` runs more
+SECONDS_MAX = 1800  # of a machine that does other things; about a minute on a quiet one
+pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -17,7 +21,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=SECONDS_MAX,
         check=False,
     )
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from coordination.commands import MoveLogStart
+from coordination.state.types import Done
 from tests.unit.iceberg import duck, serving
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig
@@ -85,3 +87,24 @@ async def test_old_rows_stay_readable_after_the_message_changed(rig: Rig) -> Non
         (1, None, None, "text", 1.5),
         (1 << 40, b"\xff", ["x", "y"], None, None),
     ]
+
+
+@pytest.mark.parametrize(("retention", "left"), [("follow", [4, 5]), ("keep", [0, 1, 2, 3, 4, 5])])
+async def test_readers_see_what_retention_leaves(rig: Rig, retention: str, left: list[int]) -> None:
+    topic = await rig.create_topic(floe__table__retention=retention)
+    committer = rig.committer()
+    for number in range(3):
+        await rig.produce([b"%d" % number] * 2)
+        await rig.drain(committer)
+    handle = topic.partitions[0].handle
+    assert isinstance(await rig.replica.propose(MoveLogStart(partition=[handle], offset=[4])), Done)
+    assert await committer.follow() == 6 - len(left)
+    async with serving.served(serving.catalog_of(rig)) as url:
+
+        def read() -> list[int]:
+            table = serving.client(url).load_table("floe.t").scan().to_arrow()
+            return sorted(row["kafka"]["offset"] for row in table.to_pylist())
+
+        assert await asyncio.to_thread(read) == left
+        query = 'SELECT kafka."offset" FROM lake.floe.t ORDER BY 1'
+        assert await asyncio.to_thread(in_duckdb, url, query) == [(offset,) for offset in left]

@@ -23,6 +23,8 @@ from agent.handlers.docs import render as protocol
 from agent.metrics import Metrics
 from agent.version import VERSION
 from agent.wire import generate as wire
+from tests.compat.suite.page import PAGE as CLIENTS
+from tests.compat.suite.page import render as clients
 from tests.tidy import rules
 from tests.tidy.files import ROOT, File, Problem, house
 
@@ -81,8 +83,9 @@ def test_imports_run_one_way() -> None:
         (CONFIGURATION, configuration, "python -m agent.config.docs"),
         (PROTOCOL, protocol, "python -m agent.handlers.docs"),
         (ARCHITECTURE, architecture, "python -m agent.architecture"),
+        (CLIENTS, clients, "python -m tests.compat.suite.page"),
     ],
-    ids=["configuration", "protocol", "architecture"],
+    ids=["configuration", "protocol", "architecture", "clients"],
 )
 def test_generated_pages_are_fresh(page: Path, render: Callable[[], str], command: str) -> None:
     assert page.read_text(encoding="utf-8") == render(), f"stale: run {command}"

@@ -26,7 +26,7 @@ from tests.torture.workload import read_all
 
 SETTLE_S = 3.0
 RATE = 100  # records a second of each producer
-END_SECONDS_MAX = 90
+END_SECONDS_MAX = 180
 INFORMATION = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka tells of connections by itself: its client goes on, no call of the application fails."""
 
@@ -161,6 +161,11 @@ class Java:
         self._process.stdout.close()
         self._log.close()
 
+    def kill(self) -> None:
+        """Leave no process behind, whatever failed."""
+        self._process.kill()
+        self._process.wait()
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -251,11 +256,28 @@ def rolling_restart(
 ) -> Outcome:
     """Run all clients through restarts of every agent, and judge."""
     producers, groups = clients(cluster, topic, directory)
+    try:
+        return _restarted(cluster, topic, producers, groups, rounds, partitions)
+    finally:
+        for client in (*producers, *itertools.chain.from_iterable(groups.values())):
+            if isinstance(client, Java):
+                client.kill()
+
+
+def _restarted(
+    cluster: Zoned,
+    topic: str,
+    producers: Sequence[IdempotentProducer | Java],
+    groups: Mapping[str, Sequence[GroupMember | Java]],
+    rounds: int,
+    partitions: int,
+) -> Outcome:
     members = [member for mates in groups.values() for member in mates]
     everybody = [*producers, *members]
     for client in everybody:
         client.start()
-    _until(lambda: all(client.seen.values for client in everybody), "not every client began")
+    for client in everybody:
+        _until(lambda client=client: client.seen.values, f"{client.seen.name} did not begin")
     time.sleep(SETTLE_S)
     windows = list(roll(cluster, rounds))
     for producer in producers:

@@ -15,12 +15,16 @@ from coordination.state.consumer_types import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as an assignor sees it. `topics`: ids of topics that exist, sorted; `target`: its last one."""
+    """A member as an assignor sees it. `topics`: ids of topics that exist, sorted; `target`: its last one.
+
+    `expected`: when it will be heard next, in any unit; what it shall give back it gives back not before.
+    """
 
     member_id: str
     instance_id: str | None
     topics: tuple[bytes, ...]
     target: Assignment = field(default_factory=dict)
+    expected: float = 0.0
 
 
 Sizes = Mapping[bytes, int]  # topic id → number of partitions
@@ -102,7 +106,10 @@ def _kept(members: Sequence[Subscriber], sizes: Sizes) -> tuple[dict[str, list[_
 
 
 def _equal(members: Sequence[Subscriber], sizes: Sizes) -> dict[str, list[_Row]]:
-    """All want the same topics: a quota each, and one more for those who have more already."""
+    """All want the same topics: a quota each, and one more for those who have more already.
+
+    Where more have more than can keep it, those give who will be heard soonest, so that nobody waits long.
+    """
     rows, taken = _kept(members, sizes)
     free = [
         (topic_id, number)
@@ -112,7 +119,13 @@ def _equal(members: Sequence[Subscriber], sizes: Sizes) -> dict[str, list[_Row]]
     ]
     quota, extra = divmod(sum(sizes[topic_id] for topic_id in members[0].topics), len(members))
     quotas = dict.fromkeys(rows, quota)
-    for member_id in sorted(rows, key=lambda one: len(rows[one]) <= quota)[:extra]:
+    expected = {member.member_id: member.expected for member in members}
+
+    def turn(member_id: str) -> tuple[bool, float]:
+        gains = len(rows[member_id]) <= quota
+        return gains, expected[member_id] if gains else -expected[member_id]
+
+    for member_id in sorted(rows, key=turn)[:extra]:
         quotas[member_id] += 1
     for member_id, mine in rows.items():
         free += mine[quotas[member_id] :]

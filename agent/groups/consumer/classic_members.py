@@ -158,14 +158,16 @@ def _waits(data: ConsumerGroupData, member: ConsumerMember) -> bool:
 
 
 def leave(draft: Draft, member_id: str, instance_id: str | None) -> str:
-    """Take a member out that asks for it by LeaveGroup; its id. Raises GroupError."""
+    """Take a member out that LeaveGroup names; its id. Raises GroupError.
+
+    An administrator names members of the consumer protocol too, as Kafka allows.
+    """
     if instance_id is not None and not member_id:  # an administrator names the instance alone
         holder = draft.data.static.get(instance_id)
         if holder is None:
             raise GroupError(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         member_id = holder
     member = classic_member(draft.data, draft.group_id, member_id, instance_id)
-    _spoken(member)
     draft.drop(member.member_id)
     maybe_downgrade(draft)
     return member.member_id

@@ -7,7 +7,7 @@ is valid only for the revision of the group it was planned on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agent.groups.consumer.assignors import ASSIGNORS, Subscriber
@@ -28,11 +28,24 @@ class Rules:
     downgrade: bool = True
 
 
+def _unknown(member_id: str) -> float:
+    return 0.0
+
+
 class Draft:
-    """`data` is the planner's own: it may change it. `classic` ends as True when the group became classic."""
+    """`data` is the planner's own: it may change it. `downgraded`: the group became a classic one.
+
+    `expected` tells when a member will be heard next, as far as that is known.
+    """
 
     def __init__(
-        self, group_id: str, before: ConsumerGroupData, topics: Topics, rules: Rules, now_ms: int
+        self,
+        group_id: str,
+        before: ConsumerGroupData,
+        topics: Topics,
+        rules: Rules,
+        now_ms: int,
+        expected: Callable[[str], float] = _unknown,
     ) -> None:
         self.group_id = group_id
         self.before = before
@@ -40,6 +53,7 @@ class Draft:
         self.topics = topics
         self.rules = rules
         self.now_ms = now_ms
+        self.expected = expected
         self.wanted = Subscriptions(topics)
         self.downgraded = False
 
@@ -76,7 +90,13 @@ class Draft:
         if 0 <= age_ms < self.rules.assignment_interval_ms and data.assignment_epoch:
             return
         members = [
-            Subscriber(m.member_id, m.instance_id, self.wanted.of(m), data.targets.get(m.member_id, {}))
+            Subscriber(
+                m.member_id,
+                m.instance_id,
+                self.wanted.of(m),
+                data.targets.get(m.member_id, {}),
+                self.expected(m.member_id),
+            )
             for m in data.members.values()
         ]
         found = ASSIGNORS[self.assignor](members, self.wanted.sizes)

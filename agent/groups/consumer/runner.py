@@ -206,7 +206,8 @@ class Runner:
                 refuse(works, error.code, error.message)
                 return None
             upgrades = True
-        draft = Draft(self.group_id, before, topics, rules, self._around.clock.now_ms())
+        now_ms = self._around.clock.now_ms()
+        draft = Draft(self.group_id, before, topics, rules, now_ms, self.sessions.ends)
         if data is not None and data.members and self.stamp != stamp:
             draft.refresh()
         revision = revision_of(state, self.group_id)

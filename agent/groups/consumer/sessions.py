@@ -54,6 +54,10 @@ class Sessions:
         """The member lives."""
         self.set(member_id, Timer.SESSION, now + session_s)
 
+    def ends(self, member_id: str) -> float:
+        """When a member's session ends: the earlier, the sooner its next heartbeat is due. 0: not known."""
+        return self._at.get((member_id, Timer.SESSION), 0.0)
+
     def stands(self, member: ConsumerMember, now: float) -> None:
         """The member has taken a step: from here on it gives partitions back, or does no longer."""
         if member.state != MemberState.UNREVOKED_PARTITIONS or member.classic is not None:

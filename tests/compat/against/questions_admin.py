@@ -14,7 +14,7 @@ from agent.wire.generated import describe_configs as dc
 from agent.wire.generated import describe_topic_partitions as dtp
 from agent.wire.generated import incremental_alter_configs as iac
 from agent.wire.generated import metadata as m
-from tests.compat.against.side import Answers, Question, Side, code
+from tests.compat.against.side import Answers, Question, Side, code, told
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -112,7 +112,7 @@ async def create_topics(side: Side) -> Answers:
                 found[f"{name} ({how})"] = "no answer"
                 continue
             found[f"{name} ({how})"] = "; ".join(
-                f"{code(row.error_code)} {row.num_partitions} {row.replication_factor}"
+                f"{told(row.error_code, row.error_message)} {row.num_partitions} {row.replication_factor}"
                 for row in answer.topics
             )
     return found
@@ -143,7 +143,11 @@ async def create_partitions(side: Side) -> Answers:
         for how, validate_only in (("tried", True), ("made", False)):
             request = cp.CreatePartitionsRequest(topics, 10_000, validate_only)
             answer = await side.ask("CreatePartitions", request, 3)
-            codes = [code(row.error_code) for row in answer.results] if answer else ["no answer"]
+            codes = (
+                [told(row.error_code, row.error_message) for row in answer.results]
+                if answer
+                else ["no answer"]
+            )
             found[f"{name} ({how})"] = "; ".join(codes)
     return found
 
@@ -183,7 +187,7 @@ async def describe_configs(side: Side) -> Answers:
             continue
         (row,) = answer.results
         count = "all" if len(row.configs) > 2 else str(len(row.configs))
-        found[name] = f"{code(row.error_code)}, {count}"
+        found[name] = f"{told(row.error_code, row.error_message)}, {count}"
     return found
 
 
@@ -230,7 +234,11 @@ async def incremental_alter_configs(side: Side) -> Answers:
         for how, validate_only in (("tried", True), ("made", False)):
             request = iac.IncrementalAlterConfigsRequest(resources, validate_only)
             answer = await side.ask("IncrementalAlterConfigs", request, 1)
-            codes = [code(row.error_code) for row in answer.responses] if answer else ["no answer"]
+            codes = (
+                [told(row.error_code, row.error_message) for row in answer.responses]
+                if answer
+                else ["no answer"]
+            )
             found[f"{name} ({how})"] = "; ".join(codes)
     return found | await _own_configs(side, topic)
 
@@ -249,7 +257,8 @@ async def alter_configs(side: Side) -> Answers:
     for name, configs in cases.items():
         request = ac.AlterConfigsRequest([ac.AlterConfigsResource(TOPIC, topic, configs)], False)
         answer = await side.ask("AlterConfigs", request, 2)
-        found[name] = code(answer.responses[0].error_code) if answer else "no answer"
+        row = answer.responses[0] if answer else None
+        found[name] = told(row.error_code, row.error_message) if row else "no answer"
     return found | await _own_configs(side, topic)
 
 
@@ -275,7 +284,9 @@ async def delete_topics(side: Side) -> Answers:
     found: Answers = {}
     for name, topics in cases.items():
         answer = await side.ask("DeleteTopics", dt.DeleteTopicsRequest(topics, timeout_ms=10_000), 6)
-        rows = [code(row.error_code) for row in answer.responses] if answer else ["no answer"]
+        rows = (
+            [told(row.error_code, row.error_message) for row in answer.responses] if answer else ["no answer"]
+        )
         found[name] = "; ".join(rows)
     return found
 

@@ -18,7 +18,7 @@ from agent.wire.generated import list_partition_reassignments as lpr
 from agent.wire.generated import metadata as m
 from agent.wire.generated import update_features as uf
 from coordination.broker_configs import BROKER_CONFIGS
-from tests.compat.against.side import Answers, Question, Side, code
+from tests.compat.against.side import Answers, Question, Side, code, told
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -81,7 +81,7 @@ FEATURES: dict[str, list[tuple[str, int, int]]] = {
     "twice": [(GROUP_VERSION, 1, UPGRADE)] * 2,
     "no name": [("", 1, UPGRADE)],
     "none": [],
-    "one good, one bad": [(GROUP_VERSION, 0, SAFE), ("no.such", 1, UPGRADE)],
+    "one good one bad": [(GROUP_VERSION, 0, SAFE), ("no.such", 1, UPGRADE)],
 }
 
 
@@ -90,7 +90,9 @@ async def _alter(side: Side, kind: int, name: str, change: Change) -> str:
     answer = await side.ask(
         "IncrementalAlterConfigs", iac.IncrementalAlterConfigsRequest([resource], False), 1
     )
-    return "; ".join(code(row.error_code) for row in answer.responses) if answer else "no answer"
+    if answer is None:
+        return "no answer"
+    return "; ".join(told(row.error_code, row.error_message) for row in answer.responses)
 
 
 async def alter_cluster(side: Side) -> Answers:
@@ -153,8 +155,10 @@ async def update_features(side: Side) -> Answers:
         for label, updates in FEATURES.items():
             rows = [uf.FeatureUpdateKey(name, level, False, kind) for name, level, kind in updates]
             answer = await side.ask("UpdateFeatures", uf.UpdateFeaturesRequest(10_000, rows, True), version)
-            results = [f"{row.feature} {code(row.error_code)}" for row in answer.results]
-            found[f"{label}, version {version}"] = f"{code(answer.error_code)} {results}"
+            results = [f"{row.feature} {told(row.error_code, row.error_message)}" for row in answer.results]
+            found[f"{label} (version {version})"] = (
+                f"{told(answer.error_code, answer.error_message)} {results}"
+            )
     rows = [uf.FeatureUpdateKey(GROUP_VERSION, 1, False, UPGRADE)]
     answer = await side.ask("UpdateFeatures", uf.UpdateFeaturesRequest(10_000, rows, False), 1)
     found["made"] = code(answer.error_code)
@@ -186,7 +190,11 @@ async def elect_leaders(side: Side) -> Answers:
     found = {}
     for label, request in cases.items():
         answer = await side.ask("ElectLeaders", request, 2)
-        rows = [code(row.error_code) for t in answer.replica_election_results for row in t.partition_result]
+        rows = [
+            told(row.error_code, row.error_message)
+            for t in answer.replica_election_results
+            for row in t.partition_result
+        ]
         found[label] = f"{code(answer.error_code)} {rows}"
     everything = await side.ask("ElectLeaders", el.ElectLeadersRequest(0, None), 2)
     mine = [row for row in everything.replica_election_results if row.topic == known]
@@ -215,7 +223,7 @@ async def reassignments(side: Side) -> Answers:
         request = apr.AlterPartitionReassignmentsRequest(10_000, True, [wanted])
         answer = await side.ask("AlterPartitionReassignments", request, 1)
         (row,) = answer.responses[0].partitions
-        found[label] = f"{code(answer.error_code)} {code(row.error_code)} {row.error_message is None}"
+        found[label] = f"{code(answer.error_code)} {told(row.error_code, row.error_message)}"
     for label, topics in (("all", None), ("unknown", [lpr.ListPartitionReassignmentsTopics("nope", [0])])):
         request_ = lpr.ListPartitionReassignmentsRequest(10_000, topics)
         listed = await side.ask("ListPartitionReassignments", request_, 0)
@@ -263,7 +271,9 @@ async def long_names(side: Side) -> Answers:
     created = await side.ask(
         "CreateTopics", ct.CreateTopicsRequest([ct.CreatableTopic(LONG, 1, 1)], 10_000), 7
     )
-    found["create"] = code(created.topics[0].error_code) if created else "no answer"
+    found["create"] = "no answer"
+    if created:
+        found["create"] = told(created.topics[0].error_code, created.topics[0].error_message)
     deleted = await side.ask(
         "DeleteTopics", dt.DeleteTopicsRequest([dt.DeleteTopicState(LONG)], [], 10_000), 6
     )
@@ -272,7 +282,8 @@ async def long_names(side: Side) -> Answers:
     found["metadata"] = code(shown.topics[0].error_code) if shown else "no answer"
     described = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(TOPIC, LONG, None)])
     answer = await side.ask("DescribeConfigs", described, 4)
-    found["describe configs"] = code(answer.results[0].error_code) if answer else "no answer"
+    row = answer.results[0] if answer else None
+    found["describe configs"] = told(row.error_code, row.error_message) if row else "no answer"
     found["alter configs"] = await _alter(side, TOPIC, LONG, ("retention.ms", SET, "1"))
     found["config name"] = await _alter(side, TOPIC, await side.topic("known"), (LONG, SET, "1"))
     return found

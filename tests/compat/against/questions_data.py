@@ -72,7 +72,7 @@ def _batches() -> dict[str, bytes]:
 async def produce(side: Side) -> Answers:
     """Broken batches, each to a partition of its own; a sound one after it shows what was stored."""
     cases = _batches()
-    topic = await side.topic("known", len(cases), max_message_bytes="2000")
+    topic = await side.topic("known", len(cases), max_message_bytes="2000", retention_ms="-1")
     found: Answers = {}
     for index, (name, raw) in enumerate(cases.items()):
         found[name] = await send(side, topic, raw, index)
@@ -99,7 +99,7 @@ async def sequences(side: Side) -> Answers:
         "unknown producer from 6": [(0, 6), (0, 8)],
         "around the end of the numbers": [(0, 0x7FFFFFFE), (0, 0), (0, 0x7FFFFFFE)],
     }
-    topic = await side.topic("known", len(stories))
+    topic = await side.topic("known", len(stories), retention_ms="-1")
     found: Answers = {}
     for index, (name, steps) in enumerate(stories.items()):
         for step, (epoch, sequence) in enumerate(steps):
@@ -110,7 +110,7 @@ async def sequences(side: Side) -> Answers:
 
 async def _filled(side: Side) -> str:
     """Partition 0: ten records in batches of two, 10 ms apart, the fourth the newest; 1: none."""
-    topic = await side.topic("filled", 2)
+    topic = await side.topic("filled", 2, retention_ms="-1")
     times = [NOW + 10 * n for n in (0, 1, 2, 9, 4, 5, 6, 7, 8, 3)]
     for pair in zip(times[::2], times[1::2], strict=True):
         await send(side, topic, batch(pair))
@@ -272,7 +272,7 @@ async def producer_ids(side: Side) -> Answers:
 
 async def describe_producers(side: Side) -> Answers:
     """What a partition remembers of its producers."""
-    topic = await side.topic("known")
+    topic = await side.topic("known", retention_ms="-1")
     for sequence in (0, 1):
         await send(side, topic, batch(producer_id=7, producer_epoch=2, base_sequence=sequence))
     cases = {"known": (topic, 0), "unknown partition": (topic, 9), "unknown topic": ("not-there", 0)}

@@ -23,7 +23,7 @@ async def _deleted(side: Side, topic: str, partition: int, offset: int, version:
 
 async def delete_records(side: Side) -> Answers:
     """One after the other on a partition of ten records in batches of two; then other policies."""
-    topic = await side.topic("known", 2)
+    topic = await side.topic("known", 2, retention_ms="-1")
     for _ in range(5):
         await send(side, topic, batch((NOW, NOW)))
     steps = {
@@ -45,7 +45,7 @@ async def delete_records(side: Side) -> Answers:
     found["negative partition"] = await _deleted(side, topic, -1, 0)
     found["unknown topic"] = await _deleted(side, "not-there", 0, 0)
     for name, policy in POLICIES.items():
-        other = await side.topic(name, cleanup_policy=policy)
+        other = await side.topic(name, cleanup_policy=policy, retention_ms="-1")
         await send(side, other, batch())
         found[f"policy {name}"] = await _deleted(side, other, 0, 1)
     return found
@@ -61,7 +61,7 @@ async def keyless(side: Side) -> Answers:
     }
     found: Answers = {}
     for name, policy in POLICIES.items():
-        topic = await side.topic(name, cleanup_policy=policy)
+        topic = await side.topic(name, cleanup_policy=policy, retention_ms="-1")
         for kind, raw in batches.items():
             data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, memoryview(raw))])
             answer = await side.ask("Produce", p.ProduceRequest(None, -1, 5_000, [data]), 9)

@@ -14,6 +14,7 @@ from tests.compat.raw import call
 
 ANSWER_S_MAX = 5
 LEADER_S_MAX = 20
+SHOWN_MAX = 300  # characters of a message
 NOW = 1_700_000_000_000
 
 Answers = dict[str, str]
@@ -23,6 +24,13 @@ Question = Callable[["Side"], Awaitable[Answers]]
 def code(number: int) -> str:
     """A Kafka error by name."""
     return Code(number).name
+
+
+def told(number: int, message: str | None) -> str:
+    """An error by name with its message, where there is one; long ones are cut."""
+    if not number or not message:
+        return code(number)
+    return f"{code(number)}: {message if len(message) <= SHOWN_MAX else f'{message[:SHOWN_MAX]}…'}"
 
 
 @dataclass

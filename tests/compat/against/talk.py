@@ -63,14 +63,14 @@ class Talk:
             self.group if group is None else group, session_ms, REBALANCE_MS, member_id, instance, kind, known
         )
         answer: jg.JoinGroupResponse = await self.ask("JoinGroup", request, version, group)
-        if called and answer.member_id:
+        if called and answer is not None and answer.member_id:
             self.names.setdefault(answer.member_id, called)
         return answer
 
     async def enter(self, called: str, **more: Any) -> jg.JoinGroupResponse:
         """Join as a new member, by the way over MEMBER_ID_REQUIRED where that is the way."""
         answer = await self.join(called=called, **more)
-        if code(answer.error_code) == "MEMBER_ID_REQUIRED":
+        if answer is not None and code(answer.error_code) == "MEMBER_ID_REQUIRED":
             answer = await self.join(answer.member_id, called=called, **more)
         return answer
 
@@ -219,7 +219,11 @@ class Talk:
     async def deleted(self, *groups: str) -> str:
         """DeleteGroups as text, asked of the first group's broker."""
         answer = await self.ask("DeleteGroups", dg.DeleteGroupsRequest(list(groups)), 2, groups[0])
-        return "no answer" if answer is None else "; ".join(code(each.error_code) for each in answer.results)
+        if answer is None:
+            return "no answer"
+        return "; ".join(
+            code(each.error_code) for each in sorted(answer.results, key=lambda row: row.group_id)
+        )
 
     async def offsets_deleted(self, topic: str, *partitions: int, group: str | None = None) -> str:
         """OffsetDelete as text."""

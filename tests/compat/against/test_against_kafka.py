@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from deploy.services.kafka import VERSION, Kafka
+from objectstore.batch import NewRecord, build, records
+from tests.compat import raw
 from tests.compat.against import recorded
 from tests.compat.against.agreement import ABSENT, PAGE, Row, differences, rows, unexplained
 from tests.compat.against.questions_admin import QUESTIONS as ADMIN
+from tests.compat.against.questions_bad import QUESTIONS as BAD
+from tests.compat.against.questions_bad_admin import QUESTIONS as BAD_ADMIN
 from tests.compat.against.questions_cluster import QUESTIONS as CLUSTER
 from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
-from tests.compat.against.side import Side
+from tests.compat.against.side import NOW, Side
 from tests.compat.cluster import Cluster
 
-QUESTIONS = ADMIN | CLUSTER | CONSUMERS | DATA | GROUPS | RETENTION
+# By address: who asks, and what the topic of this run has been sent.
+_keepsakes: dict[str, tuple[Side, list[bytes]]] = {}
+QUESTIONS = ADMIN | BAD | BAD_ADMIN | CLUSTER | CONSUMERS | DATA | GROUPS | RETENTION
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +37,29 @@ def asked(request: pytest.FixtureRequest) -> str:
     return cluster.agents[0].bootstrap
 
 
+@pytest.fixture
+async def unharmed(request: pytest.FixtureRequest, asked: str) -> AsyncIterator[None]:
+    """Whatever was asked, every agent of Floe is the same process and the records from before are there."""
+    side, before = _keepsakes.setdefault(asked, (Side(asked, "keepsake-"), []))
+    topic = await side.topic("kept", retention_ms="-1")
+    value = b"%d" % len(before)
+    before.append(value)
+    sent = await raw.produce(asked, topic, build([NewRecord(NOW, None, value)]))
+    assert (sent.error_code, sent.base_offset) == (0, len(before) - 1)
+    of_kafka = request.config.getoption("broker") == "kafka"
+    agents = [] if of_kafka else request.getfixturevalue("cluster").agents
+    yield
+    assert all(agent.running for agent in agents), "an agent died of it"
+    for agent in agents:
+        batches = await raw.fetch_batches(agent.bootstrap, topic, 0)
+        assert [record.value for each in batches for record in records(each)] == before
+
+
 @pytest.mark.services
 @pytest.mark.parametrize("name", QUESTIONS)
-async def test_floe_answers_as_kafka_does(name: str, asked: str, pytestconfig: pytest.Config) -> None:
+async def test_floe_answers_as_kafka_does(
+    name: str, asked: str, unharmed: None, pytestconfig: pytest.Config
+) -> None:
     answers = await QUESTIONS[name](Side(asked, f"{name}-"))
     assert answers, "a question that asks nothing"
     of_kafka = pytestconfig.getoption("broker") == "kafka"

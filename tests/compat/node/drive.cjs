@@ -1,7 +1,7 @@
 // Runs one action of a driver and prints its result as the last line.
 'use strict'
 
-const WAIT_MS_MAX = 45_000
+const WAIT_MS_MAX = 150_000
 
 /** Resolves once `ready()` holds; rejects after WAIT_MS_MAX. */
 async function until (what, ready) {

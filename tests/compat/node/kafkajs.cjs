@@ -4,8 +4,8 @@
 const { Kafka, CompressionTypes, AssignerProtocol, logLevel } = require('kafkajs')
 const { drive, said, until } = require('./drive.cjs')
 
-const client = ({ bootstrap }) =>
-  new Kafka({ clientId: 'floe-compat', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
+const client = ({ bootstrap, clientId }) =>
+  new Kafka({ clientId: clientId || 'floe-compat', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
 
 const shown = (partition, { offset, key, value, headers, timestamp }) => ({
   partition,
@@ -61,11 +61,12 @@ drive({
     return answers.map(({ partition, baseOffset, errorCode }) => ({ partition, baseOffset: Number(baseOffset), errorCode }))
   },
 
-  /** One member reads `count` records from where the group stands and commits them. */
+  /** One member reads until it has `count` different records from where the group stands, and commits them. */
   async consume (options) {
     const read = []
     const state = await member(options, read)
-    await until(`${options.count} records`, () => read.length >= options.count)
+    const places = () => new Set(read.map(each => `${each.partition}/${each.offset}`)).size
+    await until(`${options.count} records`, () => places() >= options.count)
     await state.consumer.disconnect()
     return read
   },

@@ -6,7 +6,8 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -21,6 +22,8 @@ from tests.compat.cluster import Cluster
 from tests.compat.raw import call
 
 WAIT_S_MAX = 60
+# When the suite's records are from, in ms: an hour ago, so that retention lets them be.
+BASE_TIME = (int(time.time()) - 3600) * 1000
 NAME_CHARS_MAX = 120
 SET, BROKER = 0, 4  # operations and types of resources, by Kafka's numbers
 # Tests of groups count members, not seconds: both brokers let the first member in at once
@@ -65,6 +68,11 @@ class Broker(ABC):
     @abstractmethod
     def restart(self) -> None:
         """Stop and start every process, one after the other, on the same data and ports."""
+
+    @contextmanager
+    def alone(self) -> Iterator[str]:
+        """host:port of a cluster of this kind that has one broker."""
+        yield self.bootstrap
 
     def fresh(self, what: str = "topic") -> str:
         """A legal name for a topic or group that no other test uses; the same in every run."""
@@ -133,6 +141,7 @@ class Floe(Broker):
     def __init__(self, etcd: Etcd, store: S3Service, directory: Path) -> None:
         super().__init__()
         self._cluster = Cluster(etcd, store, directory=directory)
+        self._services = etcd, store
 
     @property
     def bootstrap(self) -> str:
@@ -140,11 +149,13 @@ class Floe(Broker):
 
     def start(self) -> None:
         self._cluster.__enter__()
-        changes = [iac.AlterableConfig(name, SET, value) for name, value in GROUP_SETTINGS]
-        every_broker = iac.AlterConfigsResource(BROKER, "", changes)
-        request = iac.IncrementalAlterConfigsRequest([every_broker])
-        answer = asyncio.run(call(self.bootstrap, "IncrementalAlterConfigs", request, 1))
-        assert answer.responses[0].error_code == 0, answer
+        _set_up_groups(self.bootstrap)
+
+    @contextmanager
+    def alone(self) -> Iterator[str]:
+        with Cluster(*self._services, agents=1) as cluster:
+            _set_up_groups(cluster.bootstrap)
+            yield cluster.bootstrap
 
     def stop(self) -> None:
         self._cluster.__exit__(None, None, None)
@@ -153,3 +164,11 @@ class Floe(Broker):
         for agent in self._cluster.agents:
             agent.stop()
             agent.start()
+
+
+def _set_up_groups(bootstrap: str) -> None:
+    changes = [iac.AlterableConfig(name, SET, value) for name, value in GROUP_SETTINGS]
+    every_broker = iac.AlterConfigsResource(BROKER, "", changes)
+    request = iac.IncrementalAlterConfigsRequest([every_broker])
+    answer = asyncio.run(call(bootstrap, "IncrementalAlterConfigs", request, 1))
+    assert answer.responses[0].error_code == 0, answer

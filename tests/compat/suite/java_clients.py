@@ -10,11 +10,11 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from tests.compat.suite.broker import BASE_TIME
 from tests.compat.suite.java import Jvm
 
 WAIT_S_MAX = 60
 POLL_MS = 100
-BASE_TIME = 1_700_000_000_000
 SERIALIZERS = "org.apache.kafka.common.serialization"
 
 

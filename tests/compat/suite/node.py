@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.setup.node import modules, node_command
+from tests.compat.suite.broker import BASE_TIME
 
 DRIVERS = Path(__file__).parents[1] / "node"
 WAIT_S_MAX = 180
@@ -45,7 +46,7 @@ def messages(count: int, partitions: int) -> list[Message]:
             "value": f"value-{index}",
             "partition": zlib.crc32(key.encode()) % partitions,
             "headers": {"index": str(index)},
-            "timestamp": str(1_700_000_000_000 + index),
+            "timestamp": str(BASE_TIME + index),
         }
         for index, key in enumerate(keys)
     ]

@@ -10,7 +10,6 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 WAIT_S_MAX = 40
-BASE_TIME = 1_700_000_000_000
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> list[Message]:

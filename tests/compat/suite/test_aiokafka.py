@@ -15,10 +15,10 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import AIOKAFKA
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.rdkafka import BASE_TIME, WAIT_S_MAX
+from tests.compat.suite.rdkafka import WAIT_S_MAX
 
 pytestmark = pytest.mark.client(AIOKAFKA)
 

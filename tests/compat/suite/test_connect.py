@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from deploy.services.service import ServiceError
 from tests.compat.suite.broker import Broker
 from tests.compat.suite.clients import CONNECT
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.workers import ConnectWorker
+from tests.compat.suite.workers import ConnectWorker, RefusedWorker
 
 pytestmark = [pytest.mark.client(CONNECT), pytest.mark.timeout(600)]
 
@@ -132,8 +131,8 @@ def test_a_second_worker_takes_over(broker: Broker, tmp_path: Path) -> None:
 @pytest.mark.compat_only
 def test_topics_that_are_not_compacted_are_refused(broker: Broker, tmp_path: Path) -> None:
     """A worker does not start on an offsets topic that exists with cleanup.policy=delete."""
-    worker = ConnectWorker(tmp_path, broker.bootstrap, broker.fresh("connect"))
+    worker = RefusedWorker(tmp_path, broker.bootstrap, broker.fresh("connect"))
     assert worker.topics[1] == broker.topic("connect-offsets", 3, cleanup_policy="delete")
-    with pytest.raises(ServiceError):
-        worker.start()
-    assert "cleanup.policy" in worker.log_tail(200)
+    worker.start()
+    worker.kill()
+    assert "required to have 'cleanup.policy=compact'" in worker.log_path.read_text()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import JAVA
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.java_clients import BASE_TIME, Java, Sent, by_partition, failed, numbered
+from tests.compat.suite.java_clients import Java, Sent, by_partition, failed, numbered
 
 pytestmark = pytest.mark.client(JAVA)
 

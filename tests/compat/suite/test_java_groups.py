@@ -149,6 +149,10 @@ def _subscribed(java: Java, member: Any, pattern: Any) -> None:
     java.until([member], lambda _: bool(member.assignment()), "a refusal")
 
 
+def _remove_all(admin: Any, group: str, options: Any) -> None:
+    admin.removeMembersFromConsumerGroup(group, options).all().get()
+
+
 @both_protocols
 def test_errors_of_members(protocol: str, broker: Broker, java: Java, saw: Saw) -> None:
     """A second member of the same instance, and one that is removed by the administrator, are told so."""
@@ -163,9 +167,14 @@ def test_errors_of_members(protocol: str, broker: Broker, java: Java, saw: Saw) 
 
         saw("second instance", failed(both).partition(":")[0])
         options = java.jvm.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions()
-        saw("removed", failed(lambda: admin.removeMembersFromConsumerGroup(group, options).all().get()))
+        saw("removed", failed(lambda: _remove_all(admin, group, options)))
+        first.close()
+        second.close()
+        dynamic = members.join(topic)
+        java.until([dynamic], lambda _: len(owned(dynamic)) == 2, "all, without the others")
+        saw("removed without instance", failed(lambda: _remove_all(admin, group, options)))
         absent = broker.fresh("absent")
-        gone = failed(lambda: admin.removeMembersFromConsumerGroup(absent, options).all().get())
+        gone = failed(lambda: _remove_all(admin, absent, options))
         saw("of no group", gone.partition(":")[0])
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from objectstore.batch import peek
 from tests.compat.raw import fetch_batches
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import JAVA
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.java_clients import BASE_TIME, Java, Sent, failed, numbered
+from tests.compat.suite.java_clients import Java, Sent, failed, numbered
 
 pytestmark = pytest.mark.client(JAVA)
 
@@ -48,7 +48,7 @@ async def test_acks(acks: str, broker: Broker, java: Java, saw: Saw) -> None:
 
 def test_a_record_comes_back_as_it_was_sent(broker: Broker, java: Java) -> None:
     """Keys, values, headers, timestamps, nulls and empty ones come back as they were sent."""
-    topic = broker.topic()
+    topic = broker.topic(retention_ms="-1")
     sent = [
         Sent(b"v", 0, b"k", BASE_TIME, offset=0),
         Sent(None, 0, b"k", BASE_TIME + 1, offset=1),

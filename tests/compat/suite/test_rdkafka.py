@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import LIBRDKAFKA
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.rdkafka import BASE_TIME, WAIT_S_MAX, consumer, error_of, produce, read, values
+from tests.compat.suite.rdkafka import WAIT_S_MAX, consumer, error_of, produce, read, values
 
 pytestmark = pytest.mark.client(LIBRDKAFKA)
 
@@ -32,7 +32,7 @@ def test_acks(acks: str, idempotent: bool, broker: Broker, saw: Saw) -> None:
 
 def test_a_record_comes_back_as_it_was_sent(broker: Broker, saw: Saw) -> None:
     """Keys, values, headers, timestamps, nulls and empty ones come back as they were sent."""
-    topic = broker.topic()
+    topic = broker.topic(retention_ms="-1")
     records = [
         {"key": b"k", "value": b"v", "timestamp": BASE_TIME},
         {"key": None, "value": b"v", "timestamp": BASE_TIME + 1},

@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.compat.suite.broker import Broker
+from tests.compat.suite.broker import BASE_TIME, Broker
 from tests.compat.suite.clients import LIBRDKAFKA
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.rdkafka import BASE_TIME, WAIT_S_MAX, consumer, error_of, produce, read, values
+from tests.compat.suite.rdkafka import WAIT_S_MAX, consumer, error_of, produce, read, values
 
 pytestmark = pytest.mark.client(LIBRDKAFKA)
 

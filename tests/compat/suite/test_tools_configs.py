@@ -84,7 +84,7 @@ def test_the_quorum(tools: Tools) -> None:
 
 def test_the_cluster(broker: Broker, tools: Tools) -> None:
     """kafka-cluster tells its id, kafka-broker-api-versions what each broker can."""
-    assert re.search(r"Cluster ID: \S{22}", tools.ok("cluster", "cluster-id"))
+    assert re.search(r"Cluster ID: \S", tools.ok("cluster", "cluster-id"))
     said = tools.ok("broker-api-versions")
     for address in broker.bootstrap.split(","):
         assert re.search(rf"^{re.escape(address)} \(id: \d+ ", said, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""kafka-topics and kafka-configs."""
+"""kafka-topics."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ import pytest
 from tests.compat.suite.broker import Broker
 from tests.compat.suite.clients import TOOLS
 from tests.compat.suite.conftest import Saw
-from tests.compat.suite.java import Jvm
+from tests.compat.suite.tools import Tools
 
 pytestmark = pytest.mark.client(TOOLS)
 
 
-def test_topics_live_and_die(broker: Broker, jvm: Jvm, saw: Saw) -> None:
+def test_topics_live_and_die(broker: Broker, tools: Tools) -> None:
     """kafka-topics creates, lists, describes, grows and deletes a topic."""
-    server, topic = ("--bootstrap-server", broker.bootstrap), broker.fresh()
+    topic = broker.fresh()
     wanted = ("--topic", topic, "--partitions", "3", "--config", "retention.ms=60000")
-    made = jvm.tool("topics", *server, "--create", *wanted)
-    assert made.status == 0, made
-    assert f"Created topic {topic}." in made.out
-    assert topic in jvm.tool("topics", *server, "--list").out.split()
-    described = jvm.tool("topics", *server, "--describe", "--topic", topic).out
+    assert f"Created topic {topic}." in tools.ok("topics", "--create", *wanted)
+    tools.until("topics", lambda said: topic in said.split(), "--list")
+    described = tools.ok("topics", "--describe", "--topic", topic)
     assert "PartitionCount: 3\tReplicationFactor: 1" in described
     assert "retention.ms=60000" in described
-    assert jvm.tool("topics", *server, "--alter", "--topic", topic, "--partitions", "5").status == 0
-    assert "PartitionCount: 5" in jvm.tool("topics", *server, "--describe", "--topic", topic).out
-    assert jvm.tool("topics", *server, "--delete", "--topic", topic).status == 0
-    assert topic not in jvm.tool("topics", *server, "--list").out.split()
+    tools.ok("topics", "--alter", "--topic", topic, "--partitions", "5")
+    tools.until("topics", lambda said: "PartitionCount: 5" in said, "--describe", "--topic", topic)
+    tools.ok("topics", "--delete", "--topic", topic)
+    tools.until("topics", lambda said: topic not in said.split(), "--list")
 
 
 REFUSED = {
@@ -41,10 +39,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_kafka_topics_refuses(case: str, broker: Broker, jvm: Jvm, saw: Saw) -> None:
+def test_what_kafka_topics_refuses(case: str, broker: Broker, tools: Tools, saw: Saw) -> None:
     """kafka-topics says what was refused."""
     names = {"known": broker.topic("known", 2), "new": broker.fresh("new")}
     words = [each.format(**names) for each in REFUSED[case]]
-    done = jvm.tool("topics", "--bootstrap-server", broker.bootstrap, *words)
+    done = tools.run("topics", *words)
     assert done.status == 1
     saw("says", done.out.strip().splitlines()[-1])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.compat.suite.broker import WAIT_S_MAX, Broker
+from tests.compat.suite.broker import BASE_TIME, WAIT_S_MAX, Broker
 from tests.compat.suite.clients import UIS
 from tests.compat.suite.conftest import Saw
 from tests.compat.suite.java import Jvm
@@ -55,10 +55,10 @@ class Shown:
 @pytest.fixture
 def shown(broker: Broker, jvm: Jvm) -> Iterator[Shown]:
     """A cluster with something in it."""
-    topic, group = broker.topic(partitions=2, retention_ms="60000"), broker.fresh("group")
+    topic, group = broker.topic(partitions=2, retention_ms="86400000"), broker.fresh("group")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     for index in range(3):
-        producer.produce(topic, b"x", partition=index % 2, timestamp=1_700_000_000_000 + index)
+        producer.produce(topic, b"x", partition=index % 2, timestamp=BASE_TIME + index)
     assert producer.flush(WAIT_S_MAX) == 0
     settings = jvm.properties({"bootstrap.servers": broker.bootstrap})
     admin = jvm.kafka.clients.admin.Admin.create(settings)
@@ -107,6 +107,12 @@ def describe_features(ui: Shown) -> str:
     """The finalized feature that clients act on."""
     found = ui.admin.describeFeatures().featureMetadata().get().finalizedFeatures()
     return str(found.get("group.version"))
+
+
+def version_from_features(ui: Shown) -> str:
+    """What kafbat-ui takes the version from; without it, it shows "Unknown"."""
+    found = ui.admin.describeFeatures().featureMetadata().get().finalizedFeatures()
+    return "there" if "metadata.version" in found else "not there"
 
 
 def describe_acls(ui: Shown) -> str:
@@ -169,7 +175,7 @@ def list_offsets(ui: Shown) -> str:
         "earliest": spec.earliest(),
         "latest": spec.latest(),
         "newest": spec.maxTimestamp(),
-        "by time": spec.forTimestamp(1_700_000_000_001),
+        "by time": spec.forTimestamp(BASE_TIME + 1),
     }.items():
         answers = ui.admin.listOffsets(dict.fromkeys(ui.partitions, wanted)).all().get()
         found[name] = sorted(
@@ -261,6 +267,7 @@ KAFBAT: tuple[Call, ...] = (
     describe_cluster,
     broker_configs,
     describe_features,
+    version_from_features,
     describe_acls,
     describe_cluster_authorized,
     describe_log_dirs,

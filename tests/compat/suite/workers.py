@@ -71,6 +71,8 @@ class WordCount(Service):
 class ConnectWorker(Service):
     """A worker in distributed mode with its REST server at `url`. Workers of one `group` share connectors."""
 
+    ready_seconds_max = 240  # it scans its jars first, and joins its group
+
     def __init__(self, directory: Path, bootstrap: str, group: str, name: str = "connect") -> None:
         self.name = name
         super().__init__(directory)
@@ -116,3 +118,11 @@ class ConnectWorker(Service):
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
         return json.loads(text) if text else None
+
+
+class RefusedWorker(ConnectWorker):
+    """A worker that must not come up: `start()` waits for its reason: its way out takes a minute."""
+
+    def ready(self) -> bool:
+        """Whether it said why."""
+        return "ConfigException" in self.log_path.read_text()

@@ -85,8 +85,8 @@ async def topic(app: App, name: str = "t") -> None:
     await create_topic(f"127.0.0.1:{app.kafka_port}", name, 1)
 
 
-async def produce(wire: Wire, raw: bytes, acks: int = -1) -> Any:
-    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, memoryview(raw))])
+async def produce(wire: Wire, raw: bytes, acks: int = -1, partition: int = 0) -> Any:
+    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, memoryview(raw))])
     request = p.ProduceRequest(acks=acks, timeout_ms=2_000, topic_data=[data])
     answer = await wire.call("Produce", request, 9)
     return answer.responses[0].partition_responses[0]
@@ -286,6 +286,29 @@ async def test_clients_are_sent_to_an_agent_only_when_it_is_warm(world: World) -
     leads = second.warmer.warmed_bytes > 0
     assert leads == (services_of(second).hints.leader(0) == second.replica.node_id)
     await wire.close()
+
+
+async def test_what_an_agent_leaves_behind_is_read_ahead_by_the_next(world: World) -> None:
+    """One reads ahead its share when it joins, and the rest when the other leaves: each record once."""
+    first = await world.start("a")
+    await create_topic(f"127.0.0.1:{first.kafka_port}", "t", 8)
+    wire = await connect(first)
+    now_ms = SystemClock().now_ms()  # retention removes what is old
+    for partition in range(8):
+        answer = await produce(wire, batch(b"x" * 100, timestamp=now_ms), partition=partition)
+        assert answer.error_code == 0
+    second = await world.start("b", peers={"warm_bytes_max": 1 << 20})
+    partitions = second.replica.state.topics["t"].partitions
+    sizes = {each.handle: sum(s.length for s in each.slices.newest(1 << 20)) for each in partitions}
+    hints, own = services_of(second).hints, second.replica.node_id
+    share = sum(size for handle, size in sizes.items() if hints.leader(handle) == own)
+    assert 0 < share < sum(sizes.values())
+    async with asyncio.timeout(WAIT_S):
+        await until(lambda: second.warmer.warmed_bytes == share)
+    await wire.close()
+    await first.stop()
+    async with asyncio.timeout(WAIT_S):
+        await until(lambda: second.warmer.warmed_bytes == sum(sizes.values()))
 
 
 def services_of(app: App) -> Services:

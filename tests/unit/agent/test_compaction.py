@@ -13,8 +13,10 @@ import pytest
 from agent.compaction.choice import Rules
 from agent.compaction.partition import PartitionCompaction
 from agent.compaction.worker import HelperWorker
+from agent.wire.generated import init_producer_id as ipi
 from agent.wire.generated import list_offsets as lo
 from coordination.commands import DeleteTopic, FenceIncarnation, MoveLogStart
+from coordination.kafka_codes import Code
 from objectstore import steps
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
@@ -205,6 +207,30 @@ async def test_what_is_produced_meanwhile_stays_in_the_tail(agent: Agent, memory
     assert (done.swapped, done.cleaned_to) == (True, 18)
     assert await newest(agent) == {**NEWEST, b"k0": b"late", b"new": b"late"}
     assert len(partition_of(agent, "c").slices) == 1
+
+
+async def test_an_idempotent_producer_goes_on_where_it_was(agent: Agent, memory_store: MemoryStore) -> None:
+    await create(agent, topic("c", cleanup_policy="compact"))
+    init = await agent.call("InitProducerId", ipi.InitProducerIdRequest(None, 60_000), 4)
+
+    def sequenced(sequence: int) -> bytes:
+        row = NewRecord(NOW, b"a", b"%d" % sequence)
+        return build(
+            [row],
+            producer_id=init.producer_id,
+            producer_epoch=init.producer_epoch,
+            base_sequence=sequence,
+        )
+
+    for sequence in range(3):
+        assert (await send(agent, "c", sequenced(sequence))).base_offset == sequence
+    assert await compact(agent, memory_store, "c") is not None
+    assert [row.offset for row in await read(agent, "c")] == [2]
+    again = await send(agent, "c", sequenced(1))
+    assert (again.error_code, again.base_offset) == (0, 1), "the retry of a record that is gone is known"
+    assert (await send(agent, "c", sequenced(4))).error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    following = await send(agent, "c", sequenced(3))
+    assert (following.error_code, following.base_offset) == (0, 3)
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved past all"])

@@ -98,3 +98,16 @@ def test_range_gives_nothing_to_members_beyond_the_partitions() -> None:
 
 def test_nobody_gets_nothing() -> None:
     assert uniform_assignor([], {}) == {} == range_assignor([], {})
+
+
+def test_who_comes_soonest_gives() -> None:
+    """One more in ten members that have ten each: nine of them give one, and those are heard first."""
+    sizes = {A: 100}
+    names = [f"m{number}" for number in range(10)]
+    before = uniform_assignor([Subscriber(name, None, (A,)) for name in names], sizes)
+    due = {name: float(7 * place % 10) for place, name in enumerate(names)}
+    group = [Subscriber(name, None, (A,), before[name], due[name]) for name in names]
+    found = uniform_assignor([*group, Subscriber("new", None, (A,))], sizes)
+    assert Counter(len(rows(share)) for share in found.values()) == {10: 1, 9: 10}
+    keeps = [name for name in names if found[name] == before[name]]
+    assert keeps == [max(names, key=due.__getitem__)]

@@ -272,7 +272,7 @@ async def test_strangers_are_not_served(zones: Zones) -> None:
 
 
 async def test_an_impostor_is_not_believed(zones: Zones) -> None:
-    impostor = PeerServer(zones.members, b"x" * 32, SystemClock(), 1000)  # type: ignore[arg-type]
+    impostor = PeerServer(zones.members, b"x" * 32, SystemClock(), 1000)  # type: ignore[arg-type]  # never called
     address = f"127.0.0.1:{await impostor.start('127.0.0.1', 0)}"
     with pytest.raises((PeerError, EOFError, OSError)):
         await PeerClient(SECRET, SystemClock()).ask(address, [SliceRef(0, 1, ChunkId(1, 1), 0, 10, 0)])
