@@ -23,8 +23,6 @@ async def handle(ctx: Context, request: AddOffsetsToTxnRequest, version: int) ->
     """One code."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=Code.INVALID_REQUEST)
-    if not request.group_id:
-        return AddOffsetsToTxnResponse(error_code=Code.INVALID_GROUP_ID)
     message = AddToTransaction(
         transactional_id=request.transactional_id,
         producer_id=request.producer_id,

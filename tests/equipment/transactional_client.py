@@ -99,29 +99,32 @@ class TransactionalClient:
         self.opened.append(self.connection)
         return self.connection
 
-    async def _call(self, name: str, request: Any, version: int | None = None) -> Any:
+    async def call(self, name: str, request: Any, version: int | None = None) -> Any:
+        """A request of this producer's, on the connection that it uses now."""
         connection = self.connection or await self.reconnect()
         return await connection.call(name, request, self.versions[name] if version is None else version)
 
     async def init(self, timeout_ms: int = 60_000, given: tuple[int, int] = (-1, -1)) -> int:
         """InitProducerId; its code."""
         request = InitProducerIdRequest(self.name, timeout_ms, *given)
-        answer = await self._call("InitProducerId", request, INIT_VERSION)
+        answer = await self.call("InitProducerId", request, INIT_VERSION)
         if not answer.error_code:
             self.pair, self.sequences = (answer.producer_id, answer.producer_epoch), {}
         return int(answer.error_code)
 
     async def add(self, topic: str, *indexes: int) -> int:
-        """AddPartitionsToTxn; the first partition's code."""
+        """AddPartitionsToTxn; the code of the first partition that is named."""
         topics = [AddPartitionsToTxnTopic(topic, list(indexes))]
         request = AddPartitionsToTxnRequest([], self.name, *self.pair, topics)
-        answer = await self._call("AddPartitionsToTxn", request)
-        return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+        answer = await self.call("AddPartitionsToTxn", request)
+        rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+        codes = {row.partition_index: int(row.partition_error_code) for row in rows}
+        return codes[indexes[0]]
 
     async def add_group(self, group: str) -> int:
         """AddOffsetsToTxn; its code."""
         request = AddOffsetsToTxnRequest(self.name, *self.pair, group)
-        return int((await self._call("AddOffsetsToTxn", request)).error_code)
+        return int((await self.call("AddOffsetsToTxn", request)).error_code)
 
     async def send(self, topic: str, *values: bytes, index: int = 0) -> tuple[int, int]:
         """Produce one batch: (code, base offset)."""
@@ -134,7 +137,7 @@ class TransactionalClient:
             transactional=True,
         )
         data = TopicProduceData(topic, partition_data=[PartitionProduceData(index, memoryview(raw))])
-        answer = await self._call("Produce", ProduceRequest(self.name, -1, 30_000, [data]))
+        answer = await self.call("Produce", ProduceRequest(self.name, -1, 30_000, [data]))
         row = answer.responses[0].partition_responses[0]
         if not row.error_code:
             self.sequences[topic, index] = sequence + len(values)
@@ -144,7 +147,7 @@ class TransactionalClient:
         """TxnOffsetCommit of one position; its code."""
         rows = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(index, offset)])]
         request = TxnOffsetCommitRequest(self.name, group, *self.pair, topics=rows)
-        answer = await self._call("TxnOffsetCommit", request)
+        answer = await self.call("TxnOffsetCommit", request)
         return int(answer.topics[0].partitions[0].error_code)
 
     def ending(self, *, commit: bool) -> EndTxnRequest:
@@ -153,7 +156,7 @@ class TransactionalClient:
 
     async def end(self, *, commit: bool) -> int:
         """EndTxn; its code. In v2 the pair that it answers with is taken over."""
-        answer = await self._call("EndTxn", self.ending(commit=commit))
+        answer = await self.call("EndTxn", self.ending(commit=commit))
         if not answer.error_code and self.versions["EndTxn"] >= V2["EndTxn"]:
             self.pair, self.sequences = (answer.producer_id, answer.producer_epoch), {}
         return int(answer.error_code)

@@ -19,12 +19,13 @@ from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
+from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTIONS
 from tests.compat.against.side import NOW, Side
 from tests.compat.cluster import Cluster
 
 # By address: who asks, and what the topic of this run has been sent.
 _keepsakes: dict[str, tuple[Side, list[bytes]]] = {}
-QUESTIONS = ADMIN | BAD | BAD_ADMIN | CLUSTER | CONSUMERS | DATA | GROUPS | RETENTION
+QUESTIONS = ADMIN | BAD | BAD_ADMIN | CLUSTER | CONSUMERS | DATA | GROUPS | RETENTION | TRANSACTIONS
 
 
 @pytest.fixture(scope="session")
