@@ -243,13 +243,6 @@ def test_administration_through_librdkafka(embedded: Embedded) -> None:
     assert name not in admin.list_topics(timeout=10).topics
 
 
-def test_a_transactional_producer_fails_at_once(embedded: Embedded) -> None:
-    producer = Producer({"bootstrap.servers": embedded.bootstrap, "transactional.id": "tx"})
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(10)
-    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("idempotent", [False, True])
 async def test_aiokafka(embedded: Embedded, topic: str, codec: str | None, idempotent: bool) -> None:

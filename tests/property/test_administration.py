@@ -16,7 +16,7 @@ from coordination.commands import (
 )
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, Result
-from coordination.state.features import GROUP_VERSION, LEVEL, finalized
+from coordination.state.features import GROUP_VERSION, LEVEL, TRANSACTION_VERSION, finalized
 from tests.unit.coordination.kit import Script
 
 A = 11
@@ -136,7 +136,7 @@ class Administration(RuleBasedStateMachine):
         found["cluster"] = dict(state.cluster_configs)
         found |= {group: dict(state.group_configs.get(group, {})) for group in GROUPS}
         assert found == self.configs
-        levels = {LEVEL: 1} | ({GROUP_VERSION: 1} if self.group_version else {})
+        levels = {LEVEL: 1, TRANSACTION_VERSION: 2} | ({GROUP_VERSION: 1} if self.group_version else {})
         assert (finalized(state), state.features_epoch) == (levels, self.epoch)
 
 

@@ -20,12 +20,9 @@ pytestmark = [pytest.mark.client(OWN_TESTS), pytest.mark.timeout(900)]
 
 RUN_S_MAX = 800  # seconds; quiet it takes 25
 TEST_S_MAX = 240
-TRANSACTIONS = "it needs transactions, which are not built yet"
 LEFT_OUT = {
     "admin::test_create_describe_delete_acls": "it needs a broker with an authorizer",
     "consumer::test_kafka_consumer_offsets_for_time_old": "it is for brokers before 0.10.1",
-    "producer::test_transactional_producer_messages": TRANSACTIONS,
-    "producer::test_transactional_producer_offsets": TRANSACTIONS,
 }
 # Whether the API is there is left to docs/deviations.md.
 NOT_ANSWERED = {"admin::test_alter_replica_log_dirs": "kafka.errors.IncompatibleBrokerVersion"}

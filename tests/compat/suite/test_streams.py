@@ -1,4 +1,4 @@
-"""Kafka Streams: a count with a state store, restarted, killed and restored; at least once."""
+"""Kafka Streams: a count with a state store, restarted, killed and restored; at least once, exactly once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ Counts = dict[str, int]
 
 
 @pytest.fixture
-def wordcount(broker: Broker, tmp_path: Path) -> Iterator[WordCount]:
+def wordcount(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[WordCount]:
     """The program and its two topics; its names are fixed, so the topics are made anew."""
+    guarantee = getattr(request, "param", "at_least_once")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     names = [WordCount.input, WordCount.output]
     for done in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         done.result(WAIT_S_MAX)
-    program = WordCount(tmp_path, broker.bootstrap, broker.fresh("app"))
+    program = WordCount(tmp_path, broker.bootstrap, broker.fresh("app"), guarantee)
     yield program
     program.kill()
     for done in admin.delete_topics(names).values():
@@ -45,10 +46,11 @@ def wordcount(broker: Broker, tmp_path: Path) -> Iterator[WordCount]:
 class Follower:
     """Reads a topic of counts from its start; `counts`: the newest of each word, `seen`: records read."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, isolation: str = "read_committed") -> None:
         self.counts: Counts = {}
         self.seen = 0
         settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+        settings["isolation.level"] = isolation
         self._consumer = Consumer({**settings, "auto.offset.reset": "error"})
         self._consumer.assign([TopicPartition(topic, part, 0) for part in range(PARTITIONS)])
 
@@ -129,6 +131,24 @@ def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw
     changelog = Follower(broker.bootstrap, wordcount.changelog)
     changelog.reaches(counts)
     changelog.close()
+
+
+@pytest.mark.parametrize("wordcount", ["exactly_once_v2"], indirect=True)
+def test_a_count_is_exact_over_a_kill(wordcount: WordCount, broker: Broker) -> None:
+    """With processing.guarantee=exactly_once_v2 every count is exact, though the program is killed and loses
+    its disk in the middle of its work."""
+    follower = Follower(broker.bootstrap, WordCount.output)
+    wordcount.start()
+    expected = send(broker, lines(200, 0))
+    follower.reaches(expected)
+    expected += send(broker, lines(400, 1))
+    wordcount.kill()
+    shutil.rmtree(wordcount.store)
+    expected += send(broker, ["last"] * 10)
+    wordcount.start()
+    follower.reaches(expected)
+    follower.close()
+    wordcount.stop()
 
 
 @pytest.mark.compat_only

@@ -40,7 +40,9 @@ class WordCount(Service):
         f"-KSTREAM-AGGREGATE-STATE-STORE-0000000003-{kind}" for kind in ("repartition", "changelog")
     )
 
-    def __init__(self, directory: Path, bootstrap: str, application: str) -> None:
+    def __init__(
+        self, directory: Path, bootstrap: str, application: str, guarantee: str = "at_least_once"
+    ) -> None:
         super().__init__(directory)
         self.store = directory / "store"
         self.changelog = f"{application}{WordCount.changelog}"
@@ -49,6 +51,8 @@ class WordCount(Service):
             "application.id": application,
             "bootstrap.servers": bootstrap,
             "state.dir": self.store,
+            "processing.guarantee": guarantee,
+            "transaction.timeout.ms": 10_000,
             "commit.interval.ms": 200,
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 500,

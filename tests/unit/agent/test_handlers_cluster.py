@@ -126,7 +126,8 @@ async def test_every_agent_tells_the_same_features_and_epoch(start: StartAgent) 
     assert await finalized(first) == (0, {"floe.level": 1, "group.version": 1, "transaction.version": 2})
     assert (await features(first, off)).error_code == 0
     await metadata(second, "a-barrier")
-    assert await finalized(first) == await finalized(second) == (1, {"floe.level": 1})
+    left = {"floe.level": 1, "transaction.version": 2}
+    assert await finalized(first) == await finalized(second) == (1, left)
     refused = await features(first, off, ("no.such", 1, 1))
     assert refused.error_code == Code.INVALID_UPDATE_VERSION
     assert refused.error_message.startswith("The update failed for all features since")
