@@ -472,3 +472,45 @@ async def test_reading_waits_for_the_end_of_a_transaction(agent: Agent) -> None:
     assert not waiting.done()
     await producer.end(commit=True)
     assert shown(await waiting) == [(0, b"a")]
+
+
+@pytest.mark.parametrize(
+    ("versions", "epoch"),
+    [({**V1, "end": 5}, 1), ({**V2, "add": 3, "end": 4}, 0)],
+    ids=["v1, ended as v2", "v2, ended as v1"],
+)
+async def test_versions_of_both_protocols_in_one_transaction(
+    agent: Agent, versions: dict[str, int], epoch: int
+) -> None:
+    """The version of each request counts: the epoch rises where an end of v2 says so, and nothing is torn."""
+    await create(agent)
+    producer = Txn(agent, versions=versions)
+    await producer.init()
+    assert await producer.add(0, 1) == [0, 0]
+    assert (await producer.send(b"a")).error_code == 0
+    assert (await producer.send(b"b", index=1)).error_code == 0
+    assert await producer.end(commit=True) == 0
+    assert agent.services.replica.state.transactions["x"].epoch == epoch
+    assert shown(await fetch(agent, 0, **COMMITTED)) == [(0, b"a")]
+    assert shown(await fetch(agent, 0, index=1, **COMMITTED)) == [(0, b"b")]
+
+
+@pytest.mark.parametrize("versions", [V1, V2], ids=["v1", "v2"])
+async def test_an_abort_while_a_batch_is_on_its_way(agent: Agent, versions: dict[str, int]) -> None:
+    """Whichever comes first in the log: the batch is aborted with the transaction, or refused."""
+    await create(agent)
+    producer = Txn(agent, versions=versions)
+    await producer.init()
+    if versions is V1:
+        await producer.add(0, 1)
+    await producer.send(b"first")
+    old = producer.pair
+    late = asyncio.create_task(producer.send(b"late", index=1, pair=old))
+    await asyncio.sleep(0)
+    assert await producer.end(commit=False) == 0
+    refused = Code.TRANSACTION_ABORTABLE if versions is V1 else Code.INVALID_PRODUCER_EPOCH
+    assert (await late).error_code in (Code.NONE, refused)
+    for index in range(2):
+        partition = partition_of(agent, index=index)
+        assert partition.last_stable == partition.high_watermark, "nothing hangs"
+        assert shown(await fetch(agent, 0, index=index, **COMMITTED)) == []
