@@ -13,7 +13,8 @@ from coordination.state.transaction_types import Extent
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import effective
 
-SPANS_MAX = 16_384  # of partitions, over all extents of one topic; about 200 bytes each
+SPANS_MAX = 4_096  # of partitions, over all extents of one topic; about 200 bytes each
+LOOKED_AT = 64  # extents between two looks at the bound; one with more spans than this is one by itself
 OFF = "false"
 
 
@@ -24,12 +25,15 @@ def note(state: StateData, ended: Sequence[tuple[Partition, int]]) -> None:
     for partition, first in ended:
         topic = partition.topic
         if effective("floe.table.enabled", topic.configs, state.cluster_configs) == OFF:
+            topic.extents = []
             continue
         topics[topic.name] = topic
         found.setdefault(topic.name, {})[partition.index] = (first, partition.high_watermark - 1)
     for name, extent in found.items():
-        topics[name].extents.append(extent)
-        shorten(topics[name])
+        known = topics[name].extents
+        known.append(extent)
+        if len(known) % LOOKED_AT == 0 or len(extent) > LOOKED_AT:
+            shorten(topics[name])
 
 
 def shorten(topic: Topic) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from coordination.commands import (
     AbortTransaction,
+    CommitTable,
     DeleteTopic,
     ExpireProducers,
     ExpireTransactions,
     MoveLogStart,
+    PutNamespace,
 )
 from coordination.kafka_codes import Code
 from coordination.state import Done, Refused, Result
@@ -396,3 +400,39 @@ def test_transactions_survive_a_snapshot(script: Script) -> None:
     assert script.state.pending_offsets == pending
     assert script.state.topics["t"].extents == []
     assert script.replayed().hash == script.state.hash
+
+
+def test_where_committed_transactions_are_is_kept_until_the_table_has_them(script: Script) -> None:
+    producer = Producer(script, A, "x")
+    producer.init()
+    for _ in range(3):
+        producer.send(0, 2)
+        producer.send(1, 1)
+        producer.end(commit=True)
+    producer.send(0)
+    producer.end(commit=False)
+    topic = script.state.topics["t"]
+    assert topic.extents == [{0: (0, 2), 1: (0, 1)}, {0: (3, 5), 1: (2, 3)}, {0: (6, 8), 1: (4, 5)}]
+    script.through_snapshot()
+    topic = script.state.topics["t"]
+    assert len(topic.extents) == 3
+    script.one(A, PutNamespace(name="floe"))
+    commit = CommitTable(namespace="floe", name="t", metadata_location="m", topic="t", next_offsets=[6, 3, 0])
+    assert isinstance(script.one(A, commit), Done)
+    assert topic.extents == [{0: (3, 5), 1: (2, 3)}, {0: (6, 8), 1: (4, 5)}], "it lacks a part of the second"
+
+
+def test_transactions_that_a_table_never_takes_are_joined(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordination.state.extents.SPANS_MAX", 100)
+    producer = Producer(script, A, "x")
+    producer.init()
+    for _ in range(256):
+        producer.send(0)
+        producer.send(1)
+        producer.end(commit=True)
+    extents = script.state.topics["t"].extents
+    assert len(extents) < 120
+    assert [extents[0][0][0], extents[-1][0][1]] == [0, 511], "all of them are still there"
+    assert all(one[0][1] < other[0][0] for one, other in itertools.pairwise(extents))
