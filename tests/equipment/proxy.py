@@ -70,8 +70,12 @@ class Lane:
         """How many frames wait for release()."""
         return len(self._held)
 
+    def holds(self, writer: asyncio.StreamWriter) -> bool:
+        """Whether something of this connection is held: it then outlives the client's end of it."""
+        return any(held is writer for _, held in self._held)
+
     def release(self) -> None:
-        """Send what is held, in order, on the connections it came from."""
+        """Send what is held, in order, on the connections it came from, though the client may have left."""
         held, self._held = self._held, []
         for frame, writer in held:
             with suppress(OSError, RuntimeError):
@@ -212,7 +216,7 @@ class Proxy:
                         for end in ends:
                             _abort(end)
                         return
-            if not lane.cut and writer.can_write_eof():
+            if not lane.cut and not lane.holds(writer) and writer.can_write_eof():
                 writer.write_eof()
 
 

@@ -1,0 +1,162 @@
+"""KAFKA-17754 with real v1 clients: EndTxn is held, given up, sent again, and arrives a transaction late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deploy.services.floe import FloeAgent
+from deploy.services.service import free_port
+from tests.compat.test_transactions_embedded import committed
+from tests.equipment.proxy import Action, Proxy, kafka_frames
+
+END_TXN = 26
+ROUNDS = 3
+WAIT_S_MAX = 60.0
+GIVES_UP_MS = 1500
+TOPIC = "t"
+
+
+class Link:
+    """The proxy between a client and an agent, which advertises it; holds the next EndTxn when told to."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self.hold_next = False
+        proxy.requests.rule = self._rule
+
+    @property
+    def bootstrap(self) -> str:
+        """For clients."""
+        return self.proxy.address
+
+    def _rule(self, frame: bytes) -> Action:
+        if self.hold_next and int.from_bytes(frame[4:6], "big") == END_TXN:
+            self.hold_next = False
+            return Action.HOLD
+        return Action.PASS
+
+
+@pytest.fixture
+async def link(tmp_path: Path) -> AsyncIterator[Link]:
+    """An agent on the embedded default behind a proxy."""
+    port = free_port()
+    async with Proxy("127.0.0.1", port, kafka_frames) as proxy:
+        listener = {
+            "host": "127.0.0.1",
+            "port": port,
+            "advertised_host": "127.0.0.1",
+            "advertised_port": proxy.port,
+        }
+        settings: dict[str, Any] = {
+            "listeners": [listener],
+            "log": {"url": f"sqlite://{tmp_path}/log.db"},
+            "store": {"url": f"file://{tmp_path}/bucket"},
+            "tables": {"enabled": False},
+        }
+        agent = FloeAgent("late", settings, tmp_path / "agent")
+        await asyncio.to_thread(agent.start)
+        try:
+            admin = AdminClient({"bootstrap.servers": proxy.address})
+            made = admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC]
+            await asyncio.to_thread(made.result, WAIT_S_MAX)
+            yield Link(proxy)
+        finally:
+            await asyncio.to_thread(agent.stop)
+
+
+class RdKafka:
+    """librdkafka's transactional producer, step by step."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": "late",
+                "socket.timeout.ms": GIVES_UP_MS,
+                "transaction.timeout.ms": 60_000,
+            }
+        )
+
+    async def start(self) -> None:
+        """InitProducerId."""
+        await asyncio.to_thread(self._producer.init_transactions, WAIT_S_MAX)
+
+    async def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin_transaction()
+
+    async def send(self, value: bytes, partition: int) -> None:
+        """One record, acknowledged."""
+        self._producer.produce(TOPIC, value, partition=partition)
+        assert await asyncio.to_thread(self._producer.flush, WAIT_S_MAX) == 0
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort."""
+        call = self._producer.commit_transaction if commit else self._producer.abort_transaction
+        await asyncio.to_thread(call, WAIT_S_MAX)
+
+    async def stop(self) -> None:
+        """Nothing is left to do."""
+
+
+class AioKafka:
+    """aiokafka's."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id="late", request_timeout_ms=GIVES_UP_MS
+        )
+
+    async def start(self) -> None:
+        """InitProducerId."""
+        await self._producer.start()
+
+    async def begin(self) -> None:
+        """Begin a transaction."""
+        await self._producer.begin_transaction()
+
+    async def send(self, value: bytes, partition: int) -> None:
+        """One record, acknowledged."""
+        await self._producer.send_and_wait(TOPIC, value, partition=partition)
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort."""
+        await (self._producer.commit_transaction() if commit else self._producer.abort_transaction())
+
+    async def stop(self) -> None:
+        """Leave."""
+        await self._producer.stop()
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("kind", [RdKafka, AioKafka])
+async def test_a_held_end_does_not_end_the_next_transaction(
+    link: Link, kind: type[RdKafka] | type[AioKafka]
+) -> None:
+    producer = kind(link.bootstrap)
+    await producer.start()
+    for number in range(ROUNDS):
+        await producer.begin()
+        for partition in range(2):
+            await producer.send(b"good %d" % number, partition)
+        link.hold_next = True
+        await producer.end(commit=True)
+        assert link.proxy.requests.held == 1, "the first try is held, and the client went on"
+        await producer.begin()
+        await producer.send(b"bad %d" % number, 0)
+        link.proxy.requests.release()
+        await producer.send(b"bad %d" % number, 1)
+        seen = await asyncio.to_thread(committed, link.bootstrap, TOPIC)
+        assert not [value for _, value in seen if value.startswith(b"bad")], "nobody has committed it"
+        await producer.end(commit=False)
+    await producer.stop()
+    found = await asyncio.to_thread(committed, link.bootstrap, TOPIC)
+    assert found == sorted((index, b"good %d" % number) for number in range(ROUNDS) for index in range(2))
