@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.wire.generated import alter_partition_reassignments as apr
+from agent.wire.generated import alter_replica_log_dirs as arl
 from agent.wire.generated import api_versions as av
 from agent.wire.generated import create_topics as ct
 from agent.wire.generated import delete_topics as dt
@@ -265,6 +266,28 @@ async def cluster(side: Side) -> Answers:
     return found
 
 
+async def log_dirs(side: Side) -> Answers:
+    """AlterReplicaLogDirs: where a replica is, elsewhere, and what is not there."""
+    topic = await side.topic("moved")
+    answer = await side.ask("DescribeLogDirs", dld.DescribeLogDirsRequest(None), 4)
+    here = answer.results[0].log_dir
+    found = {}
+    for label, path, name, partition in (
+        ("where it is", here, topic, 0),
+        ("elsewhere", "/nowhere", topic, 0),
+        ("nowhere", "", topic, 0),
+        ("unknown topic", here, "nope", 0),
+        ("unknown partition", here, topic, 7),
+        ("both unknown", "/nowhere", "nope", 0),
+    ):
+        wanted = arl.AlterReplicaLogDir(path, [arl.AlterReplicaLogDirTopic(name, [partition])])
+        moved = await side.ask("AlterReplicaLogDirs", arl.AlterReplicaLogDirsRequest([wanted]), 2)
+        found[label] = code(moved.results[0].partitions[0].error_code)
+    nothing = await side.ask("AlterReplicaLogDirs", arl.AlterReplicaLogDirsRequest([]), 1)
+    found["nothing"] = str(nothing.results)
+    return found
+
+
 async def long_names(side: Side) -> Answers:
     """Topic names of a megabyte."""
     found = {}
@@ -298,5 +321,6 @@ QUESTIONS: dict[str, Question] = {
     "ElectLeaders": elect_leaders,
     "AlterPartitionReassignments": reassignments,
     "Cluster": cluster,
+    "AlterReplicaLogDirs": log_dirs,
     "LongNames": long_names,
 }

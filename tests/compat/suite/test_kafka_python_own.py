@@ -25,8 +25,6 @@ LEFT_OUT = {
     "consumer::test_kafka_consumer_offsets_for_time_old": "it is for brokers before 0.10.1",
     "producer::test_transactional_producer_offsets": "with Apache Kafka it does not end either",
 }
-# Whether the API is there is left to docs/deviations.md.
-NOT_ANSWERED = {"admin::test_alter_replica_log_dirs": "kafka.errors.IncompatibleBrokerVersion"}
 TESTS = (Path(__file__).parent / "kafka_python_own.txt").read_text().split()
 
 
@@ -69,8 +67,6 @@ def test_own(name: str, own_results: dict[str, str], left_out: LeftOut) -> None:
     """Its integration tests pass."""
     if name in LEFT_OUT:
         left_out(LEFT_OUT[name])
-    elif own_results[name].startswith(NOT_ANSWERED.get(name, "never")):
-        left_out("its API is not answered")
     else:
         assert own_results[name] == ""
 

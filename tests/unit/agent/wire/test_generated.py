@@ -24,10 +24,7 @@ from agent.wire.primitives import TEXT_BYTES_MAX
 NEEDED = {
     *range(4),
     *range(8, 27),
-    *range(28, 34),
-    35,
-    36,
-    37,
+    *range(28, 38),
     *range(42, 52),
     55,
     57,
