@@ -16,7 +16,7 @@ from coordination.state.transaction_types import (
     Transaction,
 )
 
-NAMES_PER_SECTION = 4096  # partitions, groups and ids in one section, about
+NAMES_PER_SECTION = 512  # partitions, groups and ids in one section, about
 OFFSETS_PER_SECTION = 4096
 
 

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from agent.wire.generated import find_coordinator as fc
 from agent.wire.generated import init_producer_id as ip
+from agent.wire.generated import list_offsets as lo
 from agent.wire.generated import list_transactions as lt
 from coordination.kafka_codes import Code
-from tests.compat.against.side import LEADER_S_MAX, Answers, Question, Side, code
+from tests.compat.against.side import LEADER_S_MAX, NOW, Answers, Question, Side, code
 from tests.equipment.transactional_client import V1, V2, TransactionalClient
 
 AGAIN = (
@@ -21,6 +22,7 @@ AGAIN = (
 PAUSE_S = 0.05
 TRIES_MAX = 200
 GROUP = "positions"
+TIMES = {"latest": -1, "earliest": -2, "newest": -3, "its time": NOW, "later": NOW + 1}
 
 
 async def _settled(ask: Callable[[], Awaitable[int | tuple[int, int]]]) -> str:
@@ -161,6 +163,31 @@ async def not_added(side: Side) -> Answers:
     return found
 
 
+async def offsets_by_time(side: Side) -> Answers:
+    """What a marker, which has a timestamp too, is to ListOffsets; with either isolation, open and ended."""
+    await _coordinated(side)
+    topic = await side.topic("by-time", 1, retention_ms="-1")
+    found: Answers = {}
+
+    async def asked(name: str) -> None:
+        for isolation, kind in ((0, "uncommitted"), (1, "committed")):
+            for what, timestamp in TIMES.items():
+                part = lo.ListOffsetsPartition(0, -1, timestamp)
+                request = lo.ListOffsetsRequest(-1, isolation, [lo.ListOffsetsTopic(topic, [part])])
+                row = (await side.ask("ListOffsets", request, 9)).topics[0].partitions[0]
+                found[f"{name}: {what} {kind}"] = f"{code(row.error_code)} at {row.offset}"
+
+    async with _client(side, "by-time", **V2) as x:
+        await _settled(x.init)
+        await _settled(lambda: x.send(topic, b"a", b"b"))
+        await asked("open")
+        await _settled(lambda: x.end(commit=True))
+        await _settled(lambda: x.send(topic, b"c"))
+        await _settled(lambda: x.end(commit=False))
+        await asked("ended")
+    return found
+
+
 async def bounds(side: Side) -> Answers:
     """Timeouts and ids at the edges of what is allowed."""
     await _coordinated(side)
@@ -195,4 +222,5 @@ QUESTIONS: dict[str, Question] = {
     "Transactions.fenced": strangers,
     "Transactions.added": not_added,
     "Transactions.bounds": bounds,
+    "Transactions.ListOffsets": offsets_by_time,
 }

@@ -104,3 +104,12 @@ async def test_an_agent_that_meets_a_level_it_does_not_know_stops_and_says_so(ag
     with pytest.raises(UnsupportedFeature, match="run a newer version"):
         await agent.failed
     proposed.cancel()
+
+
+def test_transactions_v2_go_off_and_on_again(script: Script) -> None:
+    for level, kind in ((1, SAFE), (0, UNSAFE), (1, UP), (2, UP)):
+        assert isinstance(update(script, (TRANSACTION_VERSION, level, kind)), Done)
+        assert finalized(script.state).get(TRANSACTION_VERSION, 0) == level
+    refused = update(script, (TRANSACTION_VERSION, 3, UP))
+    assert isinstance(refused, Refused)
+    assert "0-2" in refused.message
