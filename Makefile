@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-unit simulate torture soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit simulate torture soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -37,8 +37,14 @@ generate: setup ## rewrite everything that is generated and committed
 test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark
-	$(PY) -m pytest tests
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; two halves side by side, as both wait a lot
+	@$(MAKE) --no-print-directory -k -j2 -Otarget test-clients test-rest
+
+test-clients: services ## the half of it with Kafka clients and tools
+	$(PY) -m pytest tests/compat
+
+test-rest: services ## the other half
+	$(PY) -m pytest tests --ignore=tests/compat
 
 compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; keeps the results (ONLY=expression)
 	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")
