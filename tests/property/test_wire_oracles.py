@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -28,13 +30,16 @@ FEW = settings(
     phases=[Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),
 )
-CASES = [
-    pytest.param(oracle, api, kind, version, id=f"{oracle}-{api.name}-{kind}-v{version}")
-    for api, kind in codecs()
-    for version in range(ORACLE_PRODUCE_MIN if api.key == 0 else api.versions.low, api.versions.high + 1)
-    for oracle in ORACLES
-    if ORACLES[oracle].knows(api)
-]
+
+
+def cases(oracle: str) -> list[Any]:
+    """Each message in each version that the oracle knows."""
+    return [
+        pytest.param(api, kind, version, id=f"{api.name}-{kind}-v{version}")
+        for api, kind in codecs()
+        for version in range(ORACLE_PRODUCE_MIN if api.key == 0 else api.versions.low, api.versions.high + 1)
+        if ORACLES[oracle].knows(api)
+    ]
 
 
 def test_the_oracles_know_what_they_should() -> None:
@@ -42,10 +47,23 @@ def test_the_oracles_know_what_they_should() -> None:
     assert {api.name for api in APIS if not ORACLES["kafka-python"].knows(api)} == ONLY_KIO
 
 
-@pytest.mark.parametrize(("oracle", "api", "kind", "version"), CASES)
+# Two tests, not one: each case of a test is a frame deeper in the plugins' wrappers around its function.
+@pytest.mark.parametrize(("api", "kind", "version"), cases("kio"))
 @FEW
 @given(data=st.data())
-def test_round_trip(oracle: str, api: Api, kind: str, version: int, data: st.DataObject) -> None:
+def test_round_trip_with_kio(api: Api, kind: str, version: int, data: st.DataObject) -> None:
+    round_trip("kio", api, kind, version, data)
+
+
+@pytest.mark.parametrize(("api", "kind", "version"), cases("kafka-python"))
+@FEW
+@given(data=st.data())
+def test_round_trip_with_kafka_python(api: Api, kind: str, version: int, data: st.DataObject) -> None:
+    round_trip("kafka-python", api, kind, version, data)
+
+
+def round_trip(oracle: str, api: Api, kind: str, version: int, data: st.DataObject) -> None:
+    """Ours, read and written by the oracle, is ours again."""
     ours = data.draw(messages(api, kind, version))
     source, other = module(api), ORACLES[oracle]
     encoded = b"".join(getattr(source, f"encode_{kind}")(ours, version))
