@@ -187,7 +187,8 @@ async def test_admin(broker: Broker, saw: Saw) -> None:
             listed = {row[0]: row[1] for row in await admin.list_consumer_groups()}
             saw("listed as", listed.get(group))
             offsets = await admin.list_consumer_group_offsets(group)
-            saw("offsets", sorted((part.partition, at.offset) for part, at in offsets.items()))
+            # Partition 1 is empty: its position 0 is committed as well if it was known in time.
+            saw("offsets", sorted((part.partition, at.offset) for part, at in offsets.items() if at.offset))
         (gone,) = (await admin.delete_topics([topic])).topic_error_codes
         saw("topic deleted", gone[1])
     finally:
