@@ -3,6 +3,7 @@
 Versions 1 to 2.
 Behaviour: a partition asked to be where it is (the directory that DescribeLogDirs names) is there; any other
 directory is LOG_DIR_NOT_FOUND.
+Deviations: none known.
 """
 
 from __future__ import annotations

@@ -58,6 +58,8 @@ class Link:
         Raises PeerError, OSError, EOFError.
         """
         request = encode_request(slices, recent)
+        if self._writer.is_closing():  # uvloop says that with a RuntimeError
+            raise ConnectionResetError("the peer went away")
         self._writer.write(request)
         status = Status.READING
         while status is Status.READING:

@@ -7,7 +7,7 @@ and the peer reads the bucket itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.logs import logger
@@ -112,27 +112,27 @@ class PeerServer:
             raise PeerError("something that is not an agent of this version connected")
         theirs = await reader.readexactly(NONCE_BYTES)
         ours = self._clock.random_bytes(NONCE_BYTES)
-        writer.write(ours)
+        _send(writer, [ours])
         if not proven(await reader.readexactly(PROOF_BYTES), self._secret, b"client", ours):
             raise PeerError("somebody without this cluster's secret connected")
-        writer.write(proof(self._secret, b"server", theirs))
+        _send(writer, [proof(self._secret, b"server", theirs)])
 
     async def _reply(self, writer: asyncio.StreamWriter, body: bytes) -> None:
         slices, recent = decode_request(body)
         size = sum(each.length for each in slices)
         if self._bytes + size > self._bytes_max:
-            writer.writelines(encode_answer(body, Status.BUSY))
+            _send(writer, encode_answer(body, Status.BUSY))
             return
         self._bytes += size
         try:
             finding = asyncio.ensure_future(self._find(slices, recent))
             try:
                 while not (await asyncio.wait([finding], timeout=self._beat_s))[0]:
-                    writer.writelines(encode_answer(body, Status.READING))
+                    _send(writer, encode_answer(body, Status.READING))
                 status, found = finding.result()
             finally:
                 finding.cancel()
-            writer.writelines(encode_answer(body, status, found))
+            _send(writer, encode_answer(body, status, found))
             async with asyncio.timeout(PATIENCE_S):
                 await writer.drain()
         finally:
@@ -152,3 +152,10 @@ class PeerServer:
         if any(len(data) != each.length for data, each in zip(found, slices, strict=True)):
             return Status.FAILED, []
         return Status.OK, found
+
+
+def _send(writer: asyncio.StreamWriter, parts: Iterable[Buffer]) -> None:
+    """Raises ConnectionResetError when the peer has gone away: uvloop says that with a RuntimeError."""
+    if writer.is_closing():
+        raise ConnectionResetError("the peer went away")
+    writer.writelines(parts)

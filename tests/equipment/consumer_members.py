@@ -42,6 +42,7 @@ class ConsumerMember:
     refused: list[Code] = field(default_factory=list)
     _names: dict[bytes, str] = field(default_factory=dict)
     _line: Line | None = None
+    _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _whole: bool = True  # says everything: it joins, or may have missed an answer
 
     async def run(self) -> None:
@@ -132,11 +133,12 @@ class ConsumerMember:
         await self._hang_up()
 
     async def _connect(self) -> None:
-        if self._line is None:
-            if not self._names:
-                self._names = await topic_ids(self.bootstrap, list(self.partitions))
-            line = await Line.open(await coordinator_of(self.bootstrap, self.group))
-            self._line, self._whole = line, True
+        async with self._connecting:  # commits and heartbeats may both find that there is no connection
+            if self._line is None:
+                if not self._names:
+                    self._names = await topic_ids(self.bootstrap, list(self.partitions))
+                line = await Line.open(await coordinator_of(self.bootstrap, self.group))
+                self._line, self._whole = line, True
 
     async def _hang_up(self) -> None:
         line, self._line = self._line, None

@@ -108,5 +108,5 @@ def test_old_timestamps_are_refused_where_the_topic_says_so() -> None:
 
 
 def test_cluster_configs_count_where_the_topic_has_none() -> None:
-    assert topic_rules({}, {"max.message.bytes": "5"}).message_bytes_max == 5
-    assert topic_rules({"max.message.bytes": "7"}, {"max.message.bytes": "5"}).message_bytes_max == 7
+    assert topic_rules({}, {"message.max.bytes": "5"}).message_bytes_max == 5
+    assert topic_rules({"max.message.bytes": "7"}, {"message.max.bytes": "5"}).message_bytes_max == 7

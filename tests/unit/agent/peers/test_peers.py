@@ -182,6 +182,22 @@ async def test_a_peer_that_reads_is_waited_for_however_slow_the_bucket_is(zones:
     assert (other.near.stats.hits, other.gets) == (2, 0)
 
 
+async def test_a_peer_that_hangs_up_is_told_nothing_more(zones: Zones) -> None:
+    """While its answer is being read it is told so; it may lose patience in between."""
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=0.3, timeout_s=0.3))
+    author.server._beat_s = 0.01
+    slices = await zones.chunk(author)
+    check(await other.reader.read(slices[0]), slices[0])
+    (talking,) = author.server._connections
+    author.serving.clear()
+    check(await other.reader.read(slices[1]), slices[1])
+    await asyncio.wait([talking], timeout=60)
+    assert talking.done()
+    assert talking.exception() is None
+    author.serving.set()
+
+
 async def test_a_dead_peer_is_replaced_by_the_bucket(zones: Zones) -> None:
     author, other = await zones.add("a"), await zones.add("a")
     slices = await zones.chunk(author)
