@@ -385,6 +385,7 @@ class Committer:
             claim_revision=self.claim_revision,
             topic=work.topic.name,
             next_offsets=work.after,
+            topic_id=work.topic_id,
         )
         try:
             (result,) = await self._parts.replica.submit([command(message)], incarnation=incarnation)

@@ -101,6 +101,7 @@ class TableSetup:
                 claim=f"committer/{topic_name}",
                 claim_revision=claim_revision,
                 topic=topic_name,
+                topic_id=topic_id,
             ),
             incarnation=incarnation,
         )

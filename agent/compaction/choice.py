@@ -54,7 +54,7 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
 
     So the table of a compacted topic has everything that was ever written to it. `tables`: this agent's
     cluster keeps tables, so that one that is not there yet is waited for. A table of the topic's name that is
-    another's will never have its rows.
+    another's will never have its rows; one of a deleted topic of that name says nothing of this one's rows.
     """
     topic, limit = partition.topic, partition.last_stable
     if not enabled(topic, state.cluster_configs):
@@ -62,8 +62,9 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
     table = state.tables.get(table_key(topic))
     if table is None:
         return 0 if tables else limit
-    if table.topic != topic.name:
-        return limit
+    if table.topic_id != topic.topic_id:
+        never = not table.topic_id or table.topic_id in state.topics_by_id
+        return limit if never or not tables else 0  # that of a topic that is gone will be set aside
     ledger = table.next_offsets
     return min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)
 

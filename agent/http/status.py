@@ -83,14 +83,14 @@ class StatusRoutes:
                 "table": f"{table.namespace}.{table.name}",
                 "topic": table.topic,
                 "next_offsets": list(table.next_offsets),
-                "records_behind": self._behind(table.topic, table.next_offsets),
+                "records_behind": self._behind(table.topic_id, table.next_offsets),
             }
             for _, table in sorted(state.tables.items())
         ]
 
-    def _behind(self, name: str, next_offsets: tuple[int, ...]) -> int | None:
-        """Committed records that are not in the table yet; None for a table that follows no topic."""
-        topic = self._parts.replica.state.topics.get(name)
+    def _behind(self, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:
+        """Committed records that are not in the table yet; None for a table that follows no living topic."""
+        topic = self._parts.replica.state.topics_by_id.get(topic_id)
         if topic is None:
             return None
         done = [*next_offsets, *[0] * (len(topic.partitions) - len(next_offsets))]

@@ -939,6 +939,7 @@ class CommitTable(_message.Message):
     CLAIM_REVISION_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
     NEXT_OFFSETS_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     expected: _builtins.str
@@ -949,6 +950,8 @@ class CommitTable(_message.Message):
     claim_revision: _builtins.int
     topic: _builtins.str
     """when a committer writes: the topic …"""
+    topic_id: _builtins.bytes
+    """which topic of that name; empty: the one that has it now"""
     @_builtins.property
     def next_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """… and its ledger, by partition index: offsets below are in the table"""
@@ -964,10 +967,11 @@ class CommitTable(_message.Message):
         claim_revision: _builtins.int = ...,
         topic: _builtins.str = ...,
         next_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        topic_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "claim_revision", b"claim_revision", "expected", b"expected", "metadata_location", b"metadata_location", "name", b"name", "namespace", b"namespace", "next_offsets", b"next_offsets", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "claim_revision", b"claim_revision", "expected", b"expected", "metadata_location", b"metadata_location", "name", b"name", "namespace", b"namespace", "next_offsets", b"next_offsets", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -779,11 +779,13 @@ class Table(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
     NEXT_OFFSETS_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     metadata_location: _builtins.str
     revision: _builtins.int
     topic: _builtins.str
+    topic_id: _builtins.bytes
     @_builtins.property
     def next_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -795,10 +797,11 @@ class Table(_message.Message):
         revision: _builtins.int = ...,
         topic: _builtins.str = ...,
         next_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        topic_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_location", b"metadata_location", "name", b"name", "namespace", b"namespace", "next_offsets", b"next_offsets", "revision", b"revision", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_location", b"metadata_location", "name", b"name", "namespace", b"namespace", "next_offsets", b"next_offsets", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -329,4 +329,5 @@ def _table(table: Table) -> pb.Table:
         revision=table.revision,
         topic=table.topic,
         next_offsets=table.next_offsets,
+        topic_id=table.topic_id,
     )

@@ -28,16 +28,29 @@ def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
     refusal = _commit_refusal(state, message, table, at)
     if refusal is not None:
         return refusal
-    topic, next_offsets = message.topic, tuple(message.next_offsets)
-    if table is not None and not topic:  # another engine's commit: what the committer recorded stays
-        topic, next_offsets = table.topic, table.next_offsets
+    if table is not None and not message.topic:  # another engine's: what the committer recorded stays
+        state.tables[key] = replace(table, metadata_location=message.metadata_location, revision=at.revision)
+        return Done(at.revision)
+    topic_id, next_offsets = _topic_id(state, message), tuple(message.next_offsets)
     state.tables[key] = Table(
-        message.namespace, message.name, message.metadata_location, at.revision, topic, next_offsets
+        message.namespace,
+        message.name,
+        message.metadata_location,
+        at.revision,
+        message.topic,
+        next_offsets,
+        topic_id,
     )
-    known = state.topics.get(message.topic)
+    known = state.topics_by_id.get(topic_id)
     if known is not None and known.extents:
         extents.forget(known, next_offsets)
     return Done(at.revision)
+
+
+def _topic_id(state: StateData, message: CommitTable) -> bytes:
+    """The topic whose rows a committer writes; empty for none."""
+    known = state.topics.get(message.topic)
+    return message.topic_id or (known.topic_id if known is not None else b"")
 
 
 def _commit_refusal(state: StateData, message: CommitTable, table: Table | None, at: At) -> Refused | None:
@@ -68,15 +81,20 @@ def _commit_refusal(state: StateData, message: CommitTable, table: Table | None,
     if table is None and len(state.tables) >= TABLES_MAX:
         return Refused(Code.POLICY_VIOLATION, f"the cluster has {TABLES_MAX} tables, the most it takes")
     if table is not None and table.topic and message.topic:
-        return _ledger_refusal(title, table, message)
+        return _ledger_refusal(title, table, message, _topic_id(state, message))
     return None
 
 
-def _ledger_refusal(title: str, table: Table, message: CommitTable) -> Refused | None:
+def _ledger_refusal(title: str, table: Table, message: CommitTable, topic_id: bytes) -> Refused | None:
     """A committer's ledger of the same topic never goes back."""
     if message.topic != table.topic:
         return Refused(
             Code.INVALID_REQUEST, f"{title} belongs to topic {table.topic!r}, not {message.topic!r}"
+        )
+    if topic_id != table.topic_id:
+        return Refused(
+            Code.INVALID_REQUEST,
+            f"{title} is of topic {table.topic!r} with the id {table.topic_id.hex()}, not {topic_id.hex()}",
         )
     old, new = table.next_offsets, message.next_offsets
     if len(new) < len(old) or any(a > b for a, b in zip(old, new, strict=False)):

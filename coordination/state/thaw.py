@@ -178,7 +178,13 @@ class Thaw:
 
     def _table(self, t: pb.Table) -> None:
         self.state.tables[t.namespace, t.name] = Table(
-            t.namespace, t.name, t.metadata_location, t.revision, t.topic, tuple(t.next_offsets)
+            t.namespace,
+            t.name,
+            t.metadata_location,
+            t.revision,
+            t.topic,
+            tuple(t.next_offsets),
+            t.topic_id,
         )
 
     def _namespace(self, message: pb.Namespace) -> None:

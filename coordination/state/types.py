@@ -191,7 +191,10 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An Iceberg table's current-metadata pointer. `next_offsets`: offsets below are in the table."""
+    """An Iceberg table's current-metadata pointer. `next_offsets`: offsets below are in the table.
+
+    They are offsets of the topic `topic_id`, which may be gone, and another have its name `topic`.
+    """
 
     namespace: str
     name: str
@@ -199,6 +202,7 @@ class Table:
     revision: int
     topic: str
     next_offsets: tuple[int, ...]
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

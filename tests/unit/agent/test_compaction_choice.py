@@ -8,6 +8,7 @@ from agent.compaction.choice import Rules, all_due, due, limit_of
 from coordination.commands import (
     AlterTopicConfigs,
     CommitTable,
+    DeleteTopic,
     MergedRange,
     PutNamespace,
     SwapSegments,
@@ -122,6 +123,34 @@ def test_compaction_does_not_overtake_the_table(script: Script) -> None:
     change = AlterTopicConfigs.Change(name="floe.table.enabled", value="false")
     script.one(A, AlterTopicConfigs(topic="c", changes=[change]))
     assert limit_of(script.state, partition, tables=True) == 20
+
+
+def test_the_ledger_of_an_older_topic_of_that_name_says_nothing(script: Script) -> None:
+    """A topic is deleted and made again: what its table holds are rows of the one before."""
+    script.one(A, PutNamespace(name="floe"))
+    table = CommitTable(namespace="floe", name="c", metadata_location="m", topic="c", next_offsets=[20, 20])
+    assert isinstance(script.one(A, table), Done)
+    script.one(A, DeleteTopic(name="c"))
+    handle, _ = script.topic(A, "c", 2, b"+")
+    script.commit(A, (handle, 30))
+    partition = script.state.partitions[handle]
+    assert partition is not None
+    assert limit_of(script.state, partition, tables=True) == 0, "it is waited for: it will be set aside"
+    assert limit_of(script.state, partition, tables=False) == 30, "nobody keeps tables any more"
+
+
+def test_a_table_that_never_has_its_rows_is_not_waited_for(script: Script) -> None:
+    """The name is that of another engine's table, or of another topic that lives."""
+    partition = write(script, OLD, OLD)
+    script.topic(A, "d")
+    script.one(A, PutNamespace(name="floe"))
+    assert isinstance(script.one(A, CommitTable(namespace="floe", name="c", metadata_location="m")), Done)
+    assert limit_of(script.state, partition, tables=True) == 20
+    other = CommitTable(namespace="floe", name="c", expected="m", metadata_location="n", topic="d")
+    assert isinstance(script.one(A, other), Done)
+    assert limit_of(script.state, partition, tables=True) == 20
+    script.one(A, DeleteTopic(name="d"))
+    assert limit_of(script.state, partition, tables=True) == 0, "now it can be set aside"
 
 
 def test_only_topics_whose_policy_compacts(script: Script) -> None:

@@ -70,9 +70,9 @@ class Script:
         agent = RegisterAgent(name=name or f"agent-{author}", node_id=-1, feature_min=1, feature_max=level)
         return self.one(author, agent)
 
-    def topic(self, author: int, name: str, partitions: int = 1) -> list[int]:
-        """Create a topic; returns its partition handles."""
-        topic_id = name.encode().ljust(16, b".")[:16]
+    def topic(self, author: int, name: str, partitions: int = 1, fill: bytes = b".") -> list[int]:
+        """Create a topic; returns its partition handles. Another `fill` gives another id."""
+        topic_id = name.encode().ljust(16, fill)[:16]
         result = self.one(author, CreateTopic(name=name, topic_id=topic_id, partitions=partitions))
         assert isinstance(result, Done), result
         return [partition.handle for partition in self.state.topics[name].partitions]

@@ -422,6 +422,28 @@ def test_where_committed_transactions_are_is_kept_until_the_table_has_them(scrip
     assert topic.extents == [{0: (3, 5), 1: (2, 3)}, {0: (6, 8), 1: (4, 5)}], "it lacks a part of the second"
 
 
+def test_a_commit_to_the_table_of_an_older_topic_forgets_nothing_of_the_new_one(script: Script) -> None:
+    """The committer of a deleted topic was under way when a topic of that name was made again."""
+    old = script.state.topics["t"].topic_id
+    script.one(A, PutNamespace(name="floe"))
+    script.one(A, DeleteTopic(name="t"))
+    handle, _ = script.topic(A, "t", 2, b"+")
+    producer = Producer(script, A, "x")
+    producer.init()
+    producer.send(handle, 2)
+    producer.end(commit=True)
+    commit = CommitTable(namespace="floe", name="t", metadata_location="m", topic="t", next_offsets=[9])
+    commit.topic_id = old
+    assert isinstance(script.one(A, commit), Done)
+    assert script.state.topics["t"].extents == [{0: (0, 2)}]
+    again = CommitTable(namespace="floe", name="t", expected="m", metadata_location="n", topic="t")
+    again.topic_id = script.state.topics["t"].topic_id
+    again.next_offsets.append(9)
+    refusal = script.one(A, again)
+    assert isinstance(refusal, Refused)
+    assert refusal.code is Code.INVALID_REQUEST, "rows of two topics never meet in one table"
+
+
 def test_transactions_that_a_table_never_takes_are_joined(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
