@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
-FACTOR_MAX = 1024  # files that one partition may give to a commit, so that a transaction is taken whole
+FACTOR_MAX = 1 << 20  # files that one partition may give to a commit, so that a transaction is taken whole
 
 
 class CommitError(Exception):

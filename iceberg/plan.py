@@ -39,7 +39,8 @@ class FilePlan:
 class CommitPlan:
     """The files of one commit, by partition; `more` when records are left for the next.
 
-    `too_small`: nothing fits within the bounds, because a transaction is larger; try with larger ones.
+    `too_small`: of some partition nothing fits within the bounds, because a transaction is larger; try with
+    larger ones, or it waits for as long as other partitions have anything to give.
     """
 
     files: tuple[FilePlan, ...]
@@ -80,9 +81,9 @@ def plan(
     waiting, late = [], False
     for partition in partitions:
         start = starts[partition.index]
-        source = older.get(partition.index, partition.slices)
-        if start < partition.last_stable and source.first_offset <= start:
-            waiting.append(_Waiting(partition, start, source))
+        each = _Waiting(partition, start, older.get(partition.index, partition.slices))
+        if start < partition.last_stable and _reaches(each):
+            waiting.append(each)
         else:
             late |= start < partition.last_stable
     if not waiting:
@@ -102,24 +103,42 @@ def plan(
         for file in _files(each, ends[each.partition.index], file_rows_max, file_bytes_max)
     ]
     left = any(ends[index] < end for index, end in possible.items())
-    return CommitPlan(tuple(files), more=late or left, too_small=left and not files)
+    stuck = any(ends[index] == starts[index] < end for index, end in possible.items())
+    return CommitPlan(tuple(files), more=late or left, too_small=stuck)
 
 
 def consistent(
     ends: Mapping[int, int], starts: Mapping[int, int], extents: Sequence[Extent]
 ) -> dict[int, int]:
-    """The highest ends, by partition, at or below the given ones between which no transaction is torn."""
+    """The highest ends, by partition, at or below the given ones between which no transaction is torn.
+
+    What lies below a start is in the table or gone: it holds nothing back. Time: each transaction is taken
+    out once per partition, however they lean on each other.
+    """
     found = dict(ends)
-    moved = True
-    while moved:
-        moved = False
-        for extent in reversed(extents):
-            rows = [(index, max(first, starts[index]), marker) for index, (first, marker) in extent.items()]
-            if all(found[index] > marker for index, _, marker in rows):
-                continue
-            for index, first, _ in rows:
-                if found[index] > first:
-                    found[index], moved = first, True
+    markers: dict[int, list[tuple[int, int]]] = {index: [] for index in found}
+    parts: list[list[tuple[int, int]]] = []
+    for number, extent in enumerate(extents):
+        rows = [
+            (index, max(first, starts[index]), marker)
+            for index, (first, marker) in extent.items()
+            if marker >= starts[index]
+        ]
+        parts.append([(index, first) for index, first, _ in rows])
+        for index, _, marker in rows:
+            markers[index].append((marker, number))
+    for each in markers.values():
+        each.sort()
+    lowered = list(found)
+    while lowered:
+        index = lowered.pop()
+        highest = markers[index]
+        while highest and highest[-1][0] >= found[index]:
+            _, number = highest.pop()
+            for other, first in parts[number]:
+                if found[other] > first:
+                    found[other] = first
+                    lowered.append(other)
     return found
 
 
@@ -150,6 +169,13 @@ def _start(partition: ReadablePartition, ledger: Sequence[int]) -> int:
     """The first offset that the table lacks."""
     known = ledger[partition.index] if partition.index < len(ledger) else 0
     return max(known, partition.log_start)
+
+
+def _reaches(each: _Waiting) -> bool:
+    """Whether the source plans what comes first: rows behind a merged range may be merged by now."""
+    if each.source.first_offset > each.start:
+        return False
+    return each.source is each.partition.slices or bool(each.source.plan(each.start, 1))
 
 
 def _reach(each: _Waiting, limit: int, rows_max: int, bytes_max: int) -> int:

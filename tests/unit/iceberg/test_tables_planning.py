@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from iceberg import ledger
 from iceberg.ledger import LedgerError, Range
@@ -127,6 +129,46 @@ def test_one_transaction_out_takes_those_that_lean_on_it_along() -> None:
     assert consistent({0: 30, 1: 20, 2: 30}, {0: 0, 1: 0, 2: 0}, chain) == {0: 30, 1: 20, 2: 30}
     assert consistent({0: 30, 1: 20, 2: 29}, {0: 0, 1: 0, 2: 0}, chain) == {0: 0, 1: 10, 2: 3}
     assert consistent({0: 30, 1: 20, 2: 29}, {0: 2, 1: 11, 2: 7}, chain) == {0: 2, 1: 11, 2: 7}, "never back"
+
+
+def test_a_long_chain_of_transactions_is_followed_in_one_pass_over_it() -> None:
+    """Each leans on the one before: what is looked at again and again would hold up the event loop."""
+
+    class Counted(dict[int, tuple[int, int]]):
+        looks = 0
+
+        def items(self) -> Any:
+            Counted.looks += 1
+            return super().items()
+
+    count = 500
+    chain = [Counted({at: (10, 20), at + 1: (0, 5)}) for at in range(count)]
+    ends = dict.fromkeys(range(count + 1), 30) | {0: 15}
+    found = consistent(ends, dict.fromkeys(ends, 0), chain)
+    assert found == {0: 10, **dict.fromkeys(range(1, count + 1), 0)}
+    assert Counted.looks <= 4 * count
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_ends_are_the_highest_that_tear_nothing(data: st.DataObject) -> None:
+    """Against the definition: lower what is torn, until nothing is."""
+    numbers = st.integers(0, 12)
+    starts = data.draw(st.fixed_dictionaries(dict.fromkeys(range(3), numbers)))
+    ends = {index: data.draw(st.integers(start, 14)) for index, start in starts.items()}
+    spans = st.tuples(numbers, numbers).map(lambda pair: (min(pair), max(pair)))
+    extents = data.draw(st.lists(st.dictionaries(st.integers(0, 2), spans, min_size=1), max_size=6))
+    expected = dict(ends)
+    while torn := [
+        (index, max(first, starts[index]))
+        for extent in extents
+        if any(starts[at] <= marker >= expected[at] for at, (_, marker) in extent.items())
+        for index, (first, marker) in extent.items()
+        if marker >= starts[index] and expected[index] > max(first, starts[index])
+    ]:
+        index, first = torn[0]
+        expected[index] = first
+    assert consistent(ends, starts, extents) == expected
 
 
 def test_a_transaction_larger_than_the_bounds_gets_several_files() -> None:

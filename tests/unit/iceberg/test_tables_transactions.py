@@ -12,7 +12,9 @@ import pytest
 from coordination.commands import EndTransaction, InitTransactions
 from coordination.state.types import Done
 from iceberg import ledger
+from iceberg.plan import CommitPlan, plan
 from objectstore import batch
+from objectstore.merged import Older, Slices
 from tests.unit.iceberg.rig import Rig, running
 
 
@@ -156,3 +158,35 @@ async def test_one_transaction_larger_than_a_commit_is_one_snapshot_of_several_f
     assert done is not None
     assert (done.rows, done.files, done.more) == (20, 4, False)
     assert [value for _, _, value in await shown(rig)] == [b"%d" % number for number in range(20)]
+
+
+async def test_a_large_transaction_is_not_kept_out_by_a_partition_that_always_has_more(rig: Rig) -> None:
+    await rig.create_topic()
+    producer = await Producer(rig, "x").init()
+    for number in range(20):
+        await producer.send(b"%d" % number, partition=1)
+    await producer.end(commit=True)
+    await rig.produce([b"plain"] * 200)
+    small = replace(rig, options=replace(rig.options, rows_per_commit_max=4, rows_per_file_max=2))
+    done = await small.committer().run_once()
+    assert done is not None
+    assert done.more, "the other partition has more"
+    assert [value for partition, _, value in await shown(rig) if partition == 1] == [
+        b"%d" % number for number in range(20)
+    ]
+
+
+async def test_rows_that_are_merged_while_the_commit_is_planned_wait_for_the_next(rig: Rig) -> None:
+    """All that is left of the merged range below was aborted; what stood behind it was merged meanwhile."""
+    topic = await rig.create_topic()
+    producer = await Producer(rig, "x").init()
+    await producer.send(b"a", b"b")
+    await producer.end(commit=False)
+    partition = topic.partitions[0]
+    nothing = Slices(partition.slices, 0, Older((), 2))
+    await rig.produce([b"c"])
+    partition.slices.trim(4)
+    found = plan(
+        topic.partitions, [], {0: nothing}, rows_max=9, bytes_max=9, file_rows_max=9, file_bytes_max=9
+    )
+    assert found == CommitPlan((), more=True)
