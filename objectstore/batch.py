@@ -38,6 +38,7 @@ _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
 _LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD
+_OFFSETS_MAX = 1 << 31  # that one batch can take
 _BATCH_BYTES_MAX = (1 << 31) - 1  # batch_length is an int32
 _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
@@ -214,6 +215,18 @@ def seal(header: BatchHeader, records: Buffer) -> bytes:
     front = _header.pack(*header._replace(batch_length=_LENGTH_MIN + len(records), magic=MAGIC, crc=0))
     crc = crc32c(records, crc32c(front[_CRC_FROM:]))
     return b"".join((front[:_CRC_AT], _crc.pack(crc), front[_CRC_FROM:], records))
+
+
+def empty_batch(base_offset: int, end_offset: int) -> bytes:
+    """A batch without records that takes the offsets [base_offset, end_offset): Kafka's cleaner leaves such.
+
+    Consumers go on behind it.
+    """
+    delta = min(end_offset - base_offset, _OFFSETS_MAX) - 1
+    header = BatchHeader(
+        base_offset, 0, 0, MAGIC, 0, 0, delta, NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID, -1, -1, 0
+    )
+    return seal(header, b"")
 
 
 def records(buf: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Iterator[Record]:

@@ -19,6 +19,7 @@ from agent.metrics import Metrics
 from coordination.kafka_codes import Code
 from coordination.log import Unavailable
 from coordination.state.types import Applied, Partition
+from objectstore.batch import empty_batch
 from objectstore.merged import MergedRanges, SlicePlan
 from objectstore.naming import SliceRef
 from objectstore.reader import ChunkMissing
@@ -198,10 +199,8 @@ class FetchDriver:
     async def _read(self, plan: Plan) -> list[Fetched]:
         """Read every slice of the plan and cut it to the request's limits."""
         refs = [ref for planned in plan.partitions for ref in planned.slices]
-        if not refs:
-            return [Fetched(planned, []) for planned in plan.partitions]
         try:
-            buffers = await self._reader.read_many(refs)
+            buffers = await self._reader.read_many(refs) if refs else []
         except (StoreError, TimeoutError) as error:
             _log.warning("records cannot be read", error=repr(error))
             return _failed(plan)
@@ -214,6 +213,8 @@ def _cut_all(partitions: Iterable[Planned], buffers: Sequence[memoryview]) -> li
     for planned in partitions:
         count = len(planned.slices)
         records = cut(planned.slices, buffers[position : position + count], planned, nothing_yet)
+        if planned.gap:
+            records = [memoryview(empty_batch(planned.wanted.offset, planned.end_offset))]
         position += count
         nothing_yet = nothing_yet and not records
         fetched.append(Fetched(planned, records))

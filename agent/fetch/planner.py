@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.kafka_codes import Code
+from objectstore.batch import HEADER_BYTES
 from objectstore.naming import SliceRef
 from objectstore.transactions import Aborted
 
@@ -96,11 +97,16 @@ class Planned:
     """Aborted transactions at or after the wanted offset, for whoever reads committed records only."""
     merged: bool = False
     """Its records are in a merged range that has to be looked up first: no slices yet."""
+    gap: bool = False
+    """No record is left from the wanted offset to `end_offset`, and the reader has to get past that.
+
+    What was there was aborted and is merged; what follows is of a transaction that is open.
+    """
 
     @property
     def planned_bytes(self) -> int:
         """Bytes of the slices: what the answer holds at most."""
-        return sum(ref.length for ref in self.slices)
+        return HEADER_BYTES if self.gap else sum(ref.length for ref in self.slices)
 
 
 @dataclass(slots=True)
@@ -165,6 +171,7 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
         return planned
     slices = source.plan(want.offset, max(limit, 1))
     planned.slices = [ref for ref in slices if ref.base_offset < end]
+    planned.gap = len(slices) > 0 and not planned.slices
     if read_committed and planned.slices:
         planned.aborted = partition.aborted(want.offset, planned.slices[-1].end_offset)
     return planned

@@ -93,7 +93,7 @@ def due(partition: Partition, threshold: int, rules: MergeRules, age_s: float) -
     rows = len(partition.slices)
     keep = min(rules.keep_slices, threshold // 2)
     size = partition.slices.size_bytes
-    if not rows:
+    if not rows or partition.last_stable <= partition.slices.first_offset:  # the first is of an open one
         return None
     if age_s >= rules.age_s:  # even one: it may be the last that keeps a large chunk
         return Due(partition.handle, min(rows, ROWS_MAX), size, aged=True)

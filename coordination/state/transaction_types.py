@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -108,10 +109,11 @@ class PartitionTransactions:
     def overlapping(self, start: int, end: int) -> list[Aborted]:
         """Aborted transactions whose records or markers lie in [start, end), in the order of their ends."""
         flat = self.aborted
+        first = bisect_left(range(len(flat) // 3), start, key=lambda number: flat[3 * number + 2])
         return [
             Aborted(flat[at], flat[at + 1], flat[at + 2])
-            for at in range(0, len(flat), 3)
-            if flat[at + 2] >= start and flat[at + 1] < end
+            for at in range(3 * first, len(flat), 3)
+            if flat[at + 1] < end
         ]
 
     def forget_below(self, offset: int) -> None:

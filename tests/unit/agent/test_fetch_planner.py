@@ -8,7 +8,7 @@ import pytest
 
 from agent.fetch.planner import Planned, Wanted, cut, plan_fetch
 from coordination.kafka_codes import Code
-from objectstore.batch import NewRecord, build, patch, peek, split
+from objectstore.batch import NewRecord, build, check_crc, empty_batch, patch, peek, records, split
 from objectstore.naming import ChunkId, SliceRef
 from objectstore.transactions import Aborted
 
@@ -115,6 +115,18 @@ def test_read_committed_ends_at_the_last_stable_offset() -> None:
     assert bases(cut(planned.slices, [buffers[r.chunk.number] for r in planned.slices], planned, True)) == [0]
     assert not one(view, 2, committed=True).slices
     assert one(view, 2, committed=True).code is Code.NONE
+
+
+def test_a_reader_gets_past_what_was_aborted_and_merged_in_front_of_an_open_transaction() -> None:
+    view, _ = partition([[(1, 10)], [(2, 10)]], log_start=4)
+    view.log_start, view.last_stable = 0, 4
+    planned = one(view, 1, committed=True)
+    assert (planned.gap, planned.planned_bytes, list(planned.slices)) == (True, 61, [])
+    assert not one(view, 1).gap, "uncommitted readers get what follows"
+    assert not one(view, 4, committed=True).gap, "the end is no gap"
+    raw = empty_batch(1, 4)
+    assert (len(raw), check_crc(raw, 0, len(raw)), list(records(raw))) == (61, True, [])
+    assert (peek(raw).base_offset, peek(raw).last_offset) == (1, 3)
 
 
 def test_nothing_is_copied() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.merging.planner import due
 from agent.transactions.requests import StaleConnection
 from agent.wire.generated.init_producer_id import InitProducerIdRequest
 from agent.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -16,7 +17,7 @@ from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, records, split
 from objectstore.cache import SliceCache
 from tests.unit.agent.conftest import StartAgent
-from tests.unit.agent.merging_rig import merge_rows, partition_of
+from tests.unit.agent.merging_rig import EAGER, merge_rows, partition_of
 from tests.unit.agent.rig import Agent, batch
 from tests.unit.agent.test_handlers_produce_fetch import create, fetch, offsets, produce
 from tests.unit.agent.transactions_rig import V1, V2, Txn
@@ -158,6 +159,22 @@ async def test_merging_leaves_aborted_records_behind_and_keeps_the_markers(
     assert controls.count(True) == 4
     await other.end(commit=False)
     assert shown(await fetch(agent, 12, **COMMITTED)) == [(13, b"last")]
+
+
+async def test_a_tail_that_begins_with_an_open_transaction_is_not_looked_at(agent: Agent) -> None:
+    await create(agent)
+    producer = Txn(agent)
+    await producer.init()
+    await producer.send(b"open")
+    for number in range(20):
+        await produce(agent, batch(b"%d" % number))
+    partition = partition_of(agent)
+    assert due(partition, 8, EAGER, 0.0) is None
+    assert due(partition, 8, EAGER, 1e10) is None, "nor for its age"
+    await producer.end(commit=False)
+    found = due(partition, 8, EAGER, 0.0)
+    assert found is not None
+    assert found.rows == 22
 
 
 async def test_a_merge_of_nothing_but_aborted_records_leaves_a_gap(
