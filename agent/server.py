@@ -35,6 +35,8 @@ WRITE_HIGH_BYTES: Final = 1024 * 1024
 """Bytes in a socket's send buffer above which answers wait in the connection."""
 SWEEP_S: Final = 5.0
 """Time between two looks for idle and stalled connections, seconds; less when their limits are lower."""
+LINGER_S: Final = 1.0
+"""How long a connection that is drained waits for its client to hang up too, seconds."""
 CANCEL_S: Final = 1.0
 """How long cancelled requests have to end, seconds."""
 BACKLOG: Final = 1024
@@ -154,6 +156,11 @@ class Server:
         """Request bytes held now, over all connections."""
         return self._shared.budget.used
 
+    @property
+    def draining(self) -> bool:
+        """Whether nothing more is read."""
+        return self._shared.draining
+
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections stay."""
         for server in self._servers:
@@ -214,6 +221,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._reading = True
         self._writable = True
         self._doomed = False
+        self._lingering = False
         self._last = self._loop.time()
 
     # What the event loop calls.
@@ -235,9 +243,11 @@ class _Protocol(asyncio.BufferedProtocol):
         connected.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._machine.get_buffer()
+        return self._shared.scratch if self._lingering else self._machine.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._lingering:
+            return
         self._last = self._loop.time()
         self._shared.metrics.bytes_in.inc(nbytes)
         frames = self._machine.received(nbytes)
@@ -397,7 +407,7 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def _update_reading(self) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._lingering:
             return
         unsent = 0 if self._writable else transport.get_write_buffer_size()
         wanted = not self._shared.draining and self._machine.wants_read(unsent)
@@ -410,5 +420,28 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def _close_when_done(self) -> None:
         done = not self._machine.in_flight and not self._machine.outbox
-        if done and (self._doomed or self._shared.draining) and self._transport is not None:
+        if not done or self._transport is None:
+            return
+        if self._doomed:
+            self._transport.close()
+        elif self._shared.draining and not self._lingering:
+            self._linger(self._transport)
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        """Say that nothing more comes, and throw away what the client sends until it hangs up.
+
+        A socket that is closed with unread input is reset, and the kernel forgets what was on its way: the
+        client would have the beginning of an answer.
+        """
+        if not transport.can_write_eof():
+            transport.close()
+            return
+        self._lingering = True
+        transport.write_eof()
+        transport.resume_reading()
+        self._loop.call_later(LINGER_S, self._unheard)
+
+    def _unheard(self) -> None:
+        """The client did not hang up."""
+        if self._transport is not None:
             self._transport.close()

@@ -135,6 +135,32 @@ async def test_drain_answers_what_is_in_flight_and_closes() -> None:
         await idle.close()
 
 
+async def test_drain_loses_no_answer_to_a_request_that_comes_too_late() -> None:
+    """A socket that is closed with unread input is reset, and the kernel throws away what is on its way: here
+    the most of a large answer, which its client would have in part."""
+    release = asyncio.Event()
+
+    async def handler(context: RequestContext, body: memoryview) -> list[Buffer]:
+        await release.wait()
+        return [bytes(16 * MIB)]
+
+    async with serving(handler) as (server, port):
+        client = await Client.connect(port)
+        client.send(1)
+        await until(lambda: server.request_bytes > 0)
+        drained = asyncio.create_task(server.drain(30))
+        await until(lambda: server.draining)
+        client.send(2)  # nobody reads it any more
+        await client.writer.drain()
+        release.set()
+        answer = await client.frame()
+        assert int.from_bytes(answer[:4], "big") == 1
+        assert len(answer) > 16 * MIB
+        assert await client.reader.read() == b"", "the end, and no reset"
+        await client.close()
+        await drained
+
+
 async def test_drain_cuts_what_does_not_end() -> None:
     cancelled = asyncio.Event()
 
