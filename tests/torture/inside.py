@@ -18,13 +18,14 @@ from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
 from coordination.state import State
 from coordination.state.types import Partition
-from objectstore.batch import check_crc, peek, split
+from objectstore.batch import check_crc, peek, records, split
 from objectstore.merged import MergedRanges
 from objectstore.open import open_store
 from objectstore.reader import ChunkReader
 from objectstore.store import StoreError
 from tests.torture.cluster import Cluster, Member
 from tests.torture.verdict import Finding
+from tests.torture.walk import Walk
 
 CACHE_BYTES = 1 << 20
 PLAN_BYTES_MAX = 1 << 60
@@ -112,42 +113,44 @@ def _partitions(state: State, topic: str | None) -> list[Partition]:
     return [partition for partition in there if topic in (None, partition.topic.name)]
 
 
-def _left_behind(partition: Partition, offset: int, due: int) -> bool:
-    """Whether a gap may be of aborted records, which are not merged."""
-    merged = partition.merged
-    return partition.transactions is not None and merged is not None and due < offset <= merged.end_offset
-
-
 async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkReader) -> list[Finding]:
     place = f"{partition.topic.name}-{partition.index}"
-    due = partition.log_start
-    newest: dict[tuple[int, int], int] = {}
+    merged = partition.merged
+    walk = Walk(
+        partition.log_start,
+        merged.end_offset if merged is not None else 0,
+        merged.first_dirty_offset if merged is not None else 0,
+        lambda producer, offset: _listed(partition, producer, offset),
+    )
     try:
-        source = await ranges.slices(partition, due, PLAN_BYTES_MAX)
+        source = await ranges.slices(partition, walk.due, PLAN_BYTES_MAX)
     except StoreError as error:
         return [Finding("unreadable-manifest", place, str(error))]
-    for ref in source.plan(due, PLAN_BYTES_MAX):
+    for ref in source.plan(walk.due, PLAN_BYTES_MAX):
         try:
             data = await reader.read(ref)
         except StoreError as error:
             return [Finding("unreadable-chunk", place, f"offset {ref.base_offset}: {error}")]
         for position, length in split(data):
             header = peek(data, position)
-            if header.base_offset != due and not _left_behind(partition, header.base_offset, due):
-                return [Finding("tiling", place, f"batch at {header.base_offset} where {due} was due")]
             if not check_crc(data, position, position + length):
-                return [Finding("corrupt-batch", place, f"offset {due}")]
-            due = header.base_offset
-            if header.producer_id >= 0 and not header.transactional:
-                writer = (header.producer_id, header.producer_epoch)
-                expected = newest.get(writer, header.base_sequence)
-                if header.base_sequence != expected:
-                    detail = (
-                        f"offset {due}: producer {writer} sequence {header.base_sequence}, due {expected}"
-                    )
-                    return [Finding("sequence-gap", place, detail)]
-                newest[writer] = (header.base_sequence + header.last_offset_delta + 1) & 0x7FFFFFFF
-            due += header.last_offset_delta + 1
-    if due != partition.high_watermark:
-        return [Finding("tiling", place, f"batches end at {due}, high watermark {partition.high_watermark}")]
-    return []
+                return [Finding("corrupt-batch", place, f"offset {header.base_offset}")]
+            wrong = walk.batch(header, header.control and _aborts(data[position : position + length]))
+            if wrong is not None:
+                return [Finding("tiling", place, wrong)]
+    wrong = walk.end(partition.high_watermark)
+    return [Finding("tiling", place, wrong)] if wrong is not None else []
+
+
+def _listed(partition: Partition, producer: int, offset: int) -> bool:
+    """Whether readers of this offset are told that the producer's batch there was aborted."""
+    return any(
+        each.producer_id == producer and each.first_offset <= offset < each.marker_offset
+        for each in partition.aborted(offset, offset + 1)
+    )
+
+
+def _aborts(marker: memoryview) -> bool:
+    """Whether a control batch is the marker of an abort: its one record's key is (version, type)."""
+    (record,) = records(marker)
+    return record.key is not None and record.key[2:4] == b"\0\0"

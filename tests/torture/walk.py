@@ -1,0 +1,96 @@
+"""A walk over one partition's batches, as they lie in the bucket: what must hold from one to the next. Pure.
+
+Offsets tile. A gap is allowed only in the merged range, and only where compaction has been, or where the
+records of an aborted transaction may have been: its marker follows, and nothing else of its producer stands
+in between. Sequences of a producer are gapless, but across such a gap. Merged ranges hold nothing that was
+aborted, since nobody could tell readers of it; in the tail the state lists exactly what was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from objectstore.batch import BatchHeader
+
+SEQUENCE_MASK = (1 << 31) - 1
+
+
+@dataclass
+class Walk:
+    """One partition. `due`: the offset that comes next, first the log start.
+
+    Below `merged_end` batches are merged, below `compacted_to` compacted. `listed` says whether readers are
+    told that the batch of this producer at this offset was aborted.
+    """
+
+    due: int
+    merged_end: int
+    compacted_to: int
+    listed: Callable[[int, int], bool]
+    _begun: bool = False
+    _gaps: list[int] = field(default_factory=list)  # where those begin that nothing has explained yet
+    _seen: dict[int, int] = field(default_factory=dict)  # producer → offset of its newest batch or marker
+    _open: dict[int, list[int]] = field(default_factory=dict)  # … → its batches since its newest marker
+    _sequences: dict[tuple[int, int], int] = field(default_factory=dict)  # … and epoch → what is due
+
+    def batch(self, header: BatchHeader, aborts: bool = False) -> str | None:
+        """What is wrong with the next batch, if anything. `aborts`: it is the marker of an abort."""
+        base, known = header.base_offset, self._begun
+        self._begun = True
+        if base < self.due and (known or header.last_offset < self.due):
+            return f"batch at {base} where {self.due} was due"
+        if base > self.due:
+            if base > self.merged_end:
+                return f"batch at {base} where {self.due} was due"
+            if base > self.compacted_to:
+                self._gaps.append(max(self.due, self.compacted_to))
+        self.due = header.last_offset + 1
+        wrong = self._marker(header, aborts) if header.control else self._records(header)
+        if header.transactional:
+            self._seen[header.producer_id] = base
+        return wrong
+
+    def end(self, high_watermark: int) -> str | None:
+        """What is wrong at the end."""
+        if self.due != high_watermark:
+            return f"batches end at {self.due}, high watermark {high_watermark}"
+        if self._gaps:
+            return f"no aborted transaction explains the gaps that begin at {self._gaps}"
+        return None
+
+    def _marker(self, header: BatchHeader, aborts: bool) -> str | None:
+        producer, written = header.producer_id, self._open.pop(header.producer_id, [])
+        if aborts:
+            last = self._seen.get(producer, -1)
+            left = [gap for gap in self._gaps if gap <= last]
+            if len(left) < len(self._gaps):
+                self._gaps = left
+                self._forget(producer)
+        for offset in written:
+            if aborts and offset < self.merged_end:
+                return f"aborted records of producer {producer} at {offset} are in the merged range"
+            if aborts != self.listed(producer, offset):
+                outcome = "aborted and not listed" if aborts else "committed and listed as aborted"
+                return f"records of producer {producer} at {offset} are {outcome}"
+        return None
+
+    def _records(self, header: BatchHeader) -> str | None:
+        producer, sequence = header.producer_id, header.base_sequence
+        if producer < 0:
+            return None
+        if header.transactional:
+            self._open.setdefault(producer, []).append(header.base_offset)
+        if header.base_offset < self.compacted_to:
+            self._forget(producer)
+            return None
+        writer = (producer, header.producer_epoch)
+        due = self._sequences.get(writer, sequence)
+        if sequence != due:
+            return f"offset {header.base_offset}: producer {writer} sequence {sequence}, due {due}"
+        self._sequences[writer] = (sequence + header.last_offset_delta + 1) & SEQUENCE_MASK
+        return None
+
+    def _forget(self, producer: int) -> None:
+        """Batches of the producer are gone: which sequence follows is not known."""
+        self._sequences = {writer: due for writer, due in self._sequences.items() if writer[0] != producer}
