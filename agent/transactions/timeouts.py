@@ -2,12 +2,15 @@
 
 A timeout is a proposal: "abort transaction n of this id if it still is n"
 (coordination/state/transactions.py). Two agents that both propose it are harmless.
+
+A transaction's time is over by the stamps of the log, or when this agent has seen it open for that long by
+its own clock: agents whose clocks differ by an hour must not leave one open for an hour.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from google.protobuf.message import Message
@@ -37,6 +40,7 @@ class TransactionTimeouts(Job):
         super().__init__(replica, poll_s)
         self._clock = clock
         self._timeouts_due_s = self._expiry_due_s = 0.0
+        self._open_since_s: dict[tuple[str, int], float] = {}  # by id and number: when it was first seen open
 
     async def step(self, held: ClaimHolder) -> None:
         """One pass of each kind when it is time for it."""
@@ -50,12 +54,21 @@ class TransactionTimeouts(Job):
 
     async def _abort(self, held: ClaimHolder) -> None:
         names = iter(list(self.replica.state.transactions))
+        known, self._open_since_s = self._open_since_s, {}
         while step := list(islice(names, LOOKS_PER_STEP)):
-            now_ms = self._clock.now_ms()
-            over = [t for t in self._known(step) if t.ongoing and now_ms - t.started_ms >= t.timeout_ms]
-            await self._propose(
-                [AbortTransaction(transactional_id=t.transactional_id, number=t.number) for t in over], held
-            )
+            over = [abort for each in self._known(step) if (abort := self._over(each, known)) is not None]
+            await self._propose(over, held)
+
+    def _over(self, each: Transaction, known: Mapping[tuple[str, int], float]) -> AbortTransaction | None:
+        """The proposal to abort it when its time is over."""
+        if not each.ongoing:
+            return None
+        name, now_s = (each.transactional_id, each.number), self._clock.monotonic()
+        since_s = self._open_since_s[name] = known.get(name, now_s)
+        watched = (now_s - since_s) * 1000 >= each.timeout_ms
+        if not watched and self._clock.now_ms() - each.started_ms < each.timeout_ms:
+            return None
+        return AbortTransaction(transactional_id=each.transactional_id, number=each.number, forced=watched)
 
     async def _expire(self, held: ClaimHolder) -> None:
         names = iter(list(self.replica.state.transactions))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow.parquet as pq
@@ -17,10 +17,11 @@ from agent.app import App
 from coordination.state.types import Partition, Table
 from iceberg import head, manifests
 from iceberg.warehouse import Warehouse
-from objectstore.batch import Record, records
+from objectstore.batch import Record, peek, records, split
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore, StoreError
+from objectstore.transactions import Transactions
 from tests.checker.findings import Finding
 from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
 from tests.sim.node import AgentNode
@@ -78,7 +79,7 @@ class _Readers:
     chunks: ChunkReader
 
     async def all(self, partition: Partition) -> list[Record]:
-        """Every record from the log start on."""
+        """Every committed record from the log start on."""
         for _ in range(READS_MAX):
             try:
                 return await self._all(partition)
@@ -89,10 +90,19 @@ class _Readers:
     async def _all(self, partition: Partition) -> list[Record]:
         start = partition.log_start
         source = await self.ranges.slices(partition, start, PLAN_BYTES_MAX)
+        known = Transactions(partition.aborted(start, partition.high_watermark))
         found: list[Record] = []
         for ref in source.plan(start, PLAN_BYTES_MAX):
-            found += [each for each in records(bytes(await self.chunks.read(ref))) if each.offset >= start]
+            found += [each for each in committed(await self.chunks.read(ref), known) if each.offset >= start]
         return found
+
+
+def committed(data: memoryview, known: Transactions) -> Iterator[Record]:
+    """Records of the batches that are neither markers nor of aborted transactions."""
+    for position, size in split(data):
+        header = peek(data, position)
+        if not header.control and not known.aborted(header):
+            yield from records(bytes(data[position : position + size]))
 
 
 @dataclass(frozen=True, slots=True)

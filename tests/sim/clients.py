@@ -21,8 +21,22 @@ from tests.sim.loop import NODE, VirtualLoop
 SHORT = {"request_timeout_ms": 3000, "metadata_max_age_ms": 3000, "retry_backoff_ms": 50}
 RETRY_S = 0.2
 POLL_MS = 200
-IDLE_S = 0.02
+IDLE_S = 0.1
+PADDED_OF = 0.1
+LISTED_OF = 1 / 64
 Finish = Callable[[Operation], None]
+
+
+@dataclass(slots=True)
+class Pending:
+    """An operation under way, with the outcome that it has if its client dies now."""
+
+    process: int
+    f: str
+    invoked_ns: int
+    micro: list[Micro]
+    outcome: Outcome = "info"
+    error: str = "crash"
 
 
 class Recorder:
@@ -42,6 +56,17 @@ class Recorder:
     def now_ns(self) -> int:
         """Virtual nanoseconds."""
         return int(self._loop.time() * 1e9)
+
+    def leave(self, pending: Pending) -> None:
+        """What was called and has come to an end, or never will."""
+        self.note(
+            pending.process,
+            pending.f,
+            pending.outcome,
+            pending.invoked_ns,
+            pending.micro,
+            error=pending.error,
+        )
 
     def note(
         self,
@@ -74,6 +99,10 @@ class Surroundings:
     fetch_bytes: int
     """max.partition.fetch.bytes of the readers."""
 
+    def any_key(self) -> TopicPartition:
+        """The first ones more often than the last ones."""
+        return self.keys[int(self.loop.random.expovariate(1.5 / len(self.keys))) % len(self.keys)]
+
     def timestamp(self) -> int:
         """Unix ms for a record."""
         return START_MS + int(self.loop.time() * 1000)
@@ -91,7 +120,7 @@ class Writer:
         self._around = around
         self._pause_s = 1 / rate
         self._next = 0
-        self.pending: tuple[int, int, list[Send]] | None = None
+        self.pending: Pending | None = None
 
     async def live(self) -> None:
         """Until told to stop: one process after the other."""
@@ -109,7 +138,7 @@ class Writer:
             except (KafkaError, OSError, TimeoutError):
                 await asyncio.sleep(RETRY_S)
             finally:
-                await _stopped(producer)
+                await stopped(producer)
 
     async def _write(self, producer: Any, process: int) -> None:
         random = self._around.loop.random
@@ -118,14 +147,13 @@ class Writer:
             sends = []
             for _ in range(random.choice((1, 1, 2, 4))):
                 self._next += 1
-                key = random.choice(self._around.keys)
-                sends.append((key, f"{process}.{self._next}"))
+                sends.append((self._around.any_key(), f"{process}.{self._next}"))
             await self._operation(producer, process, sends)
 
     async def _operation(self, producer: Any, process: int, sends: list[tuple[TopicPartition, str]]) -> None:
         recorder = self._around.recorder
         invoked = recorder.now_ns()
-        self.pending = (process, invoked, [Send(name(key), value) for key, value in sends])
+        self.pending = Pending(process, "send", invoked, [Send(name(key), value) for key, value in sends])
         futures = []
         error: BaseException | None = None
         for key, value in sends:
@@ -137,6 +165,7 @@ class Writer:
                         key=value.encode(),
                         partition=key.partition,
                         timestamp_ms=self._around.timestamp(),
+                        headers=self._padding(),
                     )
                 )
             except (KafkaError, OSError, TimeoutError) as raised:
@@ -147,6 +176,7 @@ class Writer:
         for position, (key, value) in enumerate(sends):
             answer = told[position] if position < len(told) else None
             offset = None if answer is None or isinstance(answer, BaseException) else answer.offset
+            offset = None if offset == -1 else offset  # aiokafka's for what the broker remembers no more
             done.append(Send(name(key), value, offset))
             error = answer if isinstance(answer, BaseException) else error
         self.pending = None
@@ -160,6 +190,11 @@ class Writer:
         )
         if error is not None:
             raise error
+
+    def _padding(self) -> list[tuple[str, bytes]]:
+        """Now and then a record is larger than a small fetch."""
+        random = self._around.loop.random
+        return [("padding", b"." * random.randint(200, 1500))] if random.random() < PADDED_OF else []
 
 
 class Reader:
@@ -176,7 +211,7 @@ class Reader:
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 client_id=NODE.get(),
-                fetch_max_wait_ms=100,
+                isolation_level="read_committed",
                 max_partition_fetch_bytes=self._around.fetch_bytes,
                 **SHORT,
             )
@@ -187,31 +222,44 @@ class Reader:
             except (KafkaError, OSError, TimeoutError):
                 await asyncio.sleep(RETRY_S)
             finally:
-                await _stopped(consumer)
+                await stopped(consumer)
 
     async def _read(self, consumer: Any, process: int) -> None:
+        random, recorder = self._around.loop.random, self._around.recorder
+        self._assign(consumer, process)
+        while not self._around.stopping.is_set():
+            if random.random() < LISTED_OF:  # Jepsen's list-append: the whole list, by a new process
+                process = recorder.process()
+                self._assign(consumer, process)
+                await consumer.seek_to_beginning()
+            await polled(consumer, recorder, process)
+            await asyncio.sleep(IDLE_S)
+
+    def _assign(self, consumer: Any, process: int) -> None:
         random, recorder = self._around.loop.random, self._around.recorder
         keys = sorted(random.sample(self._around.keys, max(1, len(self._around.keys) // 2)))
         consumer.assign(keys)
         recorder.note(process, "assign", "ok", recorder.now_ns(), keys=[name(key) for key in keys])
-        while not self._around.stopping.is_set():
-            await polled(consumer, recorder, process)
-            await asyncio.sleep(IDLE_S)
 
 
 async def polled(consumer: Any, recorder: Recorder, process: int) -> int:
     """One poll as an operation; the number of records."""
     invoked = recorder.now_ns()
     records: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(timeout_ms=POLL_MS)
-    seen = {
+    recorder.note(process, "poll", "ok", invoked, [Poll(seen(records))])
+    return sum(len(each) for each in records.values())
+
+
+def seen(records: Mapping[TopicPartition, Sequence[Any]]) -> dict[str, tuple[tuple[int, str], ...]]:
+    """What one poll returned, as the history spells it."""
+    return {
         name(key): tuple((each.offset, each.value.decode()) for each in records[key])
         for key in sorted(records)
     }
-    recorder.note(process, "poll", "ok", invoked, [Poll(seen)])
-    return sum(len(each) for each in seen.values())
 
 
-async def _stopped(client: Any) -> None:
+async def stopped(client: Any) -> None:
+    """Stop a client of aiokafka, which may be in any state."""
     try:
         async with asyncio.timeout(5):
             await client.stop()

@@ -16,6 +16,9 @@ RATES = FaultRates(
     refused=0.05, lost_request=0.03, lost_answer=0.05, truncated=0.02, corrupt=0.02, slow=0.2, slow_s_max=1.5
 )
 
+HELD_KINDS = (0, 22, 24, 25, 26, 28)
+"""Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -142,6 +145,17 @@ def _crash_client(world: World, targets: Sequence[AgentNode]) -> None:
     world.crash_client(world.loop.random.choice(world.clients))
 
 
+def _hold(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    kinds = [kind for kind in HELD_KINDS if world.loop.random.random() < 0.6]
+    world.network.held_kinds = frozenset(kinds)
+
+
+def _release(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.network.held_kinds = frozenset()
+
+
 def _nothing(world: World, targets: Sequence[AgentNode]) -> None:
     del world, targets
 
@@ -160,5 +174,6 @@ FAULTS: tuple[Fault, ...] = (
     Fault("bad-store", _bad_store, _good_store),
     Fault("cut-clients", _cut_clients, _heal_clients),
     Fault("reset", _reset, _nothing),
+    Fault("hold-requests", _hold, _release),
     Fault("crash-client", _crash_client, _nothing),
 )

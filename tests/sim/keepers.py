@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from tests.checker.findings import Finding
-from tests.sim.clients import POLL_MS, RETRY_S, SHORT, Surroundings, _stopped, name
+from tests.sim.clients import POLL_MS, RETRY_S, SHORT, Surroundings, name, stopped
 from tests.sim.loop import NODE
 
 KEPT, SHORT_LIVED = "kept", "short"
@@ -105,7 +105,7 @@ class Keeper:
             except (KafkaError, OSError, TimeoutError):
                 await asyncio.sleep(RETRY_S)
             finally:
-                await _stopped(producer)
+                await stopped(producer)
 
     async def _write(self, producer: Any) -> None:
         random = self._around.loop.random
@@ -143,7 +143,6 @@ class Restorer:
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 client_id=NODE.get(),
-                fetch_max_wait_ms=100,
                 max_partition_fetch_bytes=self._around.fetch_bytes,
                 **SHORT,
             )
@@ -155,7 +154,7 @@ class Restorer:
             except (KafkaError, OSError, TimeoutError):
                 await asyncio.sleep(RETRY_S)
             finally:
-                await _stopped(consumer)
+                await stopped(consumer)
 
     async def _restore(self, consumer: Any) -> None:
         known = len(self._ledger.acknowledged)

@@ -35,9 +35,7 @@ class _Handle(events.Handle):
     """A callback that dies with its node."""
 
     def _run(self) -> None:
-        loop: VirtualLoop = self._loop  # type: ignore[attr-defined]  # asyncio.Handle has it
-        context: contextvars.Context = self._context  # type: ignore[attr-defined]  # and this too
-        if loop.runs(context.get(NODE, ""), self):
+        if self._loop.runs(self._context.get(NODE, ""), self):  # type: ignore[attr-defined]  # asyncio has them
             super()._run()  # type: ignore[misc]  # not in the stubs
 
 
@@ -45,9 +43,7 @@ class _Timer(events.TimerHandle):
     """A timer that dies with its node."""
 
     def _run(self) -> None:
-        loop: VirtualLoop = self._loop  # type: ignore[attr-defined]  # as above
-        context: contextvars.Context = self._context  # type: ignore[attr-defined]  # as above
-        if loop.runs(context.get(NODE, ""), self):
+        if self._loop.runs(self._context.get(NODE, ""), self):  # type: ignore[attr-defined]  # as above
             super()._run()  # type: ignore[misc]  # as above
 
 

@@ -2,7 +2,9 @@
 
 Bytes of one direction arrive in order; different connections are independent, so messages overtake each other
 across them. A cut link holds what is sent until it heals, as TCP's retransmission does; a connection
-over it waits. A node that dies resets its connections.
+over it waits. A single connection can be held likewise, in one direction, from a request of a given kind on:
+whoever gave it up goes on by another connection, and the request arrives long after. A node that dies resets
+its connections.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +20,9 @@ from typing import Any
 from tests.sim.loop import NODE, VirtualLoop
 
 CONNECT_S_MAX = 30.0
+HELD_S = (0.5, 6.0)
+HELD_OF = 0.4
+"""How likely a request of a kind that is held is held."""
 WRITE_HIGH_BYTES = 256 * 1024
 HOST = "sim"
 
@@ -79,6 +85,10 @@ class Network:
         self._ends: dict[str, list[VirtualTransport]] = {}
         self.default_latency_s = (0.0002, 0.002)
         self.messages = 0
+        self.held_kinds: frozenset[int] = frozenset()
+        """API keys of Kafka whose requests, or their answers, are held."""
+        self.held: Counter[int] = Counter()
+        self._own = contextvars.copy_context()
         loop.server_factory = self._listen
         loop.connection_factory = self._connect
 
@@ -168,6 +178,35 @@ class Network:
         low, high = link.latency_s
         return low + self._loop.random.random() * (high - low)
 
+    def maybe_hold(self, end: VirtualTransport, frame: bytes) -> None:
+        """Hold the connection from this request of a client's on, or its answers, for a while."""
+        kind = int.from_bytes(frame[4:6], "big") if len(frame) > 6 else -1
+        random = self._loop.random
+        if kind not in self.held_kinds or _is_agent(end.node) or random.random() > HELD_OF:
+            return
+        source = end if random.random() < 0.5 else end.peer
+        if source is None or source.held is not None:
+            return
+        self.trace(f"hold {end.node} {'request' if source is end else 'answer'} {kind}")
+        self.held[kind] += 1
+        source.held = []
+        self._loop.call_later(random.uniform(*HELD_S), self.release, source, context=self._own)
+
+    def release(self, source: VirtualTransport) -> None:
+        """Let a connection's direction go on."""
+        if source.held is not None:
+            self.trace(f"release {source.node}")
+            held, source.held = source.held, None
+            for what in held:
+                self.send(source, what)
+
+    def release_all(self) -> None:
+        """Hold nothing any more."""
+        self.held_kinds = frozenset()
+        for name in sorted(self._ends):
+            for end in list(self._ends[name]):
+                self.release(end)
+
     def forget(self, end: VirtualTransport) -> None:
         """The end is closed."""
         ends = self._ends.get(_name(end.node))
@@ -178,6 +217,9 @@ class Network:
         """Deliver `what` at the other end, after everything that was sent before it."""
         peer = source.peer
         assert peer is not None, "sent before it was connected"
+        if source.held is not None:
+            source.held.append(what)
+            return
         link = self.link(source.node, peer.node)
 
         def deliver() -> None:
@@ -202,6 +244,7 @@ class VirtualTransport(asyncio.Transport):
         self.context = context
         self.peer: VirtualTransport | None = None
         self.last_arrival = 0.0
+        self.held: list[Callable[[], None]] | None = None
         self._closed = False
         self._reading = True
         self._waiting: list[bytes] = []
@@ -244,6 +287,8 @@ class VirtualTransport(asyncio.Transport):
         copy = bytes(data)
         self._in_flight += len(copy)
         self._network.noted(self.node, copy)
+        if self._network.held_kinds:
+            self._network.maybe_hold(self, copy)
         if self._in_flight > self._high and not self._paused_peer:
             self._paused_peer = True
             self.protocol.pause_writing()
@@ -345,6 +390,11 @@ def _feed(protocol: Any, data: bytes) -> None:
         buffer[:size] = view[:size]
         protocol.buffer_updated(size)
         view = view[size:]
+
+
+def _is_agent(node: str) -> bool:
+    """Agents are `a` and a number; clients have other letters."""
+    return node[:1] == "a" and node[1:2].isdigit()
 
 
 def _name(node: str) -> str:

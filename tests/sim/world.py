@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError
 
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.memory_server import MemoryServer
@@ -19,9 +21,10 @@ from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History
 from tests.sim.audit import audit
-from tests.sim.clients import SHORT, Reader, Recorder, Surroundings, Writer, name, polled
+from tests.sim.clients import Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.faults import FAULTS, Fault
+from tests.sim.final import all_ended, copies_differ, read_all
 from tests.sim.keepers import (
     KEPT,
     KEPT_PARTITIONS,
@@ -34,64 +37,27 @@ from tests.sim.keepers import (
 from tests.sim.loop import VirtualLoop
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
+from tests.sim.plan import Plan, plan_of
+from tests.sim.relay import COPIES, COPIES_PARTITIONS, Relay
+from tests.sim.transactors import Transactor
+from tests.sim.witness import Witness
 
-QUIET_S = 2.0
 HEAL_S_MAX = 60.0
-FINAL_S_MAX = 200.0
+DRAIN_S = 8.0
 TOPIC = "sim"
 SETTINGS: dict[str, Any] = {
-    "snapshots": {"interval_s": 2, "entries_max": 60},
     "collection": {"interval_s": 2, "grace_s": 1},
-    "tables": {"interval_ms": 500},
     "produce": {"linger_ms": 5, "quiet_ms": 1},
     "merging": {"interval_ms": 500, "min_slices": 12, "keep_slices": 3, "segment_bytes": 1 << 16, "age_s": 5},
     "compaction": {"dirty_bytes_min": 1024},
 }
-CLUSTER = {"log.cleaner.backoff.ms": "500", "log.retention.check.interval.ms": "500"}
+CLUSTER = {
+    "log.cleaner.backoff.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1500"}
 SHORT_RETENTION = {"retention.bytes": "3000", "floe.table.retention": "follow"}
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a seed is made of. `faults` are (at s, for s, fault, target numbers)."""
-
-    seed: int
-    seconds: float
-    agents: int
-    partitions: int
-    writers: int
-    readers: int
-    rate: float
-    fetch_bytes: int
-    latency_s: tuple[float, float]
-    skews_ms: tuple[int, ...]
-    faults: tuple[tuple[float, float, str, tuple[int, ...]], ...]
-
-
-def plan_of(seed: int, seconds: float = 20.0) -> Plan:
-    """Swarm testing: each seed turns a random subset of faults on."""
-    loop = VirtualLoop(seed ^ 0x5EED)
-    random = loop.random
-    agents = random.choice((2, 3, 3))
-    kinds = [fault for fault in FAULTS if random.random() < 0.5] or [random.choice(FAULTS)]
-    faults = []
-    at = QUIET_S
-    while at < seconds - 1:
-        if random.random() < 0.75:
-            fault = random.choice(kinds)
-            count = random.choice((1, 1, 1, 2, agents))
-            targets = tuple(sorted(random.sample(range(agents), min(count, agents))))
-            faults.append((at, random.uniform(0.3, 6.0), fault.name, targets))
-        at += random.uniform(0.5, 3.0)
-    plan = Plan(
-        seed, seconds, agents, random.choice((1, 2, 4)), random.choice((1, 2, 3)), random.choice((1, 2)),
-        random.choice((5.0, 20.0, 40.0)), random.choice((1 << 20, 300)),
-        random.choice(((0.0002, 0.002), (0.001, 0.05))),
-        tuple(random.choice((0, 0, 0, 5000, -90_000)) for _ in range(agents)), tuple(faults),
-    )  # fmt: skip
-    loop.close()
-    return plan
 
 
 @dataclass(slots=True)
@@ -105,6 +71,13 @@ class Outcome:
     """Of the trace: the same for the same seed."""
     virtual_s: float
     coverage: Counter[str] = field(default_factory=Counter)
+
+
+class Living(Protocol):
+    """What a client is while its process runs."""
+
+    async def live(self) -> None:
+        """Until told to stop."""
 
 
 class NotHealed(Exception):
@@ -123,17 +96,22 @@ class World:
         self.server = MemoryServer("sim")
         self.objects = MemoryStore(lambda: START_MS + int(self.loop.time() * 1000))
         world = (self.server, self.objects)
+        settings = SETTINGS | {
+            "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
+            "tables": {"interval_ms": plan.table_ms},
+        }
         self.agents = [
-            AgentNode(self.loop, self.network, f"a{n}", n, world, SETTINGS) for n in range(plan.agents)
+            AgentNode(self.loop, self.network, f"a{n}", n, world, settings) for n in range(plan.agents)
         ]
         for agent, skew in zip(self.agents, plan.skews_ms, strict=True):
             agent.skew_ms = skew
         self.recorder = Recorder(self.loop, self.trace)
         self.keys = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
         self.clients: list[Node] = []
-        self.writers: dict[str, Writer] = {}
+        self.living: dict[str, Living] = {}
         self.coverage: Counter[str] = Counter()
         self.ledger = Ledger()
+        self.witness = Witness()
         self.around: Surroundings | None = None
 
     def trace(self, text: str) -> None:
@@ -144,7 +122,7 @@ class World:
         """The whole run."""
         asyncio.set_event_loop(self.loop)
         try:
-            with virtual_time(self.loop, self.plan.seed):
+            with virtual_time(self.loop, self.plan.seed), self.witness.watches(), _without_collector():
                 judgement = self.loop.run_until_complete(self._main())
                 virtual_s, lines = self.loop.time(), list(self.lines)
                 self.loop.put_away()
@@ -169,29 +147,42 @@ class World:
             self.plan.fetch_bytes,
         )
         self.around = around
-        for number in range(self.plan.writers):
-            self._begin_client(f"w{number}")
-        for number in range(self.plan.readers):
-            self._begin_client(f"r{number}")
-        self._begin_client("keeper")
-        self._begin_client("restorer")
+        for client in self._cast():
+            self._begin_client(client)
         await self._faults()
         try:
             healed = await self._heal()
         except NotHealed as stuck:
             return Judgement([Finding("stuck", "", str(stuck), ())])
         around.stopping.set()
-        await asyncio.sleep(QUIET_S + 6)
+        await asyncio.sleep(DRAIN_S)
         for client in self.clients:
             self._leave_pending(client)
             client.crash()
-        findings: list[Finding] = await self._node("final", self._final_reads())
+        findings: list[Finding] = await self._node("final", self._final())
         judgement = judge(History(self.recorder.operations), healed_ns=healed)
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
+        judgement.findings += self.witness.findings
         self._count_jobs()
         return judgement
+
+    async def _final(self) -> list[Finding]:
+        """The last reads, when no transaction is open any more."""
+        app = self.agents[0].app
+        assert app is not None, "healed before it is judged"
+        assert self.around is not None, "the world ran"
+        findings = await all_ended(app) or await read_all(self.around)
+        return findings or (await copies_differ(self.around, app) if self.plan.relay else [])
+
+    def _cast(self) -> list[str]:
+        """Who takes part: the names of the clients."""
+        plan = self.plan
+        cast = [f"w{n}" for n in range(plan.writers)] + [f"r{n}" for n in range(plan.readers)]
+        cast += [f"t{n}" for n in range(len(plan.transactors))]
+        cast += ["relay"] if plan.relay else []
+        return cast + (["keeper", "restorer"] if plan.keepers else [])
 
     def _count_jobs(self) -> None:
         """What the background jobs did, for the coverage: a run in which nothing was merged shows nothing."""
@@ -203,6 +194,10 @@ class World:
         self.coverage["(compacted)"] += sum(each.first_dirty_offset > 0 for each in merged)
         self.coverage["(log starts moved)"] += sum(each.log_start > 0 for each in partitions)
         self.coverage["(restores)"] += self.ledger.restores
+        self.coverage["(connections held)"] += sum(self.network.held.values())
+        self.coverage["(transactions)"] += sum(
+            op.f == "txn" and op.outcome == "ok" for op in self.recorder.operations
+        )
 
     def _begin_client(self, client: str) -> None:
         assert self.around is not None, "the world runs"
@@ -211,15 +206,25 @@ class World:
             node = Node(self.loop, self.network, client)
             self.clients.append(node)
         node.begin()
-        if client.startswith("w"):
-            self.writers[client] = Writer(self.around, self.plan.rate)
-            node.spawn(self.writers[client].live())
-        elif client == "keeper":
-            node.spawn(Keeper(self.around, self.ledger).live())
-        elif client == "restorer":
-            node.spawn(Restorer(self.around, self.ledger).live())
-        else:
-            node.spawn(Reader(self.around).live())
+        life = self._life(client)
+        self.living[client] = life
+        node.spawn(life.live())
+
+    def _life(self, client: str) -> Living:
+        around, plan = self.around, self.plan
+        assert around is not None, "the world runs"
+        match client[0], client:
+            case "w", _:
+                return Writer(around, plan.rate)
+            case "t", _:
+                return Transactor(around, client, plan.transactors[int(client[1:])], plan.timeout_ms)
+            case _, "relay":
+                return Relay(around, plan.relay, plan.timeout_ms)
+            case _, "keeper":
+                return Keeper(around, self.ledger)
+            case _, "restorer":
+                return Restorer(around, self.ledger)
+        return Reader(around)
 
     def crash_client(self, client: Node) -> None:
         """Tear a client down; another life follows."""
@@ -230,11 +235,12 @@ class World:
         self._begin_client(client.name)
 
     def _leave_pending(self, client: Node) -> None:
-        writer = self.writers.get(client.name)
-        if writer is not None and writer.pending is not None:
-            process, invoked, sends = writer.pending
-            writer.pending = None
-            self.recorder.note(process, "send", "info", invoked, sends, error="crash")
+        """Note what a client that dies has under way, with the outcome that this means."""
+        life = self.living.get(client.name)
+        pending = getattr(life, "pending", None)
+        if pending is not None:
+            life.pending = None  # type: ignore[union-attr]  # it has one
+            self.recorder.leave(pending)
 
     async def _faults(self) -> None:
         named = {fault.name: fault for fault in FAULTS}
@@ -256,6 +262,7 @@ class World:
         self.trace("heal")
         for fault in FAULTS:
             fault.end(self, self.agents)
+        self.network.release_all()
         self.network.heal_all()
         try:
             async with asyncio.timeout(HEAL_S_MAX):
@@ -293,49 +300,22 @@ class World:
         await admin.create_topics(
             [
                 NewTopic(TOPIC, self.plan.partitions, 1),
+                NewTopic(COPIES, COPIES_PARTITIONS, 1),
                 NewTopic(KEPT, KEPT_PARTITIONS, 1, topic_configs=COMPACTED),
                 NewTopic(SHORT_LIVED, SHORT_PARTITIONS, 1, topic_configs=SHORT_RETENTION),
             ]
         )
         await admin.close()
 
-    async def _final_reads(self) -> list[Finding]:
-        """Read everything from the start in a fresh client."""
-        try:
-            async with asyncio.timeout(FINAL_S_MAX):
-                while not await self._read_all():  # noqa: ASYNC110 - tries again until it is done
-                    await asyncio.sleep(0.5)
-        except TimeoutError:
-            return [Finding("stuck", TOPIC, f"final reads did not end in {FINAL_S_MAX:.0f} s", ())]
-        return []
 
-    async def _read_all(self) -> bool:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=[a.bootstrap for a in self.agents],
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=self.plan.fetch_bytes,
-            **SHORT,
-        )
-        process = self.recorder.process()
-        try:
-            await consumer.start()
-            consumer.assign(self.keys)
-            self.recorder.note(
-                process, "assign", "ok", self.recorder.now_ns(), keys=[name(k) for k in self.keys]
-            )
-            ends = await consumer.end_offsets(self.keys)
-            for key in self.keys:
-                await consumer.seek_to_beginning(key)
-            while True:
-                await polled(consumer, self.recorder, process)
-                positions = [await consumer.position(key) for key in self.keys]
-                if all(at >= ends[key] for key, at in zip(self.keys, positions, strict=True)):
-                    return True
-        except (KafkaError, OSError, TimeoutError):
-            return False
-        finally:
-            await consumer.stop()
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A run's garbage goes at its end: looking for it meanwhile took a quarter of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _ready(agent: AgentNode) -> bool:

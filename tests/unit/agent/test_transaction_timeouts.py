@@ -57,6 +57,26 @@ async def test_a_clock_that_is_ahead_ends_nothing_early(
     assert agent.services.replica.state.transactions["x"].ongoing
 
 
+async def test_a_clock_that_is_behind_keeps_nothing_open(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    """Seed 1 of the simulation: begun by an agent 95 s ahead of whoever looks, readers waited as long."""
+    _, _, held = job
+    await create(agent)
+    producer = Txn(agent)
+    await producer.init(timeout_ms=60_000)
+    await producer.send(b"a")
+    clock = ManualClock(start_ms=agent.services.clock.now_ms() - 3_600_000)
+    timeouts = TransactionTimeouts(agent.services.replica, clock)
+    await timeouts.step(held)
+    clock.advance(59)
+    await timeouts.step(held)
+    assert agent.services.replica.state.transactions["x"].ongoing
+    clock.advance(2)
+    await timeouts.step(held)
+    assert not agent.services.replica.state.transactions["x"].ongoing
+
+
 async def test_ids_that_nobody_uses_are_forgotten(
     agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
 ) -> None:
@@ -64,7 +84,7 @@ async def test_ids_that_nobody_uses_are_forgotten(
     await create(agent)
     idle, busy = Txn(agent, "idle"), Txn(agent, "busy")
     await idle.init()
-    await busy.init()
+    await busy.init(timeout_ms=900_000)
     await busy.send(b"a")
     await timeouts.step(held)
     assert list(agent.services.replica.state.transactions) == ["idle", "busy"]

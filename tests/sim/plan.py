@@ -1,0 +1,96 @@
+"""What a seed is made of. Swarm testing: each seed turns a random subset of features and faults on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from random import Random
+from typing import Any
+
+from tests.sim.faults import FAULTS
+
+QUIET_S = 2.0
+COMMON_FAULT_OF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run. `faults` are (at s, for s, fault, target numbers); all else is who takes part and how."""
+
+    seed: int
+    seconds: float
+    agents: int
+    partitions: int
+    writers: int
+    readers: int
+    transactors: tuple[str, ...]
+    """Versions of transactions, one per client."""
+    relay: str
+    """The version that the copying client speaks; none without."""
+    keepers: bool
+    """Whether there are clients of the compacted topic."""
+    rate: float
+    fetch_bytes: int
+    timeout_ms: int
+    """Of transactions."""
+    snapshot_entries: int
+    table_ms: int
+    latency_s: tuple[float, float]
+    skews_ms: tuple[int, ...]
+    faults: tuple[tuple[float, float, str, tuple[int, ...]], ...]
+
+    def dump(self) -> str:
+        """As JSON that `load` reads."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def load(cls, text: str) -> Plan:
+        """The plan of such JSON. Raises KeyError when something is missing."""
+        raw = json.loads(text)
+        return cls(**{each.name: _frozen(raw[each.name]) for each in fields(cls)})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(each) for each in value) if isinstance(value, list) else value
+
+
+def plan_of(seed: int, seconds: float = 20.0) -> Plan:
+    """The seed's own plan."""
+    random = Random(seed ^ 0x5EED)
+    agents = random.choice((2, 3, 3))
+    return Plan(
+        seed=seed,
+        seconds=seconds,
+        agents=agents,
+        partitions=random.choice((1, 2, 4)),
+        writers=random.choice((0, 1, 2)),
+        readers=random.choice((1, 1, 2)),
+        transactors=random.choice((("v1",), ("v2",), ("v1", "v2"), ("v1", "v1", "v2"), ("v2", "v2"))),
+        relay=random.choice(("", "", "v1", "v2")),
+        keepers=random.random() < 0.4,
+        rate=random.choice((5.0, 10.0, 20.0)),
+        fetch_bytes=random.choice((1 << 20, 300)),
+        timeout_ms=random.choice((1000, 1000, 5000)),
+        snapshot_entries=random.choice((8, 60)),
+        table_ms=random.choice((500, 1000, 3000)),
+        latency_s=random.choice(((0.0002, 0.002), (0.001, 0.05))),
+        skews_ms=tuple(random.choice((0, 0, 0, 5000, -90_000)) for _ in range(agents)),
+        faults=_faults(random, seconds, agents),
+    )
+
+
+def _faults(
+    random: Random, seconds: float, agents: int
+) -> tuple[tuple[float, float, str, tuple[int, ...]], ...]:
+    kinds: Sequence[str] = [fault.name for fault in FAULTS if random.random() < COMMON_FAULT_OF]
+    kinds = kinds or [random.choice(FAULTS).name]
+    faults = []
+    at = QUIET_S
+    while at < seconds - 1:
+        if random.random() < 0.75:
+            count = random.choice((1, 1, 1, 2, agents))
+            targets = tuple(sorted(random.sample(range(agents), min(count, agents))))
+            faults.append((at, random.uniform(0.3, 6.0), random.choice(kinds), targets))
+        at += random.uniform(0.5, 3.0)
+    return tuple(faults)

@@ -1,0 +1,102 @@
+"""What apply does on every agent, watched from inside: the white-box part of the judgement, and the coverage.
+
+All agents apply the same entries, some of them several times, after a restart. So whatever is seen at a
+revision must be the same each time, watermarks and last stable offsets never go back, a transaction ends
+once, and positions that a group commits in transactions only ever grow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coordination.commands import Entry
+from coordination.state import transactions
+from coordination.state.state import State
+from coordination.state.types import Applied, Refused
+from tests.checker.findings import Finding
+from tests.sim.relay import GROUP
+
+
+class Witness:
+    """Collects findings and counts while it `watches`."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.commands: Counter[str] = Counter()
+        """Commands by `kind` and `kind CODE`, once per revision."""
+        self._digests: dict[int, bytes] = {}
+        self._ends: dict[tuple[str, int], tuple[int, bool]] = {}
+        self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
+        self._positions: dict[int, tuple[int, int]] = {}  # handle → revision, position
+
+    @contextmanager
+    def watches(self) -> Iterator[None]:
+        """Everything that is applied meanwhile."""
+        apply, finish = State.apply, transactions.finish
+
+        def applied(state: State, entry: Any) -> Applied:
+            done = apply(state, entry)
+            self._applied(state, entry, done)
+            return done
+
+        def finished(state: Any, known: Any, commit: bool, epoch: int, at: Any) -> None:
+            self._finished(known, commit, at.revision)
+            finish(state, known, commit, epoch, at)
+
+        State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
+        transactions.finish = finished
+        try:
+            yield
+        finally:
+            State.apply = apply  # type: ignore[method-assign]  # as it was
+            transactions.finish = finish
+
+    def _applied(self, state: State, entry: Any, done: Applied) -> None:
+        first = done.revision not in self._digests
+        if self._digests.setdefault(done.revision, state.digest) != state.digest:
+            self._wrong("state-differs", f"at revision {done.revision}")
+        if first:
+            self._count(state, entry, done)
+        for handle in done.touched:
+            self._mark(state, handle)
+        if done.revision and GROUP in state.groups:
+            self._position(state)
+
+    def _count(self, state: State, entry: Any, done: Applied) -> None:
+        commands = Entry.FromString(entry.payload).commands
+        for kind, result in zip(state.kinds_of(commands), done.results, strict=True):
+            self.commands[f"{kind} {result.code.name}" if isinstance(result, Refused) else kind] += 1
+
+    def _finished(self, known: Any, commit: bool, revision: int) -> None:
+        number = (known.transactional_id, known.number)
+        before = self._ends.setdefault(number, (revision, commit))
+        if before != (revision, commit):
+            self._wrong("ended-twice", f"transaction {number}: {before}, then {(revision, commit)}")
+
+    def _mark(self, state: State, handle: int) -> None:
+        partition = state.partitions[handle]
+        if partition is None:
+            return
+        now = (state.revision, partition.high_watermark, partition.last_stable)
+        before = self._marks.get(handle, (0, 0, 0))
+        if now[0] < before[0]:
+            return
+        if now[1] < before[1] or now[2] < before[2] or now[2] > now[1]:
+            self._wrong("watermark-back", f"partition {handle}: (revision, end, stable) {before}, then {now}")
+        self._marks[handle] = now
+
+    def _position(self, state: State) -> None:
+        offsets = state.groups[GROUP].offsets
+        for handle, offset in zip(offsets.handles, offsets.offsets, strict=True):
+            revision, before = self._positions.get(handle, (0, 0))
+            if state.revision < revision:
+                return
+            if offset < before:
+                self._wrong("position-back", f"partition {handle}: {before} at {revision}, then {offset}")
+            self._positions[handle] = (state.revision, offset)
+
+    def _wrong(self, anomaly: str, detail: str) -> None:
+        self.findings.append(Finding(anomaly, "", detail, ()))
