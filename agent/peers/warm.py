@@ -52,6 +52,7 @@ class Warmer:
         self._touched: OrderedDict[int, None] = OrderedDict()
         self._brokers: list[Broker] = []
         self._hints = LeaderHints(dict)
+        self._followed = self._hints  # what moved up to these has been read ahead, or is just being
         self._task: asyncio.Task[None] | None = None
         self.warmed_bytes = 0
 
@@ -86,16 +87,23 @@ class Warmer:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _members_changed(self, brokers: list[Broker]) -> None:
-        before, known = self._hints, {broker.node_id: broker for broker in brokers}
+        known = {broker.node_id: broker for broker in brokers}
         own = known.get(self._own())
         entered = any(each.node_id == self._own() and not each.named for each in self._brokers)
         self._brokers, self._hints = brokers, LeaderHints(lambda: known)
         if own is None or not own.named or entered:  # who enters has read ahead: `warm_up`
+            self._followed = self._hints
             return
-        if self._task is not None and not self._task.done():
-            return
-        moved = partial(_moved, before, self._hints, own)
-        self._task = asyncio.get_running_loop().create_task(self._warm(moved), name="warm")
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._follow(), name="warm")
+
+    async def _follow(self) -> None:
+        """Read ahead what moved here, and what moves while that is read."""
+        while self._followed is not self._hints:
+            before, self._followed = self._followed, self._hints
+            own = next((each for each in self._brokers if each.node_id == self._own()), None)
+            if own is not None:
+                await self._warm(partial(_moved, before, self._followed, own))
 
     async def _warm(self, wanted: Callable[[int], bool]) -> None:
         """Read ahead the partitions that are `wanted`, the last written first."""
