@@ -1,13 +1,17 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: a resource and its changes become one command."""
+"""What AlterConfigs and IncrementalAlterConfigs share: a resource and its changes become one command.
+
+All resources of a request are altered at one point of the log, however many they are (rule 12).
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from agent.context import Context
 from agent.handlers.configs import Resource, no_broker
-from agent.handlers.propose import propose_one
-from agent.handlers.rehearse import rehearse
+from agent.handlers.propose import propose
+from agent.handlers.rehearse import rehearse_all
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
@@ -21,18 +25,33 @@ OPERATIONS = (Change.SET, Change.DELETE, Change.APPEND, Change.SUBTRACT)  # Incr
 
 
 async def alter(
-    ctx: Context, kind: int, name: str, changes: Changes, replace_all: bool, validate_only: bool
-) -> Result:
-    """Apply (config name, operation, value) changes to a resource, all or none, or say what would happen."""
-    if not replace_all and _takes_from_one_broker(ctx, kind, name, changes):
-        return Done()
-    command = _command(ctx, kind, name, changes, replace_all)
-    if isinstance(command, Refused):
-        return command
+    ctx: Context,
+    resources: Sequence[tuple[int, str, Changes]],
+    *,
+    replace_all: bool = False,
+    validate_only: bool = False,
+) -> list[Result]:
+    """Apply (config name, operation, value) changes to resources (kind, name), or say what would happen.
+
+    One result per resource, in their order; all or none of a resource's changes. One that is named twice is
+    INVALID_REQUEST.
+    """
+    named = Counter((kind, name) for kind, name, _ in resources)
+    prepared: list[AlterConfigs | Result] = []
+    for kind, name, changes in resources:
+        if named[kind, name] > 1:
+            prepared.append(Refused(Code.INVALID_REQUEST, "Each resource must appear at most once."))
+        elif not replace_all and _takes_from_one_broker(ctx, kind, name, changes):
+            prepared.append(Done())
+        else:
+            prepared.append(_command(ctx, kind, name, changes, replace_all))
+    commands = [each for each in prepared if isinstance(each, AlterConfigs)]
     if validate_only:
         await ctx.barrier()
-        return rehearse(ctx.state, command)
-    return await propose_one(ctx, command)
+        decided = iter(rehearse_all(ctx.state, commands))
+    else:
+        decided = iter(await propose(ctx, commands))
+    return [next(decided) if isinstance(each, AlterConfigs) else each for each in prepared]
 
 
 def _command(

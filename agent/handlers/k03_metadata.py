@@ -81,25 +81,28 @@ async def _bodies(
 ) -> list[bytes] | None:
     """The topics (`asked`, else all by name) encoded; None when a broker came or went meanwhile.
 
-    `calmly` lets others run now and then while much is to be encoded.
+    `calmly` lets others run now and then while much is to be encoded. The topics and their numbers of
+    partitions are those of the beginning: a large change that comes meanwhile is not shown in part (rule 12).
     """
     kept, brokers = ctx.services.topic_bodies, ctx.services.hints.views
     named = ctx.services.hints.chooser(flavour.zone)
     ready = kept.use(flavour, brokers)
     if asked is None:
         asked = [MetadataRequestTopic(name=name) for name in sorted(ctx.state.topics)]
+    found = [
+        (topic, 0 if topic is None else len(topic.partitions)) for topic in (_find(ctx, e) for e in asked)
+    ]
     bodies: list[bytes] = []
     partitions = 0
-    for each in asked:
-        topic = _find(ctx, each)
+    for each, (topic, count) in zip(asked, found, strict=True):
         if topic is None:
             bodies.append(encoded_topic(_missing(each, failures), flavour.version))
             continue
-        body = kept.get(ready, topic)
+        body = kept.get(ready, topic, count)
         if body is None:
-            body = encoded_topic(_topic(topic, named, flavour.operations), flavour.version)
-            kept.put(flavour, ready, topic, body)
-            partitions += len(topic.partitions)
+            body = encoded_topic(_topic(topic, count, named, flavour.operations), flavour.version)
+            kept.put(flavour, ready, topic, count, body)
+            partitions += count
         bodies.append(body)
         if calmly and partitions >= PARTITIONS_PER_STEP:
             partitions = 0
@@ -142,12 +145,15 @@ def _missing(each: MetadataRequestTopic, failures: dict[str, Code]) -> MetadataR
     return MetadataResponseTopic(error_code=failure, name=each.name, topic_id=each.topic_id)
 
 
-def _topic(topic: Topic, named: Callable[[int], tuple[int, ...]], operations: int) -> MetadataResponseTopic:
+def _topic(
+    topic: Topic, count: int, named: Callable[[int], tuple[int, ...]], operations: int
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            _partition(partition.index, list(named(partition.handle))) for partition in topic.partitions
+            _partition(partition.index, list(named(partition.handle)))
+            for partition in topic.partitions[:count]
         ],
         topic_authorized_operations=operations,
     )

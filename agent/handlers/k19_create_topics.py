@@ -16,7 +16,7 @@ from agent.context import Context
 from agent.handlers.assignment import refusal_of_all
 from agent.handlers.configs import topic_source
 from agent.handlers.propose import propose
-from agent.handlers.rehearse import rehearse
+from agent.handlers.rehearse import rehearse_all
 from agent.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -61,10 +61,10 @@ async def _decide(
     results: dict[str, Result] = {name: each for name, each in commands.items() if isinstance(each, Refused)}
     if request.validate_only:
         await ctx.barrier()
-        results.update({name: rehearse(ctx.state, each) for name, each in sound.items()})
+        decided = rehearse_all(ctx.state, list(sound.values()))
     else:
         decided = await propose(ctx, list(sound.values()), request.timeout_ms)
-        results.update(zip(sound, decided, strict=True))
+    results.update(zip(sound, decided, strict=True))
     return {name: results[name] for name in commands}
 
 

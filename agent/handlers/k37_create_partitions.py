@@ -1,7 +1,8 @@
 """CreatePartitions: grow topics.
 
 Versions 0 to 3.
-Behaviour: one answer per topic; validate_only applies the same rules without effect.
+Behaviour: one answer per topic; validate_only applies the same rules without effect. All topics of a request
+grow at one point of the log, however many they are (rule 12).
 Deviations: an assignment is checked as Kafka checks it, its brokers are not remembered.
 """
 
@@ -11,8 +12,8 @@ from collections import Counter
 
 from agent.context import Context
 from agent.handlers.assignment import refusal_of_all
-from agent.handlers.propose import propose_one
-from agent.handlers.rehearse import rehearse
+from agent.handlers.propose import propose
+from agent.handlers.rehearse import rehearse_all
 from agent.wire.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -32,20 +33,37 @@ async def handle(ctx: Context, request: CreatePartitionsRequest, version: int) -
     """One answer per topic, in the request's order; one that is named twice has one."""
     await ctx.barrier()
     named = Counter(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    prepared: dict[str, CreatePartitions | Refused] = {}
+    for name, topic in topics.items():
+        twice = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
+        prepared[name] = twice if named[name] > 1 else _command(ctx, topic)
+    results = await _decide(ctx, request, prepared)
     response = CreatePartitionsResponse()
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        if named[topic.name] > 1:
-            result: Result = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
-        else:
-            result = await _decide(ctx, request, topic)
-        answer = CreatePartitionsTopicResult(name=topic.name)
+    for name, result in results.items():
+        answer = CreatePartitionsTopicResult(name=name)
         if isinstance(result, Refused):
             answer.error_code, answer.error_message = result.code, result.message
         response.results.append(answer)
     return response
 
 
-async def _decide(ctx: Context, request: CreatePartitionsRequest, topic: CreatePartitionsTopic) -> Result:
+async def _decide(
+    ctx: Context, request: CreatePartitionsRequest, prepared: dict[str, CreatePartitions | Refused]
+) -> dict[str, Result]:
+    """What became of each topic, or would have."""
+    commands = {name: each for name, each in prepared.items() if isinstance(each, CreatePartitions)}
+    results: dict[str, Result] = {name: each for name, each in prepared.items() if isinstance(each, Refused)}
+    if request.validate_only:
+        decided = rehearse_all(ctx.state, list(commands.values()))
+    else:
+        decided = await propose(ctx, list(commands.values()), request.timeout_ms)
+    results.update(zip(commands, decided, strict=True))
+    return {name: results[name] for name in prepared}
+
+
+def _command(ctx: Context, topic: CreatePartitionsTopic) -> CreatePartitions | Refused:
+    """The command for one topic, or why its request contradicts itself."""
     known = ctx.state.topics.get(topic.name)
     if known is not None and topic.assignments is not None:
         added = topic.count - len(known.partitions)
@@ -61,7 +79,4 @@ async def _decide(ctx: Context, request: CreatePartitionsRequest, topic: CreateP
                 return refused
     if known is not None and topic.count < 0:
         return no_increase(known, topic.count)
-    command = CreatePartitions(topic=topic.name, total=max(topic.count, 0))
-    if request.validate_only:
-        return rehearse(ctx.state, command)
-    return await propose_one(ctx, command, request.timeout_ms)
+    return CreatePartitions(topic=topic.name, total=max(topic.count, 0))

@@ -1,9 +1,12 @@
 """What a command would answer, without proposing it: validate_only of the administrative requests.
 
-The command is applied by the real rules to a throw-away state that holds copies of what it may change.
+Commands are applied by the real rules to a throw-away state that holds copies of what they may change: one
+copy for all commands of a request, each of which finds what those before it would have left.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from coordination.commands import (
     AlterClusterConfigs,
@@ -29,8 +32,17 @@ Rehearsable = (
 
 def rehearse(state: State, message: Rehearsable) -> Result:
     """The result that the command would have now."""
+    return rehearse_all(state, [message])[0]
+
+
+def rehearse_all(state: State, messages: Sequence[Rehearsable]) -> list[Result]:
+    """The results that the commands would have now, at one point of the log."""
     stage = _stage(state)
     at = At(state.revision, Incarnation(0, "", -1, 0, 0, 0, 0, 0, 0, 0), state.clock_ms)
+    return [_rehearse(state, stage, message, at) for message in messages]
+
+
+def _rehearse(state: State, stage: State, message: Rehearsable, at: At) -> Result:
     match message:
         case CreateTopic():
             return topics.create_topic(stage, message, at)
@@ -62,7 +74,7 @@ def _stage(state: State) -> State:
 
 def _copy_topic(state: State, stage: State, name: str) -> None:
     topic = state.topics.get(name)
-    if topic is not None:
+    if topic is not None and stage.topics.get(name) is topic:
         copy = Topic(topic.name, topic.topic_id, dict(topic.configs), topic.created_ms)
         copy.partitions = list(topic.partitions)
         stage.topics[name] = copy

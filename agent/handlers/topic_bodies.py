@@ -54,18 +54,18 @@ class TopicBodies:
         self._kept.move_to_end(flavour)
         return bodies
 
-    def get(self, bodies: Bodies, topic: Topic) -> bytes | None:
-        """The topic's body, if it is there and still right."""
+    def get(self, bodies: Bodies, topic: Topic, partitions: int) -> bytes | None:
+        """The topic's body with so many partitions, if it is there."""
         known = bodies.get(topic.topic_id)
-        return known[1] if known is not None and known[0] == len(topic.partitions) else None
+        return known[1] if known is not None and known[0] == partitions else None
 
-    def put(self, flavour: Flavour, bodies: Bodies, topic: Topic, body: bytes) -> None:
+    def put(self, flavour: Flavour, bodies: Bodies, topic: Topic, partitions: int, body: bytes) -> None:
         """Keep a body, unless the flavour was dropped meanwhile. Deleted topics go with their flavour."""
         if self._kept.get(flavour) is not bodies:
             return
         if topic.topic_id not in bodies:
             self._sizes[flavour] = self._sizes.get(flavour, 0) + len(body) + ENTRY_BYTES
-        bodies[topic.topic_id] = (len(topic.partitions), body)
+        bodies[topic.topic_id] = (partitions, body)
         while self.size > self._bytes_max:
             oldest, _ = self._kept.popitem(last=False)
             self._sizes.pop(oldest, None)

@@ -66,6 +66,7 @@ class StatusRoutes:
             "state_hash": state.hash,
             "recent": [{"revision": revision, "state_hash": digest} for revision, digest in self._recent],
             "feature_level": state.feature_level,
+            "open_changes": len(state.pending),
             "brokers": [_broker(state.brokers[node]) for node in sorted(state.brokers)],
             "topics": len(state.topics),
             "partitions": state.partition_count,

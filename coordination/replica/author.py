@@ -185,6 +185,9 @@ class Author:
         self.last_append = asyncio.get_running_loop().time()
         content = payload(batch, self._clock.now_ms(), self._follower.through)
         reach("append/send")
+        for proposal in batch.proposals:
+            if proposal.step:
+                reach(proposal.step)
         try:
             revision = await chain.append(content)
         except Fenced as fenced:

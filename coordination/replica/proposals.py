@@ -15,9 +15,13 @@ from coordination.commands import ENTRY_FORMAT, Abort, Command, Entry, command, 
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.state import Applied, Done, Refused, Result, State
+from objectstore.steps import reach
 
 HEADER_BYTES_MAX = 64  # of an Entry without commands
 FRAMING_BYTES_MAX = 6  # of one command inside an Entry
+# Content of one part of a large change. Each part is an append of its own, a transaction of three operations;
+# etcd takes 128 operations and 1.5 MiB in one, an entry 1 MiB.
+PART_BYTES_MAX = 512 * 1024
 _COMMAND_TAG = b"\x32"  # Entry.commands: field 6, length-delimited
 
 Results = asyncio.Future[list[Result]]
@@ -25,13 +29,17 @@ Results = asyncio.Future[list[Result]]
 
 @dataclass(slots=True, eq=False)
 class Proposal:
-    """Serialized commands, and who waits for their results. `incarnation` None: any will do."""
+    """Serialized commands, and who waits for their results. `incarnation` None: any will do.
+
+    `step`: its name among the steps of a large change (objectstore/steps.py), empty for anything else.
+    """
 
     commands: list[bytes]
     size: int
     incarnation: int | None
     future: Results
     since: float  # loop time of submission
+    step: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,10 +106,12 @@ class Proposals:
             return
         self._changes += 1
         steps: list[Results] = []
-        for step in split_large(commands, self._changes, self._content_max // 2):
+        part_bytes_max = min(PART_BYTES_MAX, self._content_max // 2)
+        for step in split_large(commands, self._changes, part_bytes_max):
             future: Results = asyncio.get_running_loop().create_future()
-            encoded = step.SerializeToString()
-            self._push(Proposal([encoded], len(encoded) + FRAMING_BYTES_MAX, author, future, self._now()))
+            encoded, name = step.SerializeToString(), f"change/{step.WhichOneof('kind')}"
+            size = len(encoded) + FRAMING_BYTES_MAX
+            self._push(Proposal([encoded], size, author, future, self._now(), name))
             steps.append(future)
         change = self._changes
         steps[-1].add_done_callback(lambda end: _answer_with(end, answer))
@@ -250,6 +260,7 @@ def _retrieved(future: Results) -> None:
 
 def _answer_with(end: Results, answer: Results) -> None:
     """Give the results of a multi-part change's End to whoever submitted the change."""
+    reach("change/ended")
     if answer.done():
         return
     error = end.exception()

@@ -41,7 +41,8 @@ class Cluster:
             access_key=store.access_key,
             secret_key=store.secret_key,
         )
-        settings["log"] = {"url": f"etcd://{etcd.endpoint}/compat-{number}", **log}
+        self.log_url = f"etcd://{etcd.endpoint}/compat-{number}"
+        settings["log"] = {"url": self.log_url, **log}
         settings["tables"] = {"enabled": False}
         settings["shutdown"] = {"drain_ms": 100}
         names = [f"agent-{index}" for index in range(agents)]

@@ -1,12 +1,13 @@
 """An agent that kills itself with SIGKILL at a step that a test has armed.
 
-The armed step's name is the content of a file that several agents look at; who reaches the step first takes
-the file away and dies, the others carry on. Run as `floe serve` is.
+The armed step's name and a number are the content of a file that several agents look at; who first reaches
+the step that many times takes the file away and dies, the others carry on. Run as `floe serve` is.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Mapping
@@ -25,19 +26,25 @@ class Armed:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._counted = ("", 0)  # what was armed, and how often its step was reached since
 
-    def arm(self, step: str) -> None:
-        """The next agent that reaches `step` dies there."""
+    def arm(self, step: str, times: int = 1) -> None:
+        """The next agent that reaches `step` so many times dies there, before it does what comes next."""
         assert step in ALL_STEPS, step
         draft = self.path.with_suffix(".draft")
-        draft.write_text(step)
+        draft.write_text(f"{step} {times} {secrets.token_hex(4)}")
         draft.rename(self.path)
 
     def reached(self, step: str) -> None:
         """The hook: die when this is the armed step and nobody else has died of it."""
         assert step in ALL_STEPS, f"{step} is not registered"
         try:
-            if self.path.read_text() != step:
+            armed = self.path.read_text()
+            if armed.partition(" ")[0] != step:
+                return
+            count = self._counted[1] + 1 if self._counted[0] == armed else 1
+            self._counted = (armed, count)
+            if count < int(armed.split(" ")[1]):
                 return
             self.path.rename(self.path.with_suffix(f".{os.getpid()}"))
         except FileNotFoundError:

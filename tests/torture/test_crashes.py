@@ -51,6 +51,7 @@ BEGINNINGS = (
 )
 """Steps at the beginning of a topic's table."""
 
+CHANGES = "change/"  # steps of a request too large for one entry: test_large_changes_killed.py dies there
 BROKERS = 4  # as a kind of resource
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 FOLLOWED = {"floe.table.retention": "follow"}
@@ -71,7 +72,10 @@ def cluster(armed: Armed) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.parametrize("step", sorted(ALL_STEPS, key=lambda step: step != ONCE))
+@pytest.mark.parametrize(
+    "step",
+    sorted((s for s in ALL_STEPS if not s.startswith(CHANGES)), key=lambda step: step != ONCE),
+)
 def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     topic = "t-" + step.replace("/", "-")
     if step == "table/set-old-table-aside":

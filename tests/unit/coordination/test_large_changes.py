@@ -1,0 +1,82 @@
+"""Changes in parts whose author dies on the way, and snapshots taken meanwhile (rule 12, KIP-868)."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination.commands import CreateTopic, FenceIncarnation, command, split_large
+from coordination.replica import Replica, author
+from coordination.replica.proposals import PART_BYTES_MAX
+from coordination.snapshot_keeper import SnapshotKeeper
+from coordination.state import Done
+from tests.unit.coordination.conftest import Agents, until
+from tests.unit.coordination.test_replica import crash
+
+COUNT = 6_500  # topics with names of 240 bytes: four parts, the last two in one entry with the end
+
+
+def many() -> list[CreateTopic]:
+    return [
+        CreateTopic(name=f"t{n:05}".ljust(240, "x"), topic_id=b"%016d" % n, partitions=1)
+        for n in range(COUNT)
+    ]
+
+
+def parts_open(replica: Replica) -> int:
+    return max((len(parts) for parts in replica.state.pending.values()), default=0)
+
+
+def test_no_part_outweighs_its_limit() -> None:
+    *parts, _ = list(split_large([command(one) for one in many()], 1, PART_BYTES_MAX))[1:]
+    assert len(parts) == 4
+    assert max(len(each.part.content) for each in parts) == PART_BYTES_MAX
+
+
+@pytest.mark.parametrize("arrived", [1, 2])
+async def test_a_snapshot_in_the_middle_and_then_the_author_dies(
+    agents: Agents, arrived: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who starts from that snapshot knows the open change, and drops it with its author as the others do."""
+    a, b = (
+        await agents.start("a", heartbeat_s=60, ttl_s=60),
+        await agents.start("b", members_s=60, heartbeat_s=60, ttl_s=60),
+    )
+    sent: list[str] = []
+
+    def cut(step: str) -> None:
+        sent.append(step)
+        if sent.count("change/part") > arrived:
+            agents.logs["a"].faults.partitioned = True
+
+    monkeypatch.setattr(author, "reach", cut)
+    a.submit([command(one) for one in many()])
+    await until(lambda: parts_open(b) >= arrived)
+    await SnapshotKeeper(b, agents.logs["b"], agents.store).write()
+    dead = a.incarnation
+    await crash(a)
+    c = await agents.start("c", members_s=60, heartbeat_s=60, ttl_s=60)
+    assert parts_open(c) == parts_open(b) > 0
+    assert not c.state.topics
+    monkeypatch.undo()
+    agents.server.expire(dead)
+    await b.propose(FenceIncarnation(incarnation=dead))
+    await c.barrier()
+    for one in (b, c):
+        assert not one.state.pending, "nothing is kept of a change whose author is gone"
+        assert not one.state.topics
+    assert c.state.hash == b.state.hash_at(c.state.revision)
+    results = await c.submit([command(one) for one in many()])
+    assert all(isinstance(result, Done) for result in results)
+    await b.barrier()
+    assert len(b.state.topics) == COUNT
+
+
+async def test_several_large_changes_of_one_agent_follow_each_other(agents: Agents) -> None:
+    """Each is whole before the next begins, so there may be more of them than may be open."""
+    a = await agents.start("a", ttl_s=60, outcome_wait_s=60, queue_wait_s=60)
+    largest: list[int] = []
+    a.add_listener(lambda applied: largest.append(len(a.state.pending)))
+    six = [[command(one) for one in many()] for _ in range(6)]
+    answers = [await future for future in [a.submit(one) for one in six]]
+    assert [sum(isinstance(r, Done) for r in each) for each in answers] == [COUNT, 0, 0, 0, 0, 0]
+    assert max(largest) == 1
