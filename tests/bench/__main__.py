@@ -1,6 +1,7 @@
 """`make bench [ONLY=name]`: every figure as a JSON line in build/bench/, and docs/benchmarks.md.
 
-A bench is a module of this folder named bench_*.py with `figures() -> Iterable[Figure]`.
+A bench is a module of this folder named bench_*.py with `figures() -> Iterable[Figure]`. The page shows the
+last run of each bench, so `ONLY` refreshes its own rows; the page is left alone while a bench has never run.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ def main() -> int:
     arguments = parser.parse_args()
     OUTPUT.mkdir(parents=True, exist_ok=True)
     print(f"{platform.platform()} · Python {platform.python_version()}", flush=True)
-    found: list[Figure] = []
     for name in benches(arguments.only):
         module = importlib.import_module(f"tests.bench.{name}")
-        with open(OUTPUT / f"{name}.jsonl", "w") as lines:
-            for figure in module.figures():
-                print(figure.line(), flush=True)
-                lines.write(figure.line() + "\n")
-                found.append(figure)
-    if not arguments.only:
-        publish(found)
+        lines = []
+        for figure in module.figures():
+            print(figure.line(), flush=True)
+            lines.append(figure.line() + "\n")
+        (OUTPUT / f"{name}.jsonl").write_text("".join(lines))  # only whole runs are shown
+    kept = [OUTPUT / f"{name}.jsonl" for name in benches("")]
+    if all(path.exists() for path in kept):
+        publish(Figure.read(line) for path in kept for line in path.read_text().splitlines())
     return 0
 
 
