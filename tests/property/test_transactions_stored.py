@@ -55,7 +55,8 @@ STEP = st.one_of(
     st.tuples(st.just("end"), st.sampled_from(NAMES), st.booleans()),
     st.tuples(st.just("merge"), PLACE, st.integers(1, 6)),
     st.tuples(st.just("compact"), PLACE),
-    st.tuples(st.just("table")),
+    st.tuples(st.just("compact"), PLACE),
+    st.tuples(st.just("table"), st.integers(1, 4)),
     st.tuples(st.just("delete"), PLACE, st.floats(0, 1)),
 )
 
@@ -195,9 +196,11 @@ class Play:
         move = MoveLogStart(partition=[self.partition(index).handle], offset=[log.start])
         assert isinstance(await self.agent.services.replica.propose(move), Done)
 
-    async def table(self) -> None:
-        """One commit of the table."""
-        if await self.committer.run_once() is not None:
+    async def table(self, commits: int) -> None:
+        """At most so many commits of the table."""
+        for _ in range(commits):
+            if await self.committer.run_once() is None:
+                break
             await self.judge_table()
 
     async def judge_table(self, whole: bool = False) -> None:
@@ -293,8 +296,7 @@ async def story(steps: list[tuple[Any, ...]], policy: str, bytes_max: int) -> No
                 await play.judge_readers(bytes_max)
         for name in NAMES:
             await play.end(name, commit=True)
-        while await play.committer.run_once() is not None:
-            pass
+        await play.table(len(steps) * 9)
         await play.judge_table(whole=True)
         await play.judge_readers(bytes_max)
     finally:
@@ -309,13 +311,41 @@ BEHIND_AN_OPEN_ONE = [  # all of the merged range was aborted, and what stands b
 ]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+LARGER_THAN_A_COMMIT = [
+    ("send", "x", 0, (b"a", b"b", b"c")),
+    ("send", "x", 0, (b"a", b"b", b"c")),
+    ("send", "x", 1, (b"a",)),
+    ("end", "x", True),
+    ("table", 1),
+]
+SUPERSEDED_BEFORE_THE_TABLE_HAD_IT = [
+    ("plain", 0, (b"a",)),
+    ("table", 1),
+    ("plain", 0, (b"b", b"b", b"b")),
+    ("compact", 0),
+]
+
+
+AN_ABORTED_RECORD_SUPERSEDES_NOTHING = [
+    ("plain", 0, (b"a",)),
+    ("send", "x", 0, (b"a",)),
+    ("end", "x", False),
+    ("plain", 0, (b"b",)),
+    ("table", 3),
+    ("compact", 0),
+]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(STEP, min_size=8, max_size=30),
     st.sampled_from(("delete", "compact")),
     st.sampled_from((100, 1 << 20)),
 )
 @example(BEHIND_AN_OPEN_ONE, "delete", 1 << 20)
+@example(LARGER_THAN_A_COMMIT, "delete", 1 << 20)
+@example(SUPERSEDED_BEFORE_THE_TABLE_HAD_IT, "compact", 1 << 20)
+@example(AN_ABORTED_RECORD_SUPERSEDES_NOTHING, "compact", 1 << 20)
 def test_committed_records_and_nothing_else(
     steps: list[tuple[Any, ...]], policy: str, bytes_max: int
 ) -> None:
