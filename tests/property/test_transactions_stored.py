@@ -311,6 +311,12 @@ BEHIND_AN_OPEN_ONE = [  # all of the merged range was aborted, and what stands b
 ]
 
 
+MERGED_IN_FRONT_OF_AN_ABORTED_ONE = [
+    ("plain", 0, (b"a",)),
+    ("send", "x", 0, (b"a",)),
+    ("end", "x", False),
+    ("merge", 0, 1),
+]
 LARGER_THAN_A_COMMIT = [
     ("send", "x", 0, (b"a", b"b", b"c")),
     ("send", "x", 0, (b"a", b"b", b"c")),
@@ -343,6 +349,7 @@ AN_ABORTED_RECORD_SUPERSEDES_NOTHING = [
     st.sampled_from((100, 1 << 20)),
 )
 @example(BEHIND_AN_OPEN_ONE, "delete", 1 << 20)
+@example(MERGED_IN_FRONT_OF_AN_ABORTED_ONE, "delete", 1 << 20)
 @example(LARGER_THAN_A_COMMIT, "delete", 1 << 20)
 @example(SUPERSEDED_BEFORE_THE_TABLE_HAD_IT, "compact", 1 << 20)
 @example(AN_ABORTED_RECORD_SUPERSEDES_NOTHING, "compact", 1 << 20)
