@@ -3,7 +3,8 @@
 Versions 0 to 5; from 4 on several transactions in one request, as brokers send it among themselves.
 Behaviour: of transactions v1; clients of v2 do not send it, their partitions are added by Produce. One log
 entry per transaction. A partition that does not exist refuses the others with OPERATION_NOT_ATTEMPTED.
-`verify_only` asks whether partitions are part of the ongoing transaction and adds none. A request that may
+`verify_only` asks whether partitions are part of the ongoing transaction and adds none: TRANSACTION_ABORTABLE
+for those that are not, in version 4 too. A request that may
 belong to an earlier transaction closes its connection (docs/transactions.md).
 Deviations: CONCURRENT_TRANSACTIONS is never answered. After a timeout the code is one that clients recover
 from: TRANSACTION_ABORTABLE, before version 5 INVALID_PRODUCER_ID_MAPPING; Kafka says PRODUCER_FENCED.
@@ -86,17 +87,16 @@ async def _verified(
 ) -> list[AddPartitionsToTxnTopicResult]:
     if not await ctx.barrier():
         return _all(each.topics, Code.COORDINATOR_NOT_AVAILABLE)
-    abortable_known = version >= ABORTABLE_KNOWN_SINCE
     found = owned(
         ctx.state,
         each.transactional_id,
         (each.producer_id, each.producer_epoch),
         Code.PRODUCER_FENCED,
-        abortable_known=abortable_known,
+        abortable_known=version >= ABORTABLE_KNOWN_SINCE,
     )
     if isinstance(found, Refused):
         return _all(each.topics, found.code)
-    missing = Code.TRANSACTION_ABORTABLE if abortable_known else Code.INVALID_TXN_STATE
+    missing = Code.TRANSACTION_ABORTABLE
     return _rows(each.topics, [Code.NONE if one in found.partitions else missing for one in handles])
 
 

@@ -87,8 +87,8 @@ def _member_refusal(group: Group | None, message: CommitTransactionOffsets) -> C
     members = generation.members if generation is not None else {}
     if instance_id is not None:
         current = next((m.member_id for m in members.values() if m.instance_id == instance_id), None)
-        if current is not None and current != member_id:
-            return Code.FENCED_INSTANCE_ID
+        if current != member_id:
+            return Code.UNKNOWN_MEMBER_ID if current is None else Code.FENCED_INSTANCE_ID
     if member_id not in members or generation is None:
         return Code.UNKNOWN_MEMBER_ID
     return None if number == generation.generation else Code.ILLEGAL_GENERATION

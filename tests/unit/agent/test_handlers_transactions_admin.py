@@ -112,7 +112,7 @@ async def test_partitions_of_several_transactions_in_one_request(agent: Agent) -
     assert await codes(asked(one, 0, verify=True), asked(one, 1, verify=True)) == [
         0, Code.TRANSACTION_ABORTABLE,
     ]  # fmt: skip
-    assert await codes(asked(one, 1, verify=True), version=4) == [Code.INVALID_TXN_STATE]
+    assert await codes(asked(one, 1, verify=True), version=4) == [Code.TRANSACTION_ABORTABLE]
     one.name = ""
     assert await codes(asked(one, 0)) == [Code.INVALID_REQUEST]
     one.name = "nobody"

@@ -19,12 +19,14 @@ from coordination.commands import (
     MergedRange,
     RegisterAgent,
     SegmentId,
+    SetFeatureLevel,
     SwapSegments,
     command,
 )
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Result, State
+from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.naming import MarkerId, marker_as_chunk
 
 START_MS = 1_700_000_000_000
@@ -65,10 +67,11 @@ class Script:
         (result,) = self.apply(author, message, applied=applied).results
         return result
 
-    def register(self, author: int, name: str | None = None, level: int = 1) -> Result:
-        """Register the author as an agent."""
+    def register(self, author: int, name: str | None = None, level: int = FEATURE_LEVEL_MAX) -> Result:
+        """Register the author as an agent. The first one has the cluster begin at its level, as agents do."""
         agent = RegisterAgent(name=name or f"agent-{author}", node_id=-1, feature_min=1, feature_max=level)
-        return self.one(author, agent)
+        first = not self.state.incarnations and level > self.state.feature_level
+        return self.apply(author, agent, *[SetFeatureLevel(level=level)] * first).results[0]
 
     def topic(self, author: int, name: str, partitions: int = 1, fill: bytes = b".") -> list[int]:
         """Create a topic; returns its partition handles. Another `fill` gives another id."""
@@ -175,6 +178,7 @@ class Producer:
             group=group,
             generation=fields.get("generation", -1),
             member_id=fields.get("member_id", ""),
+            instance_id=fields.get("instance_id"),
             partition=[handle for handle, _ in positions],
             offset=[offset for _, offset in positions],
             adds_group=self.v2,

@@ -138,6 +138,8 @@ def test_positions_are_fenced_by_member_and_generation(script: Script) -> None:
     assert (
         code_of(producer.commit_offsets("g", (0, 2), generation=1, member_id="n")) is Code.UNKNOWN_MEMBER_ID
     )
+    stranger = producer.commit_offsets("g", (0, 2), generation=1, member_id="m", instance_id="nobody's")
+    assert code_of(stranger) is Code.UNKNOWN_MEMBER_ID
     assert producer.commit_offsets("g", (1, 3)) == Done(), "a version without them is not asked for them"
     producer.end(commit=True)
     assert (position(script), position(script, 1)) == (1, 3)
