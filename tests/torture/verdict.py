@@ -24,6 +24,7 @@ class Sent:
     value: bytes
     outcome: str
     offset: int = -1
+    key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,13 @@ class Verdict:
     unknown: int = 0
     failed: int = 0
     read: int = 0
+    superseded: int = 0
 
     def report(self) -> str:
         """The counts, then the first findings."""
         head = (
             f"acknowledged {self.acknowledged} · unknown {self.unknown} · failed {self.failed} · "
-            f"read {self.read} · findings {len(self.findings)}"
+            f"read {self.read} · superseded {self.superseded} · findings {len(self.findings)}"
         )
         return "\n".join([head, *(str(f) for f in self.findings[:FINDINGS_SHOWN])])
 
@@ -72,9 +74,16 @@ Place = tuple[str, int]
 
 
 def judge(
-    sent: Iterable[Sent], final: Mapping[Place, Sequence[tuple[int, bytes]]], seen: Iterable[Seen]
+    sent: Iterable[Sent],
+    final: Mapping[Place, Sequence[tuple[int, bytes]]],
+    seen: Iterable[Seen],
+    *,
+    compacted: bool = False,
 ) -> Verdict:
-    """Judge a run. `final` is each partition read from its start by a fresh client after all faults ended."""
+    """Judge a run. `final` is each partition read from its start by a fresh client after all faults ended.
+
+    `compacted`: a record may be gone when a later one of its key is there, and nothing else may.
+    """
     verdict = Verdict()
     sends = list(sent)
     for send in sends:
@@ -82,11 +91,36 @@ def judge(
         verdict.unknown += send.outcome == "info"
         verdict.failed += send.outcome == "fail"
     verdict.read = sum(len(records) for records in final.values())
-    _final_is_dense(final, verdict)
-    _every_send(sends, final, verdict)
+    gone: frozenset[bytes] = frozenset()
+    if compacted:
+        gone = frozenset(send.value for send in superseded(sends, final))
+        verdict.superseded = len(gone)
+    else:
+        _final_is_dense(final, verdict)
+    _every_send([send for send in sends if send.value not in gone], final, verdict)
     _order_of_writers(sends, final, verdict)
     _readers(seen, final, verdict)
     return verdict
+
+
+def superseded(sends: Iterable[Sent], final: Mapping[Place, Sequence[tuple[int, bytes]]]) -> list[Sent]:
+    """Acknowledged records that are not there because a later one of their key is."""
+    known = {send.value: send for send in sends}
+    newest: dict[tuple[str, int, bytes | None], int] = {}
+    there: set[bytes] = set()
+    for (topic, partition), records in final.items():
+        for offset, value in records:
+            there.add(value)
+            if value in known:
+                newest[topic, partition, known[value].key] = offset
+    return [
+        send
+        for send in known.values()
+        if send.outcome == "ok"
+        and send.value not in there
+        and send.key is not None
+        and newest.get((send.topic, send.partition, send.key), -1) > send.offset
+    ]
 
 
 def _final_is_dense(final: Mapping[Place, Sequence[tuple[int, bytes]]], verdict: Verdict) -> None:

@@ -35,7 +35,7 @@ BASE: Client = {
 class Writer(threading.Thread):
     """Sends `rate` records a second, round robin over partitions, until stop() or `limit` records.
 
-    `keyed`: each with a key of its own, so that compaction keeps them all.
+    `keys`: so many keys in turn within each partition, so that compaction has something to take; 0: none.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Writer(threading.Thread):
         rate: float = 500,
         limit: int | None = None,
         size: int = 100,
-        keyed: bool = False,
+        keys: int = 0,
         **settings: object,
     ) -> None:
         super().__init__(name=name, daemon=True)
@@ -61,7 +61,7 @@ class Writer(threading.Thread):
             limit,
             size,
         )
-        self._keyed = keyed
+        self._keys = keys
         self._halt = threading.Event()
         client = {"bootstrap.servers": bootstrap, "delivery.timeout.ms": DELIVERY_TIMEOUT_MS, "linger.ms": 5}
         self._producer = Producer({**BASE, "enable.idempotence": True, **client, **settings})
@@ -81,17 +81,20 @@ class Writer(threading.Thread):
     def _send(self, sequence: int) -> None:
         partition = self._partitions[sequence % len(self._partitions)]
         value = f"{self.name}/{partition}/{sequence}/".encode().ljust(self._size, b".")
+        turn = sequence // len(self._partitions)
+        key = b"%d" % (turn % self._keys) if self._keys else None
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             outcome, offset = ("ok", message.offset()) if error is None else ("info", -1)
-            self.sent.append(Sent(self.name, sequence, self._topic, partition, value, outcome, offset or 0))
+            told = Sent(self.name, sequence, self._topic, partition, value, outcome, offset or 0, key)
+            self.sent.append(told)
 
         while True:
             try:
                 self._producer.produce(
                     self._topic,
                     value,
-                    key=value.rstrip(b".") if self._keyed else None,
+                    key=key,
                     partition=partition,
                     on_delivery=delivered,
                 )

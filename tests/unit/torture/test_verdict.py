@@ -39,6 +39,50 @@ def test_each_anomaly_of_the_log_is_found(anomaly: str, log: list[tuple[int, byt
     assert anomaly in found
 
 
+def keyed(sequence: int, key: bytes, value: bytes, offset: int, outcome: str = "ok") -> Sent:
+    return Sent("w", sequence, "t", 0, value, outcome, offset, key)
+
+
+KEYED = [
+    keyed(0, b"k", b"k0", 0),
+    keyed(1, b"l", b"l1", 1),
+    keyed(2, b"k", b"k2", 2),
+    keyed(3, b"k", b"k3", -1, "info"),
+    keyed(4, b"l", b"l4", 4),
+]
+
+
+@pytest.mark.parametrize(
+    ("log", "taken"),
+    [
+        ([(0, b"k0"), (1, b"l1"), (2, b"k2"), (4, b"l4")], 0),
+        ([(2, b"k2"), (4, b"l4")], 2),
+        ([(3, b"k3"), (4, b"l4")], 3),
+    ],
+)
+def test_compaction_may_take_what_a_later_record_of_the_key_supersedes(
+    log: list[tuple[int, bytes]], taken: int
+) -> None:
+    verdict = judge(KEYED, {("t", 0): log}, [], compacted=True)
+    assert (verdict.findings, verdict.superseded) == ([], taken)
+    if taken:
+        assert {each.anomaly for each in judge(KEYED, {("t", 0): log}, []).findings} >= {"lost-write"}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [(0, b"k0"), (1, b"l1"), (4, b"l4")],
+        [(1, b"l1"), (2, b"k2")],
+        [(4, b"l4")],
+    ],
+    ids=["an older one stays", "the newest of l is gone", "nothing of k is left"],
+)
+def test_the_newest_of_each_key_may_not_be_taken(log: list[tuple[int, bytes]]) -> None:
+    found = judge(KEYED, {("t", 0): log}, [], compacted=True).findings
+    assert {each.anomaly for each in found} == {"lost-write"}
+
+
 @pytest.mark.parametrize(
     ("anomaly", "offsets"),
     [("poll-skip", [1]), ("nonmonotonic-poll", [0, 0]), ("nonmonotonic-poll", [0, 1, 0])],
