@@ -6,7 +6,9 @@ error where nothing was committed, also for a group that does not exist. No topi
 group's positions. From version 8 on several groups at once; from 9 on members of KIP-848 say who they are;
 from 10 on topics are named by id. Who requires stable positions (version 7 on) gets UNSTABLE_OFFSET_COMMIT
 for one that a transaction under way may change (KIP-447).
-Deviations: without an answer from the log COORDINATOR_NOT_AVAILABLE.
+Deviations: without an answer from the log COORDINATOR_NOT_AVAILABLE. In versions 2 to 7 a group that is not
+this agent's is said at every partition as well (NOT_COORDINATOR): aiokafka reads nothing else there, and with
+an empty answer begins anew where its auto.offset.reset says.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from coordination.state.types import Partition, Topic
 
 KEY = 9
 VERSIONS = (1, 10)
+ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 GROUP_ERROR_SINCE, BATCHED_SINCE, MEMBERS_SINCE, IDS_SINCE = 2, 8, 9, 10
 
 
@@ -71,7 +74,9 @@ def _mark_unstable(ctx: Context, group: OffsetFetchResponseGroup) -> None:
 def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
     """One group's answer in the form before version 8; before 2 a group's error stands at every partition."""
     response = OffsetFetchResponse(error_code=group.error_code)
-    spread = group.error_code if version < GROUP_ERROR_SINCE else 0
+    spread = group.error_code
+    if version >= GROUP_ERROR_SINCE and spread in ELSEWHERE:
+        spread = Code.NOT_COORDINATOR
     for topic in group.topics:
         rows = [
             OffsetFetchResponsePartition(
@@ -94,7 +99,7 @@ def _answer(
     code = _refusal(ctx, group, asked, version, fresh)
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code or Code.NONE)
     if code is not None:
-        if version < GROUP_ERROR_SINCE:
+        if version < GROUP_ERROR_SINCE or (version < BATCHED_SINCE and code in ELSEWHERE):
             answer.topics = _nothing(asked.topics or ())
         return answer
     if asked.topics is None:

@@ -8,90 +8,105 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
 
-from tests.sim.controls import CONTROLS
-from tests.sim.world import Outcome, simulate
+from tests.sim.controls_table import catch
+from tests.sim.coverage import Coverage
+from tests.sim.plan import Plan, plan_of
+from tests.sim.shrink import shrunk
+from tests.sim.timeline import page
+from tests.sim.world import Outcome, World
 
-_wall = time.perf_counter  # taken before any run replaces it
-SEEDS_PER_CONTROL_MAX = 200
+_wall, _cpu = time.perf_counter, time.process_time  # taken before any run replaces them
 
 
 def main() -> int:
     """The exit status: 0 when every seed is clean, or every control was caught."""
+    given = _arguments()
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings must have one order in every process
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]], environment)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+    if given.controls is not None:
+        return _controls(given.controls, given.seconds)
+    if given.seed is not None:
+        return _one(plan_of(given.seed, given.seconds), str(given.seed), given)
+    if given.plan is not None:
+        return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
+    plans = (plan_of(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
+    return _many(plans, given.out)
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="simulated seconds under faults, per seed"
     )
-    parser.add_argument("--seed", type=int, help="one seed, its plan and its trace")
+    parser.add_argument("--seed", type=int, help="one seed, its plan, its trace and its timeline")
+    parser.add_argument("--plan", type=Path, help="the same of a plan that was kept")
+    parser.add_argument("--shrink", action="store_true", help="make a failing one small and keep its plan")
     parser.add_argument("--out", type=Path, default=Path("build/simulate"), help="where traces go")
-    parser.add_argument("--controls", action="store_true", help="break each rule until it is caught")
-    given = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings must have one order in every process
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        os.execve(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]], environment)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    logging.disable(logging.CRITICAL)
-    if given.controls:
-        return _controls(given.seconds)
-    if given.seed is not None:
-        return _one(given.seed, given.seconds, given.out)
-    return _many(range(given.first, given.first + given.seeds), given.seconds, given.out)
+    parser.add_argument("--controls", nargs="*", help="break each rule (or these) until it is caught")
+    return parser.parse_args()
 
 
-def _many(seeds: range, seconds: float, out: Path) -> int:
-    begun, virtual, bad = _wall(), 0.0, []
+def _many(plans: Iterable[Plan], out: Path) -> int:
+    begun, worked, virtual, bad = _wall(), _cpu(), 0.0, []
     counts: Counter[str] = Counter()
-    coverage: Counter[str] = Counter()
-    for seed in seeds:
-        outcome = simulate(seed, seconds)
+    coverage = Coverage()
+    for plan in plans:
+        outcome = World(plan).run()
         virtual += outcome.virtual_s
-        counts.update(acknowledged=outcome.judgement.acknowledged, read=outcome.judgement.read)
-        coverage.update(outcome.coverage)
+        counts.update(seeds=1, acknowledged=outcome.judgement.acknowledged, read=outcome.judgement.read)
+        coverage.note(outcome)
         if not outcome.judgement.valid:
-            bad.append(seed)
-            print(f"seed {seed}: {outcome.judgement.report()}\n{outcome.plan}", flush=True)
-            _keep(outcome, out)
-    real = _wall() - begun
-    print("faults: " + ", ".join(f"{name} {coverage[name]}" for name in sorted(coverage)))
+            bad.append(plan.seed)
+            print(f"seed {plan.seed}: {outcome.judgement.report()}\n{outcome.plan}", flush=True)
+            _keep(outcome, str(plan.seed), out)
+    real, cpu = _wall() - begun, _cpu() - worked
+    print(coverage.report())
     print(
-        f"{len(seeds)} seeds · {virtual:,.0f} simulated s in {real:,.0f} s ({virtual / real:.0f} per s) · "
-        f"acknowledged {counts['acknowledged']:,} · read {counts['read']:,} · bad {len(bad)} {bad[:20]}"
+        f"{counts['seeds']} seeds · {virtual:,.0f} simulated s in {real:,.0f} s, {cpu:,.0f} s of a core "
+        f"({virtual / cpu:.0f} per s) · acknowledged {counts['acknowledged']:,} · read {counts['read']:,} · "
+        f"bad {len(bad)} {bad[:20]}"
     )
     return 1 if bad else 0
 
 
-def _one(seed: int, seconds: float, out: Path) -> int:
-    outcome = simulate(seed, seconds)
-    path = _keep(outcome, out)
+def _one(plan: Plan, name: str, given: argparse.Namespace) -> int:
+    outcome = World(plan).run()
+    if given.shrink and not outcome.judgement.valid:
+        outcome = shrunk(outcome, lambda text: print(text, flush=True))
+        name += "-small"
+    path = _keep(outcome, name, given.out)
     print(f"{outcome.plan}\n{outcome.judgement.report()}")
     print(f"trace {path} · {len(outcome.trace)} lines · {outcome.digest}")
+    print(f"timeline {path.with_suffix('.html')} · plan {path.with_suffix('.json')}")
     return 0 if outcome.judgement.valid else 1
 
 
-def _keep(outcome: Outcome, out: Path) -> Path:
+def _keep(outcome: Outcome, name: str, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{outcome.plan.seed}.trace"
+    path = out / f"{name}.trace"
     path.write_text("\n".join([repr(outcome.plan), *outcome.trace]) + "\n")
+    path.with_suffix(".json").write_text(outcome.plan.dump() + "\n")
+    path.with_suffix(".html").write_text(page(outcome))
     return path
 
 
-def _controls(seconds: float) -> int:
+def _controls(names: list[str], seconds: float) -> int:
     missed = 0
-    print(f"{'control':28} {'anomaly':24} {'seeds':>5}")
-    for control in CONTROLS:
-        found, seeds = "", 0
-        while not found and seeds < SEEDS_PER_CONTROL_MAX:
-            seeds += 1
-            with control.broken():
-                findings = simulate(seeds, seconds).judgement.findings
-            found = next((each.anomaly for each in findings if each.anomaly in control.anomalies), "")
-        missed += not found
-        print(f"{control.name:28} {found or 'NOT FOUND':24} {seeds:5}", flush=True)
+    print(f"{'control':28} {'anomaly':24} {'seeds':>5} {'runs':>5}", flush=True)
+    for each in catch(names, seconds):
+        missed += not each.anomaly
+        anomaly = each.anomaly or "NOT FOUND"
+        print(f"{each.control.name:28} {anomaly:24} {each.seeds:5} {each.runs:5}", flush=True)
     return 1 if missed else 0
 
 

@@ -17,16 +17,20 @@ from agent.compaction import partition as compaction
 from agent.produce.buffer import Outcome
 from agent.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server
+from coordination.chain import KeyState
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
-from coordination.state import cluster, producers, tables
+from coordination.state import cluster, fence, pending_offsets, producers, tables
 from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
+from coordination.state.types import Partition
 from objectstore import collect
 from objectstore.collect import Standing, Verdict
 from objectstore.offset_map import OffsetMap
+from tests.sim.plan import Plan
 
 ACK_BEFORE_PUT_S = 0.5
+SMALL_FETCH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Control:
     anomalies: frozenset[str]
     broken: Callable[[], Any]
     """A context manager inside which the rule is broken."""
+    reached: Callable[[Plan], bool] = lambda plan: True
+    """Whether the plan can come to it at all: seeds that cannot count, and are not run."""
 
 
 @contextmanager
@@ -140,9 +146,44 @@ def _skip_on_size_limit() -> Any:
     real = SliceIndex.plan
 
     def plan(self: Any, offset: int, max_bytes: int) -> Any:
-        return [ref for ref in real(self, offset, max_bytes) if ref.length <= max_bytes]
+        found = real(self, offset, max_bytes)
+        while found and found[0].length > max_bytes:
+            found = real(self, found[0].end_offset, max_bytes)
+        return found
 
     return _patched((SliceIndex, "plan", plan))
+
+
+def _commit_without_number_check() -> Any:
+    return _patched((fence, "refusal", lambda transaction, source, at: None))
+
+
+def _last_stable_too_high() -> Any:
+    return _patched((Partition, "last_stable", property(lambda self: self.high_watermark)))
+
+
+def _retry_looks_for_the_entry() -> Any:
+    real = memory_server.MemoryServer.append
+
+    def append(self: Any, incarnation: int, sequence: int, payload: bytes, expected: int) -> Any:
+        key = self._state.keys.get(incarnation)
+        if key is None or key.revision == expected:
+            return real(self, incarnation, sequence, payload, expected)
+        if any((each.incarnation, each.sequence) == (incarnation, sequence) for each in self._state.entries):
+            return KeyState(key.owner, key.sequence, key.revision)
+        return real(self, incarnation, sequence, payload, key.revision)
+
+    return _patched((memory_server.MemoryServer, "append", append))
+
+
+def _abort_keeps_positions() -> Any:
+    real = pending_offsets.settle
+
+    def settle(state: Any, group: str, name: str, commit: bool) -> None:
+        del commit
+        real(state, group, name, True)
+
+    return _patched((pending_offsets, "settle", settle))
 
 
 def _trimmed_too_early() -> Any:
@@ -219,7 +260,22 @@ def _compaction_drops_the_newest() -> Any:
     return _patched((OffsetMap, "find", property(find)))
 
 
+def _with(*faults: str) -> Callable[[Plan], bool]:
+    """Plans with one of these faults."""
+    return lambda plan: any(kind in faults for _, _, kind, _ in plan.faults)
+
+
+def _has(**wanted: Any) -> Callable[[Plan], bool]:
+    """Plans whose fields are so."""
+    return lambda plan: all(getattr(plan, name) == value for name, value in wanted.items())
+
+
+def _v1_held(plan: Plan) -> bool:
+    return "v1" in (*plan.transactors, plan.relay) and _with("hold-requests")(plan)
+
+
 LOST = frozenset({"lost-write", "unseen", "unreadable-chunk", "stuck"})
+READ_EARLY = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
 CONTROLS: tuple[Control, ...] = (
     Control("no-dedup", "4: a retry is recognised wherever it lands", frozenset({"duplicate"}), _no_dedup),
     Control(
@@ -228,7 +284,7 @@ CONTROLS: tuple[Control, ...] = (
         LOST | {"inconsistent-offset"},
         _ack_before_append,
     ),
-    Control("ack-before-put", "1: an ack means durable and ordered", LOST, _ack_before_put),
+    Control("ack-before-put", "1: an ack means durable and ordered", LOST, _ack_before_put, _with("kill")),
     Control("no-fence", "2: the commit itself fences", LOST | {"state-differs", "duplicate"}, _no_fence),
     Control(
         "offset-zero-on-error",
@@ -241,12 +297,40 @@ CONTROLS: tuple[Control, ...] = (
         "7: limits cut and never skip",
         LOST | {"poll-skip", "internal-poll-skip"},
         _skip_on_size_limit,
+        lambda plan: plan.fetch_bytes == SMALL_FETCH and plan.writers > 0,
+    ),
+    Control(
+        "commit-without-number-check",
+        "8: the end of another transaction is refused",
+        READ_EARLY,
+        _commit_without_number_check,
+        _v1_held,
+    ),
+    Control(
+        "last-stable-too-high",
+        "8: nobody reads what has not ended",
+        READ_EARLY | {"G1c-wr"},
+        _last_stable_too_high,
+    ),
+    Control(
+        "abort-keeps-positions",
+        "8: positions share the transaction's outcome",
+        frozenset({"copy-lost"}),
+        _abort_keeps_positions,
+        lambda plan: bool(plan.relay),
+    ),
+    Control(
+        "retry-looks-for-the-entry",
+        "3: the key says whether an append landed",
+        frozenset({"stuck", "duplicate"}),
+        _retry_looks_for_the_entry,
+        lambda plan: plan.snapshot_entries < 10 and _with("lose-answers")(plan),
     ),
     Control("trimmed-too-early", "6, 9: the log is trimmed behind snapshots", LOST, _trimmed_too_early),
     Control("collected-too-early", "9: nothing goes that may be referenced", LOST, _collected_too_early),
     Control(
         "table-without-compare",
-        "the table's pointer moves by compare-and-swap",
+        "the table's pointer moves by compare-and-swap, with its ledger",
         frozenset({"table-doubled", "table-differs"}),
         _table_without_compare,
     ),
@@ -255,12 +339,14 @@ CONTROLS: tuple[Control, ...] = (
         "the table of a compacted topic is its history",
         frozenset({"table-differs"}),
         _compaction_overtakes_tables,
+        _has(keepers=True),
     ),
     Control(
         "compaction-drops-newest",
         "the newest of each key stays",
         frozenset({"compaction-lost"}),
         _compaction_drops_the_newest,
+        _has(keepers=True),
     ),
     Control(
         "apply-depends-on-the-agent",

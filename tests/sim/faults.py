@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore.faulty import FaultRates
+from objectstore.steps import STEPS
 from tests.sim.node import AgentNode
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ RATES = FaultRates(
     refused=0.05, lost_request=0.03, lost_answer=0.05, truncated=0.02, corrupt=0.02, slow=0.2, slow_s_max=1.5
 )
 
+KILL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
 HELD_KINDS = (0, 22, 24, 25, 26, 28)
 """Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit."""
 
@@ -38,6 +41,19 @@ def _start(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         if not agent.alive:
             agent.start()
+
+
+def _arm(world: World, targets: Sequence[AgentNode]) -> None:
+    """Die at the next step of a kind, wherever that is."""
+    for agent in targets:
+        if agent.alive:
+            world.seen.armed[agent.name] = world.loop.random.choice(KILL_STEPS)
+
+
+def _disarm(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        world.seen.armed.pop(agent.name, None)
+    _start(world, targets)
 
 
 def _pause(world: World, targets: Sequence[AgentNode]) -> None:
@@ -162,6 +178,7 @@ def _nothing(world: World, targets: Sequence[AgentNode]) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("kill", _kill, _start),
+    Fault("kill-at-step", _arm, _disarm),
     Fault("pause", _pause, _resume),
     Fault("cut-log", _cut_log, _heal_log),
     Fault("refuse-log", _refuse_log, _heal_log),

@@ -88,6 +88,8 @@ class Network:
         self.held_kinds: frozenset[int] = frozenset()
         """API keys of Kafka whose requests, or their answers, are held."""
         self.held: Counter[int] = Counter()
+        self.requests: Counter[int] = Counter()
+        """By API key, as far as each is written at once."""
         self._own = contextvars.copy_context()
         loop.server_factory = self._listen
         loop.connection_factory = self._connect
@@ -287,6 +289,8 @@ class VirtualTransport(asyncio.Transport):
         copy = bytes(data)
         self._in_flight += len(copy)
         self._network.noted(self.node, copy)
+        if not _is_agent(self.node):
+            self._network.requests[int.from_bytes(copy[4:6], "big")] += 1
         if self._network.held_kinds:
             self._network.maybe_hold(self, copy)
         if self._in_flight > self._high and not self._paused_peer:

@@ -50,8 +50,8 @@ class Producing(Protocol):
     async def begin(self) -> None:
         """Begin a transaction."""
 
-    async def send(self, key: TopicPartition, value: str) -> int | None:
-        """One record, acknowledged; its offset where the client is told."""
+    async def send(self, key: TopicPartition, *values: str) -> int | None:
+        """Records of one key, acknowledged; the first one's offset where the client is told."""
 
     async def positions(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
         """Commit positions with the transaction."""
@@ -84,16 +84,20 @@ class V1:
         """See Producing."""
         await self._producer.begin_transaction()
 
-    async def send(self, key: TopicPartition, value: str) -> int | None:
+    async def send(self, key: TopicPartition, *values: str) -> int | None:
         """See Producing."""
-        told = await self._producer.send_and_wait(
-            key.topic,
-            value.encode(),
-            key=value.encode(),
-            partition=key.partition,
-            timestamp_ms=self._around.timestamp(),
-        )
-        return told.offset if told.offset >= 0 else None
+        sent = [
+            await self._producer.send(
+                key.topic,
+                value.encode(),
+                key=value.encode(),
+                partition=key.partition,
+                timestamp_ms=self._around.timestamp(),
+            )
+            for value in values
+        ]
+        told = await asyncio.gather(*sent)
+        return told[0].offset if told[0].offset >= 0 else None
 
     async def positions(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
         """See Producing."""
@@ -151,14 +155,15 @@ class V2:
         """See Producing."""
         self._touched = False
 
-    async def send(self, key: TopicPartition, value: str) -> int | None:
+    async def send(self, key: TopicPartition, *values: str) -> int | None:
         """See Producing."""
         self._touched = True
+        encoded = [value.encode() for value in values]
         offset = -1
 
         async def send() -> int:
             nonlocal offset
-            code, offset = await self._client.send(key.topic, value.encode(), index=key.partition)
+            code, offset = await self._client.send(key.topic, *encoded, index=key.partition)
             return code
 
         await self._until_answered(send)

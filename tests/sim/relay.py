@@ -60,10 +60,11 @@ class Relay:
         commit = self._around.loop.random.random() > ABORTED_OF
         async with asyncio.timeout(OPERATION_S_MAX):
             await producer.begin()
-            for key in sorted(records):
-                for each in records[key]:
-                    copy = f"{each.partition}.{each.offset}"
-                    await producer.send(TopicPartition(COPIES, each.offset % COPIES_PARTITIONS), copy)
+            places = [(each.partition, each.offset) for key in sorted(records) for each in records[key]]
+            for index in range(COPIES_PARTITIONS):
+                copies = [f"{p}.{offset}" for p, offset in places if offset % COPIES_PARTITIONS == index]
+                if copies:
+                    await producer.send(TopicPartition(COPIES, index), *copies)
             following = {key: records[key][-1].offset + 1 for key in sorted(records)}
             await producer.positions(following, GROUP)
             await producer.end(commit=commit)

@@ -107,7 +107,7 @@ class Transactor:
             pending.error = type(error).__name__ if not error.args else f"{type(error).__name__} {error}"[:80]
             raise
         else:
-            pending.outcome = "ok" if commit else "fail"
+            pending.outcome, pending.error = ("ok", "") if commit else ("fail", "aborted")
             if not commit:
                 for key, offset in done.first.items():
                     consumer.seek(key, offset)

@@ -14,15 +14,17 @@ from typing import Any, Protocol
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from agent.wire.api import APIS
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
-from tests.checker.operations import History
+from tests.checker.operations import History, Operation
 from tests.sim.audit import audit
 from tests.sim.clients import Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
+from tests.sim.coverage import Seen
 from tests.sim.faults import FAULTS, Fault
 from tests.sim.final import all_ended, copies_differ, read_all
 from tests.sim.keepers import (
@@ -34,7 +36,7 @@ from tests.sim.keepers import (
     Ledger,
     Restorer,
 )
-from tests.sim.loop import VirtualLoop
+from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
 from tests.sim.plan import Plan, plan_of
@@ -44,6 +46,8 @@ from tests.sim.witness import Witness
 
 HEAL_S_MAX = 60.0
 DRAIN_S = 8.0
+RESTART_S = 1.0
+SMALL_FETCH_BYTES = 1000
 TOPIC = "sim"
 SETTINGS: dict[str, Any] = {
     "collection": {"interval_s": 2, "grace_s": 1},
@@ -71,6 +75,7 @@ class Outcome:
     """Of the trace: the same for the same seed."""
     virtual_s: float
     coverage: Counter[str] = field(default_factory=Counter)
+    operations: list[Operation] = field(default_factory=list)
 
 
 class Living(Protocol):
@@ -109,7 +114,8 @@ class World:
         self.keys = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
         self.clients: list[Node] = []
         self.living: dict[str, Living] = {}
-        self.coverage: Counter[str] = Counter()
+        self.seen = Seen(NODE.get)
+        self.seen.die = self._die
         self.ledger = Ledger()
         self.witness = Witness()
         self.around: Surroundings | None = None
@@ -122,14 +128,20 @@ class World:
         """The whole run."""
         asyncio.set_event_loop(self.loop)
         try:
-            with virtual_time(self.loop, self.plan.seed), self.witness.watches(), _without_collector():
+            with (
+                virtual_time(self.loop, self.plan.seed),
+                self.witness.watches(),
+                self.seen.watches(),
+                _without_collector(),
+            ):
                 judgement = self.loop.run_until_complete(self._main())
                 virtual_s, lines = self.loop.time(), list(self.lines)
                 self.loop.put_away()
         finally:
             asyncio.set_event_loop(None)
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        return Outcome(self.plan, judgement, lines, digest, virtual_s, self.coverage)
+        operations = self.recorder.operations
+        return Outcome(self.plan, judgement, lines, digest, virtual_s, self.seen.counts, operations)
 
     async def _main(self) -> Judgement:
         for agent in self.agents:
@@ -153,7 +165,10 @@ class World:
         try:
             healed = await self._heal()
         except NotHealed as stuck:
-            return Judgement([Finding("stuck", "", str(stuck), ())])
+            judgement = judge(History(self.recorder.operations))
+            judgement.findings.append(Finding("stuck", "", str(stuck), ()))
+            judgement.findings += self.ledger.findings + self.witness.findings
+            return judgement
         around.stopping.set()
         await asyncio.sleep(DRAIN_S)
         for client in self.clients:
@@ -165,7 +180,7 @@ class World:
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
         judgement.findings += self.witness.findings
-        self._count_jobs()
+        self._count()
         return judgement
 
     async def _final(self) -> list[Finding]:
@@ -184,20 +199,26 @@ class World:
         cast += ["relay"] if plan.relay else []
         return cast + (["keeper", "restorer"] if plan.keepers else [])
 
-    def _count_jobs(self) -> None:
-        """What the background jobs did, for the coverage: a run in which nothing was merged shows nothing."""
-        app = self.agents[0].app
+    def _count(self) -> None:
+        """What the run did besides its faults, for the coverage."""
+        app, counts = self.agents[0].app, self.seen.counts
         assert app is not None, "healed before it is judged"
         partitions = [each for each in app.replica.state.partitions if each is not None]
         merged = [each.merged for each in partitions if each.merged is not None]
-        self.coverage["(merged)"] += len(merged)
-        self.coverage["(compacted)"] += sum(each.first_dirty_offset > 0 for each in merged)
-        self.coverage["(log starts moved)"] += sum(each.log_start > 0 for each in partitions)
-        self.coverage["(restores)"] += self.ledger.restores
-        self.coverage["(connections held)"] += sum(self.network.held.values())
-        self.coverage["(transactions)"] += sum(
-            op.f == "txn" and op.outcome == "ok" for op in self.recorder.operations
-        )
+        counts["job merged"] += len(merged)
+        counts["job compacted"] += sum(each.first_dirty_offset > 0 for each in merged)
+        counts["job moved log starts"] += sum(each.log_start > 0 for each in partitions)
+        counts["job restored"] += self.ledger.restores
+        counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
+        for kind, number in self.witness.commands.items():
+            counts[f"command {kind}"] += number
+        for kinds, word in ((self.network.requests, "request"), (self.network.held, "held")):
+            for key, number in kinds.items():
+                counts[f"{word} {APIS[key].name if key in APIS else key}"] += number
+
+    def _die(self, name: str) -> None:
+        """An agent comes to a step at which it is to die."""
+        next(agent for agent in self.agents if agent.name == name).crash()
 
     def _begin_client(self, client: str) -> None:
         assert self.around is not None, "the world runs"
@@ -253,7 +274,9 @@ class World:
             await asyncio.sleep(max(0.0, begun + at - self.loop.time()))
             targets = [self.agents[number] for number in numbers]
             self.trace(f"{'begin' if begins else 'end'} {fault.name} {[t.name for t in targets]}")
-            self.coverage[fault.name] += begins
+            self.seen.counts[f"fault {fault.name}"] += begins
+            self.seen.faults[fault.name] += 1 if begins else -1
+            self.seen.faults += Counter()  # those that are over go
             (fault.begin if begins else fault.end)(self, targets)
         await asyncio.sleep(max(0.0, begun + self.plan.seconds - self.loop.time()))
 
@@ -263,12 +286,14 @@ class World:
         for fault in FAULTS:
             fault.end(self, self.agents)
         self.network.release_all()
+        self.seen.faults.clear()
+        self.seen.armed.clear()
         self.network.heal_all()
         try:
             async with asyncio.timeout(HEAL_S_MAX):
                 while not all(agent.alive and _ready(agent) for agent in self.agents):
                     self._restart_failed()
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(RESTART_S)
         except TimeoutError:
             late = [agent.name for agent in self.agents if not _ready(agent)]
             raise NotHealed(f"not ready {HEAL_S_MAX:.0f} s after the last fault: {late}") from None

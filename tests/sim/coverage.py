@@ -1,0 +1,124 @@
+"""What happened in a run, and over many runs what never did: a story that never happens shows nothing.
+
+Counted are commands with what apply answered, requests by API, named steps of work under each fault, and for
+each rule of docs/architecture.md the evidence that a run put it to the test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from agent.handlers import HANDLERS as SERVED
+from agent.wire.api import APIS
+from coordination.state.state import HANDLERS as COMMANDS
+from iceberg.steps import STEPS as TABLE_STEPS
+from objectstore import steps
+from tests.sim.faults import FAULTS
+
+if TYPE_CHECKING:
+    from tests.sim.world import Outcome
+
+STEPS = (*steps.STEPS, *(f"table/{step}" for step in TABLE_STEPS))
+RULES: Mapping[str, tuple[str, ...]] = {
+    "1 ack means durable": ("command commit_chunk", "fault kill"),
+    "2 leases drive liveness only": ("fault expire-lease", "command fence_incarnation"),
+    "3 retries are idempotent": ("fault lose-answers",),
+    "4 dedup in the state": ("fault hold-requests", "fault cut-clients"),
+    "5 read barrier": ("request OffsetFetch", "request ListOffsets"),
+    "6 the watch is not trusted": ("fault silence-watches", "fault compact", "fault cancel-watches"),
+    "7 fetch hides nothing": ("small fetches",),
+    "8 a transaction ends once": ("command end_transaction", "command abort_transaction", "held EndTxn"),
+    "9 nothing referenced goes": ("step collect/delete", "command forget_chunks", "command swap_segments"),
+    "10 agents outlive what they need": ("fault cut-log", "fault bad-store"),
+    "12 large changes": ("step change/end",),
+}
+"""By rule: what must have happened, all of it. Rules 11 and 13 are no matter of schedules."""
+
+
+class Seen:
+    """One run's counts. `armed` is asked at every step, with the node that comes to it."""
+
+    def __init__(self, node: Callable[[], str]) -> None:
+        self.counts: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        """Faults under way."""
+        self.armed: dict[str, str] = {}
+        """By node name: the step at which it dies."""
+        self.die: Callable[[str], None] = lambda name: None
+        self._node = node
+
+    @contextmanager
+    def watches(self) -> Iterator[None]:
+        """Count steps meanwhile."""
+        steps.install(self._reached)
+        try:
+            yield
+        finally:
+            steps._hooks.remove(self._reached)
+
+    def _reached(self, step: str) -> None:
+        self.counts[f"step {step}"] += 1
+        for fault in self.faults:
+            self.counts[f"{fault}:{step}"] += 1
+        name = self._node().partition("/")[0]
+        if self.armed.get(name) == step:
+            del self.armed[name]
+            self.counts[f"died at {step}"] += 1
+            self.die(name)
+
+
+class Coverage:
+    """The sum over many runs."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.runs = 0
+
+    def note(self, outcome: Outcome) -> None:
+        """One run more."""
+        self.runs += 1
+        self.counts.update(outcome.coverage)
+
+    def report(self) -> str:
+        """What happened how often, and what never did."""
+        lines = [
+            "faults: " + self._shown("fault "),
+            "deaths: " + self._shown("died at "),
+            "jobs: " + self._shown("job "),
+            "commands: " + self._shown("command "),
+            "requests: " + self._shown("request "),
+            "held: " + self._shown("held "),
+            f"rules never put to the test: {', '.join(self.untested()) or 'none'}",
+            f"commands never applied: {', '.join(self._never('command ', COMMANDS)) or 'none'}",
+            f"requests never made: {', '.join(self._never('request ', self._api_names())) or 'none'}",
+            f"steps never reached: {', '.join(self._never('step ', STEPS)) or 'none'}",
+        ]
+        return "\n".join([*lines, *self._pairs()])
+
+    def _pairs(self) -> Iterator[str]:
+        """Faults with the steps that were reached, but never while the fault was under way."""
+        reached = [step for step in STEPS if self.counts[f"step {step}"]]
+        found = sum(bool(self.counts[f"{fault.name}:{step}"]) for fault in FAULTS for step in reached)
+        yield f"steps under faults: {found} of {len(FAULTS) * len(reached)} pairs; never:"
+        for fault in FAULTS:
+            never = [step for step in reached if not self.counts[f"{fault.name}:{step}"]]
+            shown = "not on at all" if len(never) == len(reached) else ", ".join(never)
+            if never:
+                yield f"  {fault.name}: {shown}"
+
+    def untested(self) -> list[str]:
+        """Rules without all of their evidence."""
+        return [rule for rule, needs in RULES.items() if not all(self.counts[each] for each in needs)]
+
+    def _shown(self, prefix: str) -> str:
+        found = sorted(each for each in self.counts if each.startswith(prefix))
+        return ", ".join(f"{each.removeprefix(prefix)} {self.counts[each]}" for each in found) or "none"
+
+    def _never(self, prefix: str, names: Mapping[str, object] | tuple[str, ...] | list[str]) -> list[str]:
+        return [name for name in names if not self.counts[prefix + name]]
+
+    def _api_names(self) -> list[str]:
+        return [APIS[key].name for key in sorted(SERVED)]
