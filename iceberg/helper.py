@@ -22,6 +22,7 @@ from typing import IO, Any
 PIPE_BYTES = (
     1 << 20
 )  # of each pipe: what Linux gives everybody; of 64 KiB, its default, each side wakes up often
+BUFFERS_MAX = 512  # written by one system call, each of which may wait for the interpreter (Linux: 1,024)
 _HEAD = struct.Struct(">QQ")  # bytes of the message, bytes that follow it
 
 Serve = Callable[[Any, memoryview], tuple[object, Sequence[memoryview]]]
@@ -132,10 +133,15 @@ def _send(pipe: IO[bytes], message: object, parts: Sequence[memoryview]) -> None
     """Write a message and the bytes that follow it."""
     head = pickle.dumps(message)
     front = _HEAD.pack(len(head), sum(part.nbytes for part in parts)) + head
-    for part in (memoryview(front), *parts):
-        left = part.cast("B") if part.nbytes else part
-        while left.nbytes:
-            left = left[os.write(pipe.fileno(), left) :]
+    left = [memoryview(front), *(part.cast("B") for part in parts if part.nbytes)]
+    at = 0
+    while at < len(left):
+        written = os.writev(pipe.fileno(), left[at : at + BUFFERS_MAX])
+        while at < len(left) and written >= left[at].nbytes:
+            written -= left[at].nbytes
+            at += 1
+        if written:
+            left[at] = left[at][written:]
 
 
 def _receive(pipe: IO[bytes]) -> tuple[Any, memoryview]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Callable
@@ -111,6 +112,9 @@ async def _live(config: Config, started: Callable[[App], None]) -> None:
             await asyncio.wait([starting])
             return
         await starting
+        # All this lives as long as the process: a full collection, for which the loop waits, need not walk it
+        # (124 ms of CPU for 180,000 objects, each time that merging had planned many slices).
+        gc.freeze()
         started(app)
         ends: list[asyncio.Future[Any]] = [signalled, app.replica.failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -20,6 +20,7 @@ from objectstore.transactions import Aborted, without_aborted
 
 EXCHANGE_SECONDS_MAX = 300.0  # one exchange carries some MiB
 MODULE = "agent.merging.worker_process"
+PIECES_MAX = 2_048  # of one exchange: while they are packed (1.5 µs each) the event loop may have to wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ class Worker:
 
     async def add(self, pieces: Sequence[tuple[int, SliceRef]], parts: Sequence[memoryview]) -> None:
         """Hand over pieces with their bytes. Raises Corrupt and HelperDied."""
-        await self._ask(Add(pieces), parts)
+        for at in range(0, len(pieces), PIECES_MAX):
+            await self._ask(Add(pieces[at : at + PIECES_MAX]), parts[at : at + PIECES_MAX])
 
     async def finish(
         self, cluster_id: bytes, segment: SegmentId, aborted: Sequence[Aborted]

@@ -1,0 +1,28 @@
+"""One agent's life in its process, from its start to a signal."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from pathlib import Path
+
+from agent.app import App
+from agent.cli.serving import _live
+from agent.config import Config
+
+
+async def test_full_collections_do_not_walk_what_the_start_has_left(tmp_path: Path) -> None:
+    """The event loop waits for them: a tenth of a second for an agent's modules alone."""
+    frozen: list[int] = []
+
+    def started(app: App) -> None:
+        frozen.append(gc.get_freeze_count())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    gc.unfreeze()
+    try:
+        await _live(Config.embedded(tmp_path, kafka_port=0, http_port=0), started)
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 50_000, "the modules at least"
