@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from agent.wire.generated import find_coordinator as fc
 from agent.wire.generated import init_producer_id as ip
@@ -22,14 +22,17 @@ AGAIN = (
 PAUSE_S = 0.05
 TRIES_MAX = 200
 GROUP = "positions"
+Ask = Callable[[], Awaitable[int | tuple[int, int] | None]]  # a code, with a batch's offset; None: no answer
 TIMES = {"latest": -1, "earliest": -2, "newest": -3, "its time": NOW, "later": NOW + 1}
 
 
-async def _settled(ask: Callable[[], Awaitable[int | tuple[int, int]]]) -> str:
+async def settled(ask: Ask) -> str:
     """The code, once it is none of those that every client tries again after; with the offset of a batch."""
     number, offset, tries = 0, None, 0
     while tries < TRIES_MAX:
         found = await ask()
+        if found is None:
+            return "no answer"
         number, offset = found if isinstance(found, tuple) else (found, None)
         if number not in AGAIN:
             break
@@ -38,12 +41,19 @@ async def _settled(ask: Callable[[], Awaitable[int | tuple[int, int]]]) -> str:
     return code(number) if offset is None else f"{code(number)} at {offset}"
 
 
-def _client(side: Side, name: str, **versions: int) -> TransactionalClient:
+async def taken(found: Answers, steps: Mapping[str, Ask]) -> None:
+    """Take one step after the other, and note what each was told."""
+    for name, step in steps.items():
+        found[name] = await settled(step)
+
+
+def client(side: Side, name: str, **versions: int) -> TransactionalClient:
+    """A producer with a transactional id of this side: of v1, or of v2 when its EndTxn is."""
     base = V2 if versions.get("EndTxn") == V2["EndTxn"] else V1
     return TransactionalClient(side.bootstrap, f"{side.prefix}{name}", versions={**base, **versions})
 
 
-async def _coordinated(side: Side) -> None:
+async def coordinated(side: Side) -> None:
     """Kafka makes its inner topics when somebody first asks for a coordinator."""
     for key, kind in ((GROUP, 0), (side.prefix, 1)):
         request = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
@@ -57,11 +67,11 @@ async def _coordinated(side: Side) -> None:
 
 async def order_in_v1(side: Side) -> Answers:
     """One producer of v1 and what it may do in which order."""
-    await _coordinated(side)
+    await coordinated(side)
     topic = await side.topic("v1", 2, retention_ms="-1")
     found: Answers = {}
-    async with _client(side, "order") as x:
-        steps: dict[str, Callable[[], Awaitable[int | tuple[int, int]]]] = {
+    async with client(side, "order") as x:
+        steps: dict[str, Ask] = {
             "init": x.init,
             "commit of nothing": lambda: x.end(commit=True),
             "abort of nothing": lambda: x.end(commit=False),
@@ -84,17 +94,16 @@ async def order_in_v1(side: Side) -> Answers:
             "add no group": lambda: x.add_group(""),
             "commit positions": lambda: x.end(commit=True),
         }
-        for name, step in steps.items():
-            found[name] = await _settled(step)
+        await taken(found, steps)
     return found
 
 
 async def order_in_v2(side: Side) -> Answers:
     """One producer of v2: the table of KIP-890, and what it does without asking before."""
-    await _coordinated(side)
+    await coordinated(side)
     topic = await side.topic("v2", 2, retention_ms="-1")
     found: Answers = {}
-    async with _client(side, "order-v2", **V2) as x:
+    async with client(side, "order-v2", **V2) as x:
 
         async def retried(*, commit: bool) -> int:
             current, x.pair = x.pair, old
@@ -103,69 +112,69 @@ async def order_in_v2(side: Side) -> Answers:
             finally:
                 x.pair = current
 
-        found["init"] = await _settled(x.init)
-        found["commit of nothing"] = await _settled(lambda: x.end(commit=True))
-        found["abort of nothing"] = await _settled(lambda: x.end(commit=False))
+        found["init"] = await settled(x.init)
+        found["commit of nothing"] = await settled(lambda: x.end(commit=True))
+        found["abort of nothing"] = await settled(lambda: x.end(commit=False))
         for commit in (True, False):
             old, name = x.pair, "commit" if commit else "abort"
-            found[f"send before {name}"] = await _settled(lambda: x.send(topic, b"a"))
-            found[f"positions before {name}"] = await _settled(lambda: x.offsets(GROUP, topic, 1))
-            found[name] = await _settled(lambda commit=commit: x.end(commit=commit))
+            found[f"send before {name}"] = await settled(lambda: x.send(topic, b"a"))
+            found[f"positions before {name}"] = await settled(lambda: x.offsets(GROUP, topic, 1))
+            found[name] = await settled(lambda commit=commit: x.end(commit=commit))
             found[f"epoch after {name}"] = str(x.pair[1] - old[1])
-            found[f"{name} retried"] = await _settled(lambda commit=commit: retried(commit=commit))
-            found[f"the other retried after {name}"] = await _settled(
+            found[f"{name} retried"] = await settled(lambda commit=commit: retried(commit=commit))
+            found[f"the other retried after {name}"] = await settled(
                 lambda commit=commit: retried(commit=not commit)
             )
-            found[f"commit of nothing after {name}"] = await _settled(lambda: x.end(commit=True))
+            found[f"commit of nothing after {name}"] = await settled(lambda: x.end(commit=True))
             x.pair, current = old, x.pair
-            found[f"send with the epoch before {name}"] = await _settled(lambda: x.send(topic, b"late"))
+            found[f"send with the epoch before {name}"] = await settled(lambda: x.send(topic, b"late"))
             x.pair, x.sequences = current, {}
     return found
 
 
 async def strangers(side: Side) -> Answers:
     """Ids that nobody knows, a producer that was fenced, versions that know fewer codes."""
-    await _coordinated(side)
+    await coordinated(side)
     topic = await side.topic("strangers", 1, retention_ms="-1")
     found: Answers = {}
-    async with _client(side, "unknown") as nobody:
+    async with client(side, "unknown") as nobody:
         nobody.pair = (987_654_321, 0)
-        found["unknown add"] = await _settled(lambda: nobody.add(topic, 0))
-        found["unknown add group"] = await _settled(lambda: nobody.add_group(GROUP))
-        found["unknown end"] = await _settled(lambda: nobody.end(commit=True))
+        found["unknown add"] = await settled(lambda: nobody.add(topic, 0))
+        found["unknown add group"] = await settled(lambda: nobody.add_group(GROUP))
+        found["unknown end"] = await settled(lambda: nobody.end(commit=True))
     newest = {"AddPartitionsToTxn": 3, "AddOffsetsToTxn": 4, "TxnOffsetCommit": 4, "EndTxn": 4}
     older = {"AddPartitionsToTxn": 1, "AddOffsetsToTxn": 1, "TxnOffsetCommit": 3, "EndTxn": 1}
     for name, versions in (("newer", newest), ("older", older)):
-        async with _client(side, f"fenced-{name}", **versions) as x, _client(side, f"fenced-{name}") as other:
-            await _settled(x.init)
-            await _settled(other.init)
-            found[f"fenced add, {name}"] = await _settled(lambda x=x: x.add(topic, 0))
-            found[f"fenced add group, {name}"] = await _settled(lambda x=x: x.add_group(GROUP))
-            found[f"fenced commit, {name}"] = await _settled(lambda x=x: x.end(commit=True))
-            found[f"fenced init, {name}"] = await _settled(lambda x=x: x.init(given=x.pair))
-            found[f"foreign producer id, {name}"] = await _settled(lambda x=x: x.init(given=(5, 0)))
+        async with client(side, f"fenced-{name}", **versions) as x, client(side, f"fenced-{name}") as other:
+            await settled(x.init)
+            await settled(other.init)
+            found[f"fenced add, {name}"] = await settled(lambda x=x: x.add(topic, 0))
+            found[f"fenced add group, {name}"] = await settled(lambda x=x: x.add_group(GROUP))
+            found[f"fenced commit, {name}"] = await settled(lambda x=x: x.end(commit=True))
+            found[f"fenced init, {name}"] = await settled(lambda x=x: x.init(given=x.pair))
+            found[f"foreign producer id, {name}"] = await settled(lambda x=x: x.init(given=(5, 0)))
     return found
 
 
 async def not_added(side: Side) -> Answers:
     """Batches and positions of what was not added, by version."""
-    await _coordinated(side)
+    await coordinated(side)
     topic = await side.topic("not-added", 1, retention_ms="-1")
     found: Answers = {}
     for version in (10, 11):
-        async with _client(side, f"not-added-{version}", Produce=version) as x:
-            await _settled(x.init)
-            found[f"Produce {version}"] = await _settled(lambda x=x: x.send(topic, b"a"))
+        async with client(side, f"not-added-{version}", Produce=version) as x:
+            await settled(x.init)
+            found[f"Produce {version}"] = await settled(lambda x=x: x.send(topic, b"a"))
     for version in (3, 4):
-        async with _client(side, f"positions-{version}", TxnOffsetCommit=version) as x:
-            await _settled(x.init)
-            found[f"TxnOffsetCommit {version}"] = await _settled(lambda x=x: x.offsets(GROUP, topic, 1))
+        async with client(side, f"positions-{version}", TxnOffsetCommit=version) as x:
+            await settled(x.init)
+            found[f"TxnOffsetCommit {version}"] = await settled(lambda x=x: x.offsets(GROUP, topic, 1))
     return found
 
 
 async def offsets_by_time(side: Side) -> Answers:
     """What a marker, which has a timestamp too, is to ListOffsets; with either isolation, open and ended."""
-    await _coordinated(side)
+    await coordinated(side)
     topic = await side.topic("by-time", 1, retention_ms="-1")
     found: Answers = {}
 
@@ -177,20 +186,20 @@ async def offsets_by_time(side: Side) -> Answers:
                 row = (await side.ask("ListOffsets", request, 9)).topics[0].partitions[0]
                 found[f"{name}: {what} {kind}"] = f"{code(row.error_code)} at {row.offset}"
 
-    async with _client(side, "by-time", **V2) as x:
-        await _settled(x.init)
-        await _settled(lambda: x.send(topic, b"a", b"b"))
+    async with client(side, "by-time", **V2) as x:
+        await settled(x.init)
+        await settled(lambda: x.send(topic, b"a", b"b"))
         await asked("open")
-        await _settled(lambda: x.end(commit=True))
-        await _settled(lambda: x.send(topic, b"c"))
-        await _settled(lambda: x.end(commit=False))
+        await settled(lambda: x.end(commit=True))
+        await settled(lambda: x.send(topic, b"c"))
+        await settled(lambda: x.end(commit=False))
         await asked("ended")
     return found
 
 
 async def bounds(side: Side) -> Answers:
     """Timeouts and ids at the edges of what is allowed."""
-    await _coordinated(side)
+    await coordinated(side)
     found: Answers = {}
     for name, transactional_id, timeout_ms in (
         ("timeout 0", "edge", 0),

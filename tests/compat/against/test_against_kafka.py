@@ -18,14 +18,28 @@ from tests.compat.against.questions_cluster import QUESTIONS as CLUSTER
 from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
+from tests.compat.against.questions_positions import QUESTIONS as POSITIONS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTIONS
+from tests.compat.against.questions_transactions_bad import QUESTIONS as BAD_TRANSACTIONS
 from tests.compat.against.side import NOW, Side
 from tests.compat.cluster import Cluster
 
 # By address: who asks, and what the topic of this run has been sent.
 _keepsakes: dict[str, tuple[Side, list[bytes]]] = {}
-QUESTIONS = ADMIN | BAD | BAD_ADMIN | CLUSTER | CONSUMERS | DATA | GROUPS | RETENTION | TRANSACTIONS
+QUESTIONS = (
+    ADMIN
+    | BAD
+    | BAD_ADMIN
+    | BAD_TRANSACTIONS
+    | CLUSTER
+    | CONSUMERS
+    | DATA
+    | GROUPS
+    | POSITIONS
+    | RETENTION
+    | TRANSACTIONS
+)
 
 
 @pytest.fixture(scope="session")
