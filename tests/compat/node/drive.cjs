@@ -2,6 +2,15 @@
 'use strict'
 
 const WAIT_MS_MAX = 150_000
+const LINES_MAX = 300
+
+const lines = []
+
+/** Keeps a line of the client's own log; the last ones are told when the action fails. */
+function note (line) {
+  lines.push(line)
+  if (lines.length > LINES_MAX) lines.shift()
+}
 
 /** Resolves once `ready()` holds; rejects after WAIT_MS_MAX. */
 async function until (what, ready) {
@@ -34,10 +43,11 @@ function drive (actions) {
       process.stdout.write(JSON.stringify(result, plain) + '\n', () => process.exit(0))
     },
     error => {
+      console.error(lines.join('\n'))
       console.error(error)
       process.exit(1)
     }
   )
 }
 
-module.exports = { drive, said, until }
+module.exports = { drive, note, said, until }

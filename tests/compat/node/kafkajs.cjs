@@ -2,10 +2,13 @@
 'use strict'
 
 const { Kafka, CompressionTypes, AssignerProtocol, logLevel } = require('kafkajs')
-const { drive, said, until } = require('./drive.cjs')
+const { drive, note, said, until } = require('./drive.cjs')
 
-const client = ({ bootstrap, clientId }) =>
-  new Kafka({ clientId: clientId || 'floe-compat', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
+const logCreator = () => ({ namespace, log: { timestamp, message, broker, error } }) =>
+  note([timestamp, namespace, message, broker, error].filter(each => each !== undefined).join(' '))
+
+const client = ({ bootstrap, clientId, retry }) =>
+  new Kafka({ clientId: clientId || 'floe-compat', brokers: bootstrap.split(','), retry, logLevel: logLevel.DEBUG, logCreator })
 
 const shown = (partition, { offset, key, value, headers, timestamp }) => ({
   partition,

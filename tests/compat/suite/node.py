@@ -13,6 +13,7 @@ from tests.compat.suite.broker import BASE_TIME
 
 DRIVERS = Path(__file__).parents[1] / "node"
 WAIT_S_MAX = 180
+TOLD_MAX = 40_000  # characters of what a driver that failed had to say: the end of its client's log
 
 Message = dict[str, Any]
 
@@ -28,7 +29,7 @@ def drive(driver: str, action: str, bootstrap: str, **options: object) -> Any:
         check=False,
         timeout=WAIT_S_MAX,
     )
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.returncode == 0, ran.stderr[-TOLD_MAX:]
     return json.loads(ran.stdout.splitlines()[-1])
 
 
