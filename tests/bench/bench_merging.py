@@ -8,6 +8,7 @@ swap included, so a figure is what one core gives. The readers' figures are over
 from __future__ import annotations
 
 import asyncio
+import gc
 import statistics
 import time
 from collections.abc import Iterable
@@ -61,6 +62,8 @@ async def _merged(records: int) -> tuple[float, float, float]:
     worker = Worker()
     job._parts = replace(job._parts, worker=worker)
     await worker.clear()  # started: it lives as long as the agent does
+    gc.collect()
+    gc.freeze()  # as an agent's process does once it has started
     late: list[float] = []
     watching = asyncio.create_task(_watch(late))
     begun = _cpu_s(worker)
@@ -74,6 +77,7 @@ async def _merged(records: int) -> tuple[float, float, float]:
     merged, gets = (each._value.get() for each in (metrics.merge_bytes, metrics.merge_gets))
     assert merged == size, (merged, size)
     await agent.stop()
+    gc.unfreeze()
     return size / spent / 1e6, gets / size * 1e6, max(late) * 1e3
 
 
