@@ -27,7 +27,8 @@ PARTITIONS_PER_ANSWER_MAX = 100_000
 class BrokerConfig(Config):
     """A config of the cluster's brokers.
 
-    `topic_config` names the topic config whose default this is, "" where it is none. `unset` says that
+    `topic_config` names the topic config whose default this is, "" where it is none; below feature level
+    `since` the config cannot be set. `unset` says that
     Kafka has no default: it is described as null, and `coarser` (name, unit in ms) are asked in its place.
     """
 
@@ -35,6 +36,7 @@ class BrokerConfig(Config):
     topic_config: str = ""
     unset: bool = False
     coarser: tuple[tuple[str, int], ...] = ()
+    since: int = 1
 
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
@@ -57,9 +59,15 @@ _OWN = "A setting of the agent's own: its file or environment changes it."
 
 
 def _acting(
-    name: str, kind: ConfigType, default: str, doc: str, low: float = -LONG_MAX, high: float = LONG_MAX
+    name: str,
+    kind: ConfigType,
+    default: str,
+    doc: str,
+    low: float = -LONG_MAX,
+    high: float = LONG_MAX,
+    since: int = 1,
 ) -> BrokerConfig:
-    return BrokerConfig(name, kind, default, doc, low, high, in_effect=True)
+    return BrokerConfig(name, kind, default, doc, low, high, in_effect=True, since=since)
 
 
 def _idle(
@@ -190,13 +198,13 @@ _OTHER_GROUPS = (
 
 _TRANSACTIONS = (
     _acting("transaction.max.timeout.ms", _I, "900000",
-            "Longest transaction timeout that a producer may ask for, ms.", 1, INT_MAX),
+            "Longest transaction timeout that a producer may ask for, ms.", 1, INT_MAX, since=2),
     _acting("transactional.id.expiration.ms", _I, "604800000",
-            "A transactional id idle for this long, ms, is forgotten.", 1, INT_MAX),
+            "A transactional id idle for this long, ms, is forgotten.", 1, INT_MAX, since=2),
     _acting("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, "10000",
-            "Time between two looks for transactions past their timeout, ms.", 1, INT_MAX),
+            "Time between two looks for transactions past their timeout, ms.", 1, INT_MAX, since=2),
     _acting("transaction.remove.expired.transaction.cleanup.interval.ms", _I, "3600000",
-            "Time between two looks for transactional ids past their expiration, ms.", 1, INT_MAX),
+            "Time between two looks for transactional ids past their expiration, ms.", 1, INT_MAX, since=2),
     _shown("transaction.partition.verification.enable", _B, "true", "Always checked."),
     _shown("transaction.two.phase.commit.enable", _B, "false", "Not offered."),
     _shown("transaction.state.log.load.buffer.size", _I, "5242880", _INNER),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordination.state.data import StateData
+from coordination.state.tables import topic_id_of
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import compacts, effective, effective_int
 from iceberg.head import enabled, table_key
@@ -62,8 +63,9 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
     table = state.tables.get(table_key(topic))
     if table is None:
         return 0 if tables else limit
-    if table.topic_id != topic.topic_id:
-        never = not table.topic_id or table.topic_id in state.topics_by_id
+    topic_id = topic_id_of(state, table)
+    if topic_id != topic.topic_id:
+        never = not topic_id or topic_id in state.topics_by_id
         return limit if never or not tables else 0  # that of a topic that is gone will be set aside
     ledger = table.next_offsets
     return min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)

@@ -22,6 +22,7 @@ from agent.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.produce.buffer import Offered, Outcome
 from agent.produce.keys import require_keys
+from agent.transactions.requests import NOT_YET
 from agent.wire.errors import WireError
 from agent.wire.generated.produce import (
     BatchIndexAndErrorMessage,
@@ -33,6 +34,7 @@ from agent.wire.generated.produce import (
     TopicProduceResponse,
 )
 from coordination.kafka_codes import Code
+from coordination.state.levels import TRANSACTIONS
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
 from objectstore.batch import CorruptBatch, peek, with_append_time
@@ -91,6 +93,8 @@ def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code,
         return Code.UNSUPPORTED_VERSION, f"Produce version {version}: 3 or newer is needed"
     if request.acks not in ACKS:
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
+    if request.transactional_id is not None and ctx.state.feature_level < TRANSACTIONS:
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET  # as versions that know none
     if ctx.leaving():  # nothing was written: clients look who leads now, and send again there
         return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
     return None

@@ -12,6 +12,7 @@ from agent.http.health import HealthRoutes
 from agent.http.page import render
 from agent.http.parts import Parts
 from agent.version import VERSION
+from coordination.state.tables import topic_id_of
 
 if TYPE_CHECKING:
     from coordination.state.types import Applied, Broker
@@ -84,7 +85,7 @@ class StatusRoutes:
                 "table": f"{table.namespace}.{table.name}",
                 "topic": table.topic,
                 "next_offsets": list(table.next_offsets),
-                "records_behind": self._behind(table.topic_id, table.next_offsets),
+                "records_behind": self._behind(topic_id_of(state, table), table.next_offsets),
             }
             for _, table in sorted(state.tables.items())
         ]

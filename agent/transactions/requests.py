@@ -15,8 +15,10 @@ from agent.wire.errors import WireError
 from coordination.commands import Fence
 from coordination.kafka_codes import Code
 from coordination.state.fence import CLOSE
+from coordination.state.levels import TRANSACTIONS
 from coordination.state.types import Refused, Result
 
+NOT_YET = f"no transactions before feature level {TRANSACTIONS}: finalize floe.level when all agents know it"
 UNDECIDED = (Code.NOT_CONTROLLER, Code.REQUEST_TIMED_OUT)
 JAVA, LIBRDKAFKA = "apache-kafka-java", "librdkafka"
 
@@ -50,6 +52,8 @@ def refusal(ctx: Context) -> Code | None:
 
 async def decide(ctx: Context, message: Message) -> Result:
     """What apply says; Refused with COORDINATOR_NOT_AVAILABLE when it does not. Raises StaleConnection."""
+    if ctx.state.feature_level < TRANSACTIONS:
+        return Refused(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET)
     code = refusal(ctx)
     if code is not None:
         return Refused(code, "this agent answers for no transaction now")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from coordination.clock import Clock
-from coordination.commands import RegisterAgent, command
+from coordination.commands import Command, RegisterAgent, SetFeatureLevel, command
 from coordination.log import Chain, Fenced, Log, Unavailable
 from coordination.replica.errors import RegistrationRefused, Superseded
 from coordination.replica.follower import Follower
@@ -121,9 +121,17 @@ class Author:
         self._own.append(self._chain.incarnation)
         self._fenced = False
         self._sequence = 0
-        future = self._proposals.put_first([command(self.registration)])
+        future = self._proposals.put_first(self._first_commands(self.registration))
         self._registering = (self._chain.incarnation, future)
         self._work.set()
+
+    def _first_commands(self, registration: RegisterAgent) -> list[Command]:
+        """The registration. With its first agent a cluster begins at the newest level, in the same entry."""
+        state, newest = self._follower.state, registration.feature_max
+        first = [command(registration)]
+        if not state.incarnations and newest > state.feature_level:
+            first.append(command(SetFeatureLevel(level=newest)))
+        return first
 
     async def _stop_if_superseded(self) -> None:
         """Raise Superseded when another process has this agent's name, as far as the log goes now.
@@ -168,7 +176,7 @@ class Author:
         known = self._follower.state.incarnations.get(incarnation)
         if known is None:
             if future.done() and future.exception() is None:
-                (result,) = future.result()
+                result = future.result()[0]
                 raise RegistrationRefused(f"the cluster does not take this agent: {result}")
             return
         self._registering = None

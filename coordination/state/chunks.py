@@ -6,13 +6,14 @@ once at each thing; tests/bench/bench_apply.py says what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from coordination.commands import CommitChunk, ForgetChunks
 from coordination.kafka_codes import Code
 from coordination.state import transaction_batches
 from coordination.state.data import StateData
+from coordination.state.levels import TRANSACTIONS
 from coordination.state.slices import ROW
 from coordination.state.transaction_batches import SEQUENCE_MASK
 from coordination.state.types import At, ChunkCommitted, Done, ProducerEntry, Refused, Result
@@ -27,7 +28,8 @@ REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's 
 def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
     """Give the chunk's batches their offsets. Refused whole when malformed or out of the author's order."""
     handles = list(message.partition)
-    refusal = _malformed(message, handles, len(state.partitions)) or _out_of_order(message, at)
+    transaction = message.transaction if state.feature_level >= TRANSACTIONS else ()
+    refusal = _malformed(message, handles, len(state.partitions), transaction) or _out_of_order(message, at)
     if refusal:
         return Refused(Code.INVALID_REQUEST, refusal)
     at.author.next_chunk_number = message.number + 1
@@ -40,7 +42,7 @@ def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
         message.offsets,
         message.max_timestamp_ms,
         *producer_columns,
-        message.transaction or repeat(0),
+        transaction or repeat(0),
     )
     answer = ChunkCommitted([0] * len(handles), [])
     references = _append(state, columns, message.first_position, at, answer)
@@ -104,7 +106,9 @@ def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
     answer.base_offsets.append(base_offset)
 
 
-def _malformed(message: CommitChunk, handles: list[int], known: int) -> str | None:
+def _malformed(
+    message: CommitChunk, handles: list[int], known: int, transaction: Sequence[int]
+) -> str | None:
     batches = len(handles)
     columns = (message.length, message.offsets, message.max_timestamp_ms)
     if not batches or any(len(column) != batches for column in columns):
@@ -117,9 +121,7 @@ def _malformed(message: CommitChunk, handles: list[int], known: int) -> str | No
         return f"chunk {message.number}: partition handle {max(handles)} was never given (next: {known})"
     if 0 in message.offsets:
         return f"chunk {message.number}: a batch without offsets"
-    if message.transaction and (
-        len(message.transaction) != batches or not message.producer_id or max(message.transaction) > 2
-    ):
+    if transaction and (len(transaction) != batches or not message.producer_id or max(transaction) > 2):
         return f"chunk {message.number}: the transaction column does not fit {batches} batches with producers"
     end = message.first_position + sum(message.length)
     if end > message.size:

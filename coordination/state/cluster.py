@@ -6,6 +6,7 @@ from coordination.commands import Claim, RecordSnapshot, ReleaseClaim, SetFeatur
 from coordination.kafka_codes import Code
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, StateData
 from coordination.state.errors import UnsupportedFeature
+from coordination.state.levels import enter
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, SnapshotRecord
 
 SNAPSHOTS_KEPT = 3
@@ -57,7 +58,7 @@ def set_feature_level(state: StateData, message: SetFeatureLevel, at: At) -> Res
             f"revision {at.revision} raises the feature level to {message.level}, this code knows "
             f"{FEATURE_LEVEL_MIN} to {FEATURE_LEVEL_MAX}: run a newer version"
         )
-    state.feature_level = message.level
+    enter(state, message.level)
     return Done(message.level)
 
 

@@ -54,7 +54,7 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
     changes = [_by_broker_name(change) for change in message.changes]
     for change in changes:
         config = BROKER_CONFIGS.get(change.name)
-        if config is not None and config.read_only:
+        if config is not None and (config.read_only or config.since > state.feature_level):
             return Refused(
                 Code.INVALID_REQUEST, f"{config.name} cannot be changed for the cluster: {config.doc}"
             )

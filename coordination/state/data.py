@@ -18,11 +18,8 @@ from coordination.state.types import (
 from objectstore.naming import ManifestId, SegmentId
 
 FEATURE_LEVEL_MIN = 1  # the oldest feature level that this code applies
-FEATURE_LEVEL_MAX = 1  # and the newest
-FEATURES_AT_FIRST = {
-    "group.version": 1,
-    "transaction.version": 2,
-}  # of a new cluster, as Apache Kafka 4.3 formats one
+FEATURE_LEVEL_MAX = 2  # and the newest: levels.py says what each means
+FEATURES_AT_FIRST = {"group.version": 1}  # at level 1, as Apache Kafka 4.3 formats a new cluster
 
 
 class StateData:

@@ -13,12 +13,11 @@ from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.cluster import set_feature_level
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, StateData
+from coordination.state.levels import TRANSACTION_VERSION, TRANSACTIONS
 from coordination.state.types import At, Done, Refused, Result
 
 LEVEL = "floe.level"
 GROUP_VERSION = "group.version"  # 1: the consumer group protocol of KIP-848 is spoken
-
-TRANSACTION_VERSION = "transaction.version"  # 2: clients speak transactions v2 (KIP-890)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Supported:
 SUPPORTED: dict[str, Supported] = {
     LEVEL: Supported(FEATURE_LEVEL_MIN, FEATURE_LEVEL_MAX),
     GROUP_VERSION: Supported(0, 1),
-    TRANSACTION_VERSION: Supported(0, 2),
+    TRANSACTION_VERSION: Supported(0, 2),  # 2: clients speak transactions v2 (KIP-890)
 }
 
 _Update = UpdateFeatures.Update
@@ -68,6 +67,8 @@ def update_features(state: StateData, message: UpdateFeatures, at: At) -> Result
 def _problem(state: StateData, update: _Update) -> str | None:
     """Why the level may not be finalized (FeatureControlManager.updateFeature); None when it may."""
     supported = SUPPORTED.get(update.name)
+    if update.name == TRANSACTION_VERSION and state.feature_level < TRANSACTIONS:
+        supported = None
     if supported is None and not update.level:
         return f"Feature {shown(update.name)} not found."
     if supported is None:
@@ -89,5 +90,8 @@ def _problem(state: StateData, update: _Update) -> str | None:
             "unsafe downgrade."
         )
     if update.level < now and update.name == LEVEL:
-        return "What is in the log already may need this level: it never goes back."
+        return (
+            "What is in the log already may need this level: it never goes back. To stay, run versions that "
+            f"know level {now}; to go back, restore the log and the bucket from before it was finalized."
+        )
     return None

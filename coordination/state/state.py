@@ -37,6 +37,7 @@ from coordination.state import (
 from coordination.state.data import StateData
 from coordination.state.digest import START, chain
 from coordination.state.errors import InvariantBroken, UnknownCommand
+from coordination.state.levels import SINCE, too_early
 from coordination.state.types import (
     Applied,
     At,
@@ -167,7 +168,9 @@ class State(StateData):
         results: list[Result] = []
         author = at.author
         for command, kind in zip(commands, kinds, strict=True):
-            if (author.registered_revision and not author.fenced_revision) or kind == "register_agent":
+            if SINCE.get(kind, 0) > self.feature_level:
+                results.append(too_early(kind, self.feature_level))
+            elif (author.registered_revision and not author.fenced_revision) or kind == "register_agent":
                 results.append(HANDLERS[kind](self, getattr(command, kind), at))
             else:
                 results.append(_not_live(author))

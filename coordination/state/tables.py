@@ -13,6 +13,7 @@ from coordination.commands import CommitTable, DropNamespace, DropTable, PutName
 from coordination.kafka_codes import Code
 from coordination.state import extents
 from coordination.state.data import StateData
+from coordination.state.levels import TABLE_TOPIC_IDS
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
 
 NAME_LENGTH_MAX = 1024  # characters of a namespace, table name or location
@@ -47,8 +48,18 @@ def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
     return Done(at.revision)
 
 
+def topic_id_of(state: StateData, table: Table) -> bytes:
+    """The topic that the table's ledger is of, empty for none; before its level, the one of that name."""
+    if state.feature_level >= TABLE_TOPIC_IDS:
+        return table.topic_id
+    known = state.topics.get(table.topic)
+    return known.topic_id if known is not None else b""
+
+
 def _topic_id(state: StateData, message: CommitTable) -> bytes:
-    """The topic whose rows a committer writes; empty for none."""
+    """The topic whose rows a committer writes; empty for none, and before there were ids."""
+    if state.feature_level < TABLE_TOPIC_IDS:
+        return b""
     known = state.topics.get(message.topic)
     return message.topic_id or (known.topic_id if known is not None else b"")
 

@@ -111,7 +111,7 @@ class Administration(RuleBasedStateMachine):
     @rule(level=st.integers(0, 2), kind=st.sampled_from(Update.Kind.values()), spoilt=st.booleans())
     def update_features(self, level: int, kind: Update.Kind.ValueType, spoilt: bool) -> None:
         updates = [Update(name=GROUP_VERSION, level=level, kind=kind)]
-        updates += [Update(name=LEVEL, level=2, kind=Update.UPGRADE)] * spoilt
+        updates += [Update(name=LEVEL, level=3, kind=Update.UPGRADE)] * spoilt
         result = self.script.one(A, UpdateFeatures(updates=updates))
         down = level < self.group_version
         up = level > self.group_version
@@ -136,7 +136,7 @@ class Administration(RuleBasedStateMachine):
         found["cluster"] = dict(state.cluster_configs)
         found |= {group: dict(state.group_configs.get(group, {})) for group in GROUPS}
         assert found == self.configs
-        levels = {LEVEL: 1, TRANSACTION_VERSION: 2} | ({GROUP_VERSION: 1} if self.group_version else {})
+        levels = {LEVEL: 2, TRANSACTION_VERSION: 2} | ({GROUP_VERSION: 1} if self.group_version else {})
         assert (finalized(state), state.features_epoch) == (levels, self.epoch)
 
 

@@ -18,6 +18,7 @@ from coordination.commands import Listener, RegisterAgent
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
+from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.batch import NewRecord, build
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key
@@ -85,7 +86,7 @@ async def start_agent(
                 node_id=-1,
                 listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)],
                 feature_min=1,
-                feature_max=1,
+                feature_max=FEATURE_LEVEL_MAX,
             )
         )
     services.groups.start()

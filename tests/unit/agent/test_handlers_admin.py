@@ -31,7 +31,7 @@ from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.rig import Agent, batch
 
 NIL = bytes(16)
-FEATURES = {"floe.level": 1, "group.version": 1, "transaction.version": 2}
+FEATURES = {"floe.level": 2, "group.version": 1, "transaction.version": 2}
 
 
 async def value_of(agent: Agent, name: str, config: str) -> tuple[str, int]:

@@ -123,10 +123,10 @@ async def test_every_agent_tells_the_same_features_and_epoch(start: StartAgent) 
     first, second = await start("a"), await start("b")
     off = ("group.version", 0, 2)
     assert (await features(first, off, tried=True)).error_code == 0
-    assert await finalized(first) == (0, {"floe.level": 1, "group.version": 1, "transaction.version": 2})
+    assert await finalized(first) == (0, {"floe.level": 2, "group.version": 1, "transaction.version": 2})
     assert (await features(first, off)).error_code == 0
     await metadata(second, "a-barrier")
-    left = {"floe.level": 1, "transaction.version": 2}
+    left = {"floe.level": 2, "transaction.version": 2}
     assert await finalized(first) == await finalized(second) == (1, left)
     refused = await features(first, off, ("no.such", 1, 1))
     assert refused.error_code == Code.INVALID_UPDATE_VERSION

@@ -46,6 +46,7 @@ from coordination.state import (
     UnknownCommand,
     UnsupportedFeature,
 )
+from coordination.state.data import FEATURE_LEVEL_MAX as LEVEL_MAX
 from coordination.state.members import runs_jobs
 from tests.unit.coordination.kit import Script, chunk
 
@@ -74,7 +75,7 @@ def test_node_ids_stay_with_names(script: Script) -> None:
     assert script.register(13, "new") == Done(3)
     assert script.register(14, "agent-11") == Done(1)
     assert refused(script.register(14), Code.DUPLICATE_BROKER_REGISTRATION), "once per incarnation"
-    wanted = RegisterAgent(name="other", node_id=1, feature_min=1, feature_max=1)
+    wanted = RegisterAgent(name="other", node_id=1, feature_min=1, feature_max=LEVEL_MAX)
     assert refused(script.one(15, wanted), Code.DUPLICATE_BROKER_REGISTRATION), "held by a live agent"
     wanted.node_id = 40
     assert script.one(16, wanted) == Done(40)
@@ -84,7 +85,13 @@ def test_node_ids_stay_with_names(script: Script) -> None:
 def test_brokers_show_what_they_registered(script: Script) -> None:
     listeners = [{"name": "PLAIN", "host": "h", "port": 9092}]
     agent = RegisterAgent(
-        name="x", node_id=-1, listeners=listeners, zone="z", http_address="h:1", version="v", feature_max=1
+        name="x",
+        node_id=-1,
+        listeners=listeners,
+        zone="z",
+        http_address="h:1",
+        version="v",
+        feature_max=LEVEL_MAX,
     )
     script.one(13, agent)
     assert script.state.brokers[3] == Broker(3, "x", 13, (Endpoint("PLAIN", "h", 9092),), "z", "h:1", "v")
@@ -103,7 +110,9 @@ def test_nothing_counts_from_fenced_and_unregistered_authors(script: Script) -> 
 
 def test_a_new_run_takes_its_name_over(script: Script) -> None:
     script.one(A, Claim(name="job"))
-    applied = script.apply(13, RegisterAgent(name="agent-11", node_id=-1, feature_min=1, feature_max=1))
+    applied = script.apply(
+        13, RegisterAgent(name="agent-11", node_id=-1, feature_min=1, feature_max=LEVEL_MAX)
+    )
     assert applied.results == (Done(1),)
     assert applied.fenced == [A]
     assert script.state.brokers[1].incarnation == 13
@@ -112,7 +121,7 @@ def test_a_new_run_takes_its_name_over(script: Script) -> None:
 
 
 def test_registering_and_more_in_one_entry(script: Script) -> None:
-    agent = RegisterAgent(name="x", node_id=-1, feature_min=1, feature_max=1)
+    agent = RegisterAgent(name="x", node_id=-1, feature_min=1, feature_max=LEVEL_MAX)
     applied = script.apply(13, Claim(name="early"), agent, Claim(name="late"))
     assert refused(applied.results[0], Code.BROKER_ID_NOT_REGISTERED)
     assert list(script.state.claims) == ["late"]
@@ -131,7 +140,7 @@ def test_an_agent_that_leaves_metadata_still_writes(script: Script) -> None:
 
 def test_a_joining_agent_is_named_only_once_it_enters(script: Script) -> None:
     """It registers so that it may write; clients are sent to it when it is warm."""
-    script.one(13, RegisterAgent(name="x", node_id=-1, feature_max=1, joining=True))
+    script.one(13, RegisterAgent(name="x", node_id=-1, feature_max=LEVEL_MAX, joining=True))
     assert not script.state.brokers[3].serving
     script.through_snapshot()
     assert not script.state.brokers[3].serving
@@ -146,7 +155,7 @@ def test_a_joining_agent_is_named_only_once_it_enters(script: Script) -> None:
 
 def test_roles_say_who_serves_and_who_runs_jobs(script: Script) -> None:
     for number, roles in ((13, ["background"]), (14, ["fetch"]), (15, [])):
-        agent = RegisterAgent(name=f"r{number}", node_id=number, feature_max=1, peer_address="h:2")
+        agent = RegisterAgent(name=f"r{number}", node_id=number, feature_max=LEVEL_MAX, peer_address="h:2")
         agent.roles.extend(roles)
         assert script.one(number, agent) == Done(number)
     script.through_snapshot()
@@ -157,7 +166,7 @@ def test_roles_say_who_serves_and_who_runs_jobs(script: Script) -> None:
     for number in (A, B, 13, 15):
         script.one(number, LeaveMetadata())
     assert runs_jobs(script.state, 14), "nobody with the role lives: somebody has to"
-    odd = RegisterAgent(name="odd", node_id=-1, feature_max=1, roles=["barista"])
+    odd = RegisterAgent(name="odd", node_id=-1, feature_max=LEVEL_MAX, roles=["barista"])
     assert refused(script.one(16, odd), Code.INVALID_REGISTRATION)
 
 
@@ -360,17 +369,21 @@ def test_an_unknown_command_stops_the_agent_before_anything_changes(script: Scri
 
 
 def test_feature_levels(script: Script) -> None:
-    assert refused(script.one(A, SetFeatureLevel(level=1)), Code.INVALID_UPDATE_VERSION)
-    assert refused(script.one(A, SetFeatureLevel(level=2)), Code.FEATURE_UPDATE_FAILED), "B does not know it"
-    old = RegisterAgent(name="future", node_id=-1, feature_min=2, feature_max=3)
+    assert refused(script.one(A, SetFeatureLevel(level=LEVEL_MAX)), Code.INVALID_UPDATE_VERSION)
+    next_level = SetFeatureLevel(level=LEVEL_MAX + 1)
+    assert refused(script.one(A, next_level), Code.FEATURE_UPDATE_FAILED), "B does not know it"
+    old = RegisterAgent(name="future", node_id=-1, feature_min=LEVEL_MAX + 1, feature_max=LEVEL_MAX + 2)
     assert refused(script.one(13, old), Code.UNSUPPORTED_VERSION)
 
 
 def test_a_level_above_this_code_stops_the_agent() -> None:
     script = Script()
-    script.register(A, level=2)
-    with pytest.raises(UnsupportedFeature, match="level to 2"):
-        script.one(A, SetFeatureLevel(level=2))
+    script.register(A)
+    script.one(A, FenceIncarnation(incarnation=A))
+    newer = RegisterAgent(name="newer", node_id=-1, feature_min=1, feature_max=LEVEL_MAX + 1)
+    script.one(B, newer)
+    with pytest.raises(UnsupportedFeature, match=f"level to {LEVEL_MAX + 1}"):
+        script.one(B, SetFeatureLevel(level=LEVEL_MAX + 1))
 
 
 # The rolling hash.

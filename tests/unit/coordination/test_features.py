@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.commands import FenceIncarnation, RegisterAgent, UpdateFeatures, command
+from coordination.commands import FenceIncarnation, InitTransactions, RegisterAgent, UpdateFeatures, command
 from coordination.kafka_codes import Code
 from coordination.replica.errors import RegistrationRefused
 from coordination.state import Done, Refused, Result
@@ -26,14 +26,18 @@ def script() -> Script:
 
 
 def update(script: Script, *updates: tuple[str, int, int]) -> Result:
+    return update_by(script, A, *updates)
+
+
+def update_by(script: Script, author: int, *updates: tuple[str, int, int]) -> Result:
     rows = [Update(name=name, level=level, kind=kind) for name, level, kind in updates]  # type: ignore[arg-type]  # open enum
-    return script.one(A, UpdateFeatures(updates=rows))
+    return script.one(author, UpdateFeatures(updates=rows))
 
 
 def test_the_group_protocol_goes_off_and_on_again(script: Script) -> None:
-    assert finalized(script.state) == {LEVEL: 1, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert finalized(script.state) == {LEVEL: 2, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
     assert update(script, (GROUP_VERSION, 0, SAFE)) == Done(1)
-    assert finalized(script.state) == {LEVEL: 1, TRANSACTION_VERSION: 2}, (
+    assert finalized(script.state) == {LEVEL: 2, TRANSACTION_VERSION: 2}, (
         "a feature that is off is not listed"
     )
     assert update(script, (GROUP_VERSION, 0, SAFE)) == Done(1), "nothing changed: the same epoch"
@@ -53,7 +57,9 @@ def test_the_group_protocol_goes_off_and_on_again(script: Script) -> None:
         (GROUP_VERSION, 0, 9),
         (LEVEL, 0, SAFE),
         (LEVEL, 0, UNSAFE),
-        (LEVEL, 2, UP),
+        (LEVEL, 1, SAFE),
+        (LEVEL, 1, UNSAFE),
+        (LEVEL, 3, UP),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_changes(
@@ -74,14 +80,38 @@ def test_a_refused_update_takes_the_others_with_it(script: Script) -> None:
 
 def test_the_level_waits_for_the_last_agent_that_does_not_know_it() -> None:
     script = Script()
-    script.register(A, "new", level=2)
-    script.register(B, "old")
+    script.register(B, "old", level=1)
+    script.register(A, "new", level=3)
+    assert finalized(script.state) == {LEVEL: 1, GROUP_VERSION: 1}
     refused = update(script, (LEVEL, 2, UP))
     assert isinstance(refused, Refused)
     assert "'old' does not know it" in refused.message
     script.one(A, FenceIncarnation(incarnation=B))
-    with pytest.raises(UnsupportedFeature, match="raises the feature level to 2, this code knows 1 to 1"):
-        update(script, (LEVEL, 2, UP))
+    assert update(script, (LEVEL, 2, UP)) == Done(1)
+    assert finalized(script.state) == {LEVEL: 2, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    with pytest.raises(UnsupportedFeature, match="raises the feature level to 3, this code knows 1 to 2"):
+        update(script, (LEVEL, 3, UP))
+
+
+def test_a_level_that_was_finalized_never_goes_back_and_the_answer_says_what_to_do(script: Script) -> None:
+    for kind in (SAFE, UNSAFE):
+        refused = update(script, (LEVEL, 1, kind))
+        assert isinstance(refused, Refused)
+        assert "never goes back" in refused.message
+        assert "run versions that know level 2" in refused.message
+
+
+def test_transactions_wait_for_their_level() -> None:
+    script = Script()
+    script.register(A, level=1)
+    init = InitTransactions(transactional_id="x", timeout_ms=1000, producer_id=-1, producer_epoch=-1)
+    for message in (init, UpdateFeatures(updates=[Update(name=TRANSACTION_VERSION, level=1, kind=UP)])):
+        assert isinstance(script.one(A, message), Refused)
+    script.one(A, FenceIncarnation(incarnation=A))
+    script.register(B, level=2)
+    assert isinstance(script.one(B, init), Refused)
+    update_by(script, B, (LEVEL, 2, UP))
+    assert script.one(B, init) == Done((0, 0))
 
 
 def test_the_level_of_this_code_is_finalized_from_the_start(script: Script) -> None:
@@ -98,8 +128,9 @@ async def test_an_agent_that_does_not_know_the_level_is_not_taken(agents: Agents
 async def test_an_agent_that_meets_a_level_it_does_not_know_stops_and_says_so(agents: Agents) -> None:
     """What it said of itself was wrong: only then can the level rise above what its code knows."""
     agent = agents.make("boastful")
-    await agent.start(RegisterAgent(name="boastful", node_id=-1, feature_min=1, feature_max=2))
-    row = Update(name=LEVEL, level=2, kind=Update.UPGRADE)
+    await (await agents.start("first")).stop()
+    await agent.start(RegisterAgent(name="boastful", node_id=-1, feature_min=1, feature_max=3))
+    row = Update(name=LEVEL, level=3, kind=Update.UPGRADE)
     proposed = agent.submit([command(UpdateFeatures(updates=[row]))])
     with pytest.raises(UnsupportedFeature, match="run a newer version"):
         await agent.failed

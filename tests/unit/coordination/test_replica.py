@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from coordination.commands import Claim, CreateTopic, Heartbeat, SetFeatureLevel, command
+from coordination.commands import Claim, CreateTopic, Heartbeat, RegisterAgent, SetFeatureLevel, command
 from coordination.log import Chain, LogRegressed, Unavailable
 from coordination.replica import (
     OutcomeUnknown,
@@ -17,6 +17,7 @@ from coordination.replica import (
     Superseded,
 )
 from coordination.state import ChunkCommitted, Done, Refused
+from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.unit.coordination.conftest import Agents, registration, until
 from tests.unit.coordination.kit import chunk
 
@@ -249,13 +250,34 @@ async def test_an_agent_the_cluster_does_not_take(agents: Agents) -> None:
 
 
 async def test_a_level_this_code_does_not_know_stops_every_such_agent(agents: Agents) -> None:
+    await (await agents.start("first")).stop()
     a = agents.make("a")
     newer = registration("a")
-    newer.feature_max = 2
+    newer.feature_max = FEATURE_LEVEL_MAX + 1
     await a.start(newer)
-    a.submit([command(SetFeatureLevel(level=2))])
+    a.submit([command(SetFeatureLevel(level=FEATURE_LEVEL_MAX + 1))])
     await until(a.failed.done)
     assert "run a newer version" in str(a.failed.exception())
+
+
+async def test_a_cluster_begins_at_the_newest_level(
+    agents: Agents,
+) -> None:
+    """By an entry of the log: whoever reads it knows, and an older version that comes later is not taken."""
+    newest = RegisterAgent(name="a", node_id=-1, feature_min=1, feature_max=FEATURE_LEVEL_MAX)
+    a = agents.make("a")
+    await a.start(newest)
+    assert a.state.feature_level == FEATURE_LEVEL_MAX
+    assert a.state.incarnations[a.incarnation].sequence == 1, "in one entry with the registration"
+    with pytest.raises(RegistrationRefused, match="feature levels 1 to 1"):
+        await agents.start("older")
+
+
+async def test_the_level_of_a_cluster_that_is_there_does_not_rise_by_itself(agents: Agents) -> None:
+    await (await agents.start("older")).stop()
+    a = agents.make("a")
+    await a.start(RegisterAgent(name="a", node_id=-1, feature_min=1, feature_max=FEATURE_LEVEL_MAX))
+    assert a.state.feature_level == 1
 
 
 async def test_a_graceful_stop_leaves_the_cluster(agents: Agents) -> None:

@@ -26,6 +26,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica
 from coordination.replica.options import ReplicaOptions
+from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.types import ChunkCommitted, Done, Topic
 from iceberg import head as heads
 from iceberg import ledger, manifests
@@ -237,7 +238,7 @@ async def running(
     clock = SystemClock()
     server = server or MemoryServer()
     replica = Replica(MemoryLog(server, clock), store, clock, ReplicaOptions(members_s=0.1, retry_s=0.05))
-    await replica.start(RegisterAgent(name=name, node_id=-1, feature_min=1, feature_max=1))
+    await replica.start(RegisterAgent(name=name, node_id=-1, feature_min=1, feature_max=FEATURE_LEVEL_MAX))
     reader = ChunkReader(store, 1 << 20)
     rig = Rig(replica, store, reader, Warehouse.of(root, f"{root}/tables"), server)
     rig.options = options or CommitterOptions()

@@ -18,6 +18,7 @@ from coordination.commands import CreateTopic, Listener, RegisterAgent
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
+from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.adapters.memory import MemoryStore
 from objectstore.faulty import FaultyStore
 
@@ -67,7 +68,12 @@ async def edge() -> AsyncIterator[Edge]:
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)
         await replica.start(
             RegisterAgent(
-                name="edge", node_id=-1, listeners=[listener], zone="z", feature_min=1, feature_max=1
+                name="edge",
+                node_id=-1,
+                listeners=[listener],
+                zone="z",
+                feature_min=1,
+                feature_max=FEATURE_LEVEL_MAX,
             )
         )
     yield Edge(parts, app, log, store)

@@ -11,6 +11,7 @@ from agent.peers.server import PeerServer
 from agent.peers.whole import WholeChunks
 from coordination.clock import SystemClock
 from coordination.commands import CommitChunk, RegisterAgent
+from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build, peek
 from objectstore.chunk import ChunkWriter
@@ -99,7 +100,7 @@ class Zones:
             RegisterAgent(
                 name=f"agent-{member.incarnation}",
                 node_id=-1,
-                feature_max=1,
+                feature_max=FEATURE_LEVEL_MAX,
                 zone=zone,
                 peer_address=member.address,
             ),

@@ -1,0 +1,59 @@
+"""Feature levels: what apply means, and from which level on (docs/decisions/0010-versions-and-levels.md).
+
+The level is part of the state and rises by a command, so every agent applies an entry by the level that stood
+at its point of the log, whatever version it runs. Below a level an entry means what it meant to the code of
+the levels before: a command that is new is refused, a field that is new is not looked at. Versions that do
+not know such a command stop at it, so none is ever written below its level.
+
+| level | since | what is new |
+|---|---|---|
+| 1 | 0.1.0 | everything that is not named below |
+| 2 | 0.2.0 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name |
+"""  # noqa: E501 - a table
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordination.kafka_codes import Code
+from coordination.state.data import StateData
+from coordination.state.types import Refused
+
+TRANSACTIONS = 2  # the level from which on there are transactions
+TABLE_TOPIC_IDS = 2  # and tables are tied to a topic's id
+
+SINCE: dict[str, int] = dict.fromkeys(
+    (
+        "init_transactions",
+        "add_to_transaction",
+        "commit_transaction_offsets",
+        "end_transaction",
+        "abort_transaction",
+        "expire_transactions",
+    ),
+    TRANSACTIONS,
+)
+"""The kinds of commands that are new, by the level that brought them."""
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_VERSION_AT_FIRST = 2  # as Apache Kafka 4.3 formats a cluster
+
+
+def too_early(kind: str, level: int) -> Refused:
+    """The answer to a command that the cluster's level does not have yet."""
+    return Refused(
+        Code.UNSUPPORTED_VERSION,
+        f"{kind} needs feature level {SINCE[kind]}, the cluster is at {level}: when all agents are upgraded, "
+        f"finalize it with kafka-features upgrade --feature floe.level={SINCE[kind]}",
+    )
+
+
+def enter(state: StateData, level: int) -> None:
+    """Raise the level to `level`, and bring the state to what its code expects."""
+    before, state.feature_level = state.feature_level, level
+    if before < TRANSACTIONS <= level:
+        state.features.setdefault(TRANSACTION_VERSION, TRANSACTION_VERSION_AT_FIRST)
+    if before < TABLE_TOPIC_IDS <= level:
+        for key, table in state.tables.items():
+            known = state.topics.get(table.topic)
+            if known is not None:
+                state.tables[key] = replace(table, topic_id=known.topic_id)
