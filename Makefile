@@ -54,8 +54,9 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 	$(if $(ONLY),,$(PY) -m pytest tests/compat/against --broker $(or $(BROKER),floe) --keep-results)
 	$(PY) -m tests.compat.suite.page
 
-simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n: one with its trace; CONTROLS=1: rules broken
-	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(SEED),--seed $(SEED)) $(if $(CONTROLS),--controls)
+simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
+	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(SEED),--seed $(SEED)) \
+		$(if $(PLAN),--plan $(PLAN)) $(if $(SHRINK),--shrink) $(if $(CONTROLS),--controls)
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s

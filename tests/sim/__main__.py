@@ -38,7 +38,7 @@ def main() -> int:
     if given.plan is not None:
         return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
     plans = (plan_of(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
-    return _many(plans, given.out)
+    return _many((plan for plan in plans if plan.agents in (given.agents or (plan.agents,))), given.out)
 
 
 def _arguments() -> argparse.Namespace:
@@ -48,6 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="simulated seconds under faults, per seed"
     )
+    parser.add_argument("--agents", type=int, nargs=1, help="only seeds with so many agents")
     parser.add_argument("--seed", type=int, help="one seed, its plan, its trace and its timeline")
     parser.add_argument("--plan", type=Path, help="the same of a plan that was kept")
     parser.add_argument("--shrink", action="store_true", help="make a failing one small and keep its plan")
@@ -72,7 +73,7 @@ def _many(plans: Iterable[Plan], out: Path) -> int:
     real, cpu = _wall() - begun, _cpu() - worked
     print(coverage.report())
     print(
-        f"{counts['seeds']} seeds · {virtual:,.0f} simulated s in {real:,.0f} s, {cpu:,.0f} s of a core "
+        f"{counts['seeds']} seeds · {virtual:,.0f} simulated s in {real:,.0f} s, {cpu:,.1f} s of a core "
         f"({virtual / cpu:.0f} per s) · acknowledged {counts['acknowledged']:,} · read {counts['read']:,} · "
         f"bad {len(bad)} {bad[:20]}"
     )

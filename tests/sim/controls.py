@@ -6,7 +6,7 @@ A checker that was never seen to fail proves nothing. `python -m tests.sim --con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from agent.compaction import choice
 from agent.compaction import partition as compaction
 from agent.produce.buffer import Outcome
 from agent.produce.driver import ProduceDriver, commit_command
-from coordination import memory_server
+from coordination import memory_server, snapshot_keeper
 from coordination.chain import KeyState
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
@@ -162,6 +162,16 @@ def _last_stable_too_high() -> Any:
     return _patched((Partition, "last_stable", property(lambda self: self.high_watermark)))
 
 
+def _trims_through(bound: Callable[[Any], int]) -> Sequence[tuple[Any, str, Any]]:
+    """Both whoever proposes to trim and apply, which decides, go so far."""
+    return ((cluster, "trim_bound", bound), (snapshot_keeper, "trim_bound", bound))
+
+
+def _second_newest_snapshot(state: Any) -> int:
+    """Without waiting for agents: an entry whose author does not know of it would never be trimmed."""
+    return int(state.snapshots[-2].revision) if len(state.snapshots) > 1 else 0
+
+
 def _retry_looks_for_the_entry() -> Any:
     real = memory_server.MemoryServer.append
 
@@ -173,7 +183,7 @@ def _retry_looks_for_the_entry() -> Any:
             return KeyState(key.owner, key.sequence, key.revision)
         return real(self, incarnation, sequence, payload, key.revision)
 
-    return _patched((memory_server.MemoryServer, "append", append))
+    return _patched((memory_server.MemoryServer, "append", append), *_trims_through(_second_newest_snapshot))
 
 
 def _abort_keeps_positions() -> Any:
@@ -187,7 +197,7 @@ def _abort_keeps_positions() -> Any:
 
 
 def _trimmed_too_early() -> Any:
-    return _patched((cluster, "trim_bound", lambda state: state.revision))
+    return _patched(*_trims_through(lambda state: state.revision))
 
 
 def _collected_too_early() -> Any:

@@ -20,6 +20,7 @@ NODE: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
 """`name/life` of the process that the running code belongs to; empty: the simulation itself."""
 
 RESOLUTION_S = 1e-6
+"""Timers so close to each other are due together."""
 TURN_S = 1e-6
 """What one turn of the loop takes: who waits for a moment that rounding keeps a hair away must come to it."""
 PUT_AWAY_ROUNDS = 20
@@ -29,36 +30,6 @@ THREAD_S_MAX = 0.002
 
 class Deadlock(AssertionError):
     """Nothing is ready and no timer is set: whoever is awaited will never come."""
-
-
-class _Handle(events.Handle):
-    """A callback that dies with its node."""
-
-    def _run(self) -> None:
-        if self._loop.runs(self._context.get(NODE, ""), self):  # type: ignore[attr-defined]  # asyncio has them
-            super()._run()  # type: ignore[misc]  # not in the stubs
-
-
-class _Timer(events.TimerHandle):
-    """A timer that dies with its node."""
-
-    def _run(self) -> None:
-        if self._loop.runs(self._context.get(NODE, ""), self):  # type: ignore[attr-defined]  # as above
-            super()._run()  # type: ignore[misc]  # as above
-
-
-class _Selector:
-    """Moves the loop's clock instead of waiting."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        """No event ever comes from outside."""
-        if timeout is None:
-            raise Deadlock("nothing is ready and no timer is set")
-        self._loop.advance(max(timeout, TURN_S))
-        return []
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -76,17 +47,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.server_factory: Callable[..., Any] | None = None
         self.connection_factory: Callable[..., Any] | None = None
         self._now = 0.0
-        self._clock_resolution = RESOLUTION_S
-        self._selector = _Selector(self)
+        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._timers_made = 0
         self.set_task_factory(self._make_task)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._now
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock."""
-        self._now += seconds
 
     def kill(self, node: str) -> None:
         """Run nothing of the node again."""
@@ -101,16 +68,43 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """What was due meanwhile runs now, in its order."""
         self._ready.extend(self._paused.pop(node, ()))
 
-    def runs(self, node: str, handle: events.Handle) -> bool:
-        """Whether a callback of the node may run now; keeps it when the node is paused."""
+    def _run_once(self) -> None:
+        """One turn, as asyncio's own, but that the clock is moved where it would wait."""
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]  # asyncio has it
+        while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]  # likewise
+            heapq.heappop(timers)
+        wait_s = 0.0
+        if not ready and not self._stopping:  # type: ignore[attr-defined]  # likewise
+            if not timers:
+                raise Deadlock("nothing is ready and no timer is set")
+            wait_s = timers[0][0] - self._now
+        self._now += max(wait_s, TURN_S)
+        due = self._now + RESOLUTION_S
+        while timers and timers[0][0] < due:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._run(handle)
+
+    def _run(self, handle: Any) -> None:
+        """Run a callback unless its node is dead; keep it when the node is paused."""
+        node = handle._context.get(NODE, "")
         if node in self.dead:
-            return False
+            return
         waiting = self._paused.get(node)
         if waiting is not None:
             waiting.append(handle)
-            return False
+            return
         self.steps += 1
-        return True
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler(
+                {"message": "a callback failed", "exception": error, "handle": handle}
+            )
 
     def put_away(self) -> None:
         """The run is over and judged: let every task end, the dead ones too; nothing is left behind."""
@@ -140,16 +134,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self.tasks = [each for each in self.tasks if not each.done()]
         return task
 
-    def _call_soon(self, callback: Any, args: Any, context: Any) -> _Handle:
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
-
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _Timer:
-        """See asyncio."""
-        timer = _Timer(when, callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> events.TimerHandle:
+        """See asyncio. Of two at one time the older one runs first."""
+        timer = events.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> events.Handle:

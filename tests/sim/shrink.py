@@ -11,7 +11,11 @@ from tests.sim.world import Outcome, World
 RUNS_MAX = 200
 
 
-def shrunk(outcome: Outcome, told: Callable[[str], None]) -> Outcome:
+def shrunk(
+    outcome: Outcome,
+    told: Callable[[str], None],
+    run: Callable[[Plan], Outcome] = lambda plan: World(plan).run(),
+) -> Outcome:
     """The smallest run found that fails in the same way. `told` hears of each step."""
     wanted = anomalies(outcome)
     runs = 0
@@ -20,7 +24,7 @@ def shrunk(outcome: Outcome, told: Callable[[str], None]) -> Outcome:
         smaller = False
         for plan in candidates(outcome.plan):
             runs += 1
-            again = World(plan).run()
+            again = run(plan)
             if anomalies(again) & wanted:
                 outcome, smaller = again, True
                 told(f"{len(plan.faults)} faults, {plan.seconds:.1f} s, {runs} runs: {sorted(wanted)}")

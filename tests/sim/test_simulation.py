@@ -1,4 +1,4 @@
-"""Some seeds of the simulation are clean, and one seed is one run (`make simulate` runs more)."""
+"""Seeds of the simulation are clean, one seed is one run, broken rules are caught."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-SEEDS = 12  # `make simulate` runs more
-SECONDS_MAX = 1800  # of a machine that does other things; about a minute on a quiet one
+SEEDS = 40  # what fits into a minute and a half of one quiet core; `make simulate` runs more
+SECONDS_MAX = 3600  # of a machine that does other things
+REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+QUICK = ("ack-before-put", "abort-keeps-positions", "last-stable-too-high")
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
 
@@ -30,6 +32,8 @@ def test_seeds_are_clean(tmp_path: Path) -> None:
     done = _run("--seeds", str(SEEDS), "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"acknowledged ([\d,]+)", done.stdout)[1].replace(",", "")) > 1000, done.stdout
+    untested = re.search(r"rules never put to the test: (.*)", done.stdout)[1]
+    assert untested == "12 large changes", "tests/explore and tests/torture have those"
 
 
 def test_one_seed_is_one_run(tmp_path: Path) -> None:
@@ -40,3 +44,17 @@ def test_one_seed_is_one_run(tmp_path: Path) -> None:
         traces.append((tmp_path / str(number) / "12.trace").read_text())
     assert traces[0] == traces[1]
     assert traces[0].count("\n") > 500
+    assert "process" in (tmp_path / "0" / "12.html").read_text()
+
+
+def test_broken_rules_are_caught() -> None:
+    """The three quickest of the table that `make simulate CONTROLS=1` prints."""
+    done = _run("--controls", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\n") == 1 + len(QUICK)
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_what_was_wrong_once_is_right(path: Path, tmp_path: Path) -> None:
+    done = _run("--plan", str(path), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -43,7 +43,7 @@ class Witness:
             return done
 
         def finished(state: Any, known: Any, commit: bool, epoch: int, at: Any) -> None:
-            self._finished(known, commit, at.revision)
+            self.ended(known, commit, at.revision)
             finish(state, known, commit, epoch, at)
 
         State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
@@ -70,7 +70,8 @@ class Witness:
         for kind, result in zip(state.kinds_of(commands), done.results, strict=True):
             self.commands[f"{kind} {result.code.name}" if isinstance(result, Refused) else kind] += 1
 
-    def _finished(self, known: Any, commit: bool, revision: int) -> None:
+    def ended(self, known: Any, commit: bool, revision: int) -> None:
+        """A transaction has ended at a revision, on one of the agents."""
         number = (known.transactional_id, known.number)
         before = self._ends.setdefault(number, (revision, commit))
         if before != (revision, commit):
