@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from agent.cluster import ANYWHERE, NO_BROKER, LeaderHints
 from coordination.state.types import FETCH, Broker
 
+FOLLOW_WITHOUT_RACK = ("apache-kafka-java", "librdkafka")  # as they name themselves (KIP-511)
+"""Clients that follow to a node that they do not know yet by asking for Metadata, and read on meanwhile."""
+
 REPEAT_S = 60.0  # within this a connection is sent from a partition to a node once, seconds
 REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
 
@@ -19,6 +22,18 @@ REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
 def suits(broker: Broker | None, zone: str) -> bool:
     """Whether clients of the zone should read from this broker, whatever the partition."""
     return broker is not None and FETCH in broker.roles and zone in (ANYWHERE, broker.zone)
+
+
+def stays(broker: Broker | None, rack_id: str, software: str) -> bool:
+    """Whether a client reads on from this broker though another zone is its own.
+
+    One that gives no rack has not asked for KIP-392, and may take an agent that came back for a node that
+    it need not look for: KafkaJS then asks nobody for the partition until its metadata is five minutes old.
+    Its next Metadata names the agent of its zone.
+    """
+    return (
+        broker is not None and FETCH in broker.roles and not rack_id and software not in FOLLOW_WITHOUT_RACK
+    )
 
 
 def elsewhere(

@@ -20,7 +20,7 @@ from agent.cluster import NO_BROKER
 from agent.context import Context
 from agent.fetch.driver import Fetched, FetchRequest
 from agent.fetch.planner import Wanted, aborted_in
-from agent.fetch.redirect import elsewhere, suits
+from agent.fetch.redirect import elsewhere, stays, suits
 from agent.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.wire.generated.fetch import (
     AbortedTransaction,
@@ -83,7 +83,7 @@ def _sent_away(ctx: Context, request: Request, version: int) -> Mapping[int, int
     services = ctx.services
     zone = services.hints.known(request.rack_id or ctx.zone)
     own = ctx.state.brokers.get(services.replica.node_id)
-    if suits(own, zone):
+    if suits(own, zone) or stays(own, request.rack_id, ctx.client.software):
         return {}
     wanted = _resolve(ctx, request, version >= TOPIC_IDS_SINCE, {})
     handles = [want.partition.handle for want in wanted if want.partition is not None]

@@ -46,12 +46,14 @@ class Agent:
         """Another connection's identity."""
         return Client(self.services.clock.random_bits(30), "PLAINTEXT")
 
-    async def call(self, name: str, request: Any, version: int, client: Client | None = None) -> Any:
+    async def call(
+        self, name: str, request: Any, version: int, client: Client | None = None, client_id: str = "test"
+    ) -> Any:
         """Encode, dispatch, decode: what a client would get. None when there is no answer."""
         api = BY_NAME[name]
         codec = api.codec()
         body = memoryview(b"".join(codec.encode_request(request, version)))
-        header = RequestHeader(api.key, version, 1, "test", 0)
+        header = RequestHeader(api.key, version, 1, client_id, 0)
         answer = await self.dispatcher.answer(client or self.client, header, body)
         return None if answer is None else codec.decode_response(b"".join(answer), version)
 
@@ -84,6 +86,7 @@ async def start_agent(
             RegisterAgent(
                 name=name,
                 node_id=-1,
+                zone=config.agent.zone,
                 listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)],
                 feature_min=1,
                 feature_max=FEATURE_LEVEL_MAX,

@@ -21,6 +21,7 @@ from objectstore.compression import Compression
 from objectstore.naming import chunk_key
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.rig import Agent, batch
+from tests.unit.coordination.conftest import until
 from tests.unit.schema import samples
 
 TOPIC = b"T" * 16
@@ -95,6 +96,32 @@ async def test_every_version_of_produce_stores_and_every_version_of_fetch_reads(
     for fetch_version in (4, 7, 12, 13, 18):
         read = await fetch(agent, 0, fetch_version)
         assert (read.error_code, read.high_watermark, values(read)) == (0, 2, [b"a", b"b"])
+
+
+@pytest.mark.parametrize(
+    ("software", "rack", "followed"),
+    [("", "", False), ("librdkafka", "", True), ("apache-kafka-java", "", True), ("", "y", True)],
+)
+async def test_only_who_can_follow_is_sent_to_its_zone(
+    start: StartAgent, software: str, rack: str, followed: bool
+) -> None:
+    """KafkaJS gives no rack and does not know an agent that has just come back: sent there, it would ask
+    nobody for the partition until its metadata is five minutes old. Its next Metadata names that agent."""
+    here = await start("a", agent={"zone": "x"})
+    await create(here)
+    await produce(here, batch(b"a"))
+    there = await start("b", agent={"zone": "y"})
+    brokers = here.services.replica.state.brokers
+    await until(lambda: len(brokers) == 2)
+    client = here.connect()
+    client.software = software
+    request = fetch_request(0, rack_id=rack)
+    answer = await here.call("Fetch", request, 12, client, client_id="app,floe_zone=y")
+    part = answer.responses[0].partitions[0]
+    if followed:
+        assert (part.preferred_read_replica, bytes(part.records)) == (there.services.replica.node_id, b"")
+    else:
+        assert (part.preferred_read_replica, values(part)) == (-1, [b"a"])
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
