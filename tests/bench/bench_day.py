@@ -10,6 +10,7 @@ this process over an empty state; manifests, which belong in the bucket, are in 
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -53,7 +54,7 @@ TOUCHED = 100  # partitions in a flush: every twentieth always, the others at ra
 SLICE_BYTES, RECORDS = 4_000, 20
 SAMPLE_S = 600
 GOAL_MIB = 200.0
-WIDTH = 800  # of the picture
+WIDTH, LEFT = 800, 80  # of the picture, and of what stands left of its axes
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "state-of-a-day.svg"
 
 
@@ -261,47 +262,55 @@ def figures_of(day: Sequence[Sample], touched: int) -> Iterator[Figure]:
 
 def picture(day: Sequence[Sample], touched: int) -> str:
     """The day as SVG: memory and its goal above, what is in the state below."""
-    rows_max = max(each.rows for each in day) * 1.25
+    rows_max = _round_up(max(each.rows for each in day) * 1.25)
     panels = [
         (
             30,
-            GOAL_MIB * 1.1,
+            _round_up(GOAL_MIB * 1.1),
             [
                 ("memory of the state, MiB", "#1f77b4", [each.memory for each in day]),
                 (f"goal: {GOAL_MIB:g} MiB", "#d62728", [GOAL_MIB] * len(day)),
             ],
+            60,  # below the goal, above what is reached
         ),
-        (230, rows_max, [("slices not merged yet", "#2ca02c", [each.rows for each in day])]),
+        (230, rows_max, [("slices not merged yet", "#2ca02c", [each.rows for each in day])], 26),
     ]
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 440" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="440" fill="white"/>',
-        f'<text x="50" y="18">{FLUSHES_PER_S} flushes/s, {touched} of {PARTITIONS:,} partitions in each: '
+        f'<text x="{LEFT}" y="18">{FLUSHES_PER_S} flushes/s, {touched} of {PARTITIONS:,} partitions in each: '
         f"{day[-1].hour * 3600 * FLUSHES_PER_S * touched:,.0f} slices written in {day[-1].hour:g} h</text>",
     ]
-    for top, most, curves in panels:
+    for top, most, curves, names in panels:
         lines += _panel(top, most, day[-1].hour)
         for number, (name, colour, values) in enumerate(curves):
+            across = (WIDTH - LEFT - 20) / day[-1].hour
             points = " ".join(
-                f"{50 + each.hour / day[-1].hour * (WIDTH - 70):.1f},{top + 160 * (1 - value / most):.1f}"
+                f"{LEFT + each.hour * across:.1f},{top + 160 * (1 - value / most):.1f}"
                 for each, value in zip(day, values, strict=True)
             )
             lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
             lines.append(
-                f'<text x="{WIDTH - 180}" y="{top + 26 + 16 * number}" fill="{colour}">{name}</text>'
+                f'<text x="{WIDTH - 180}" y="{top + names + 16 * number}" fill="{colour}">{name}</text>'
             )
     return "\n".join([*lines, "</svg>", ""])
 
 
+def _round_up(value: float) -> float:
+    """The next number above with one digit that counts, halves included: what an axis ends with."""
+    digit = 10.0 ** math.floor(math.log10(value))
+    return math.ceil(value / digit * 2) / 2 * digit
+
+
 def _panel(top: int, most: float, hours: float) -> Iterator[str]:
     """Axes with some numbers."""
-    yield f'<path d="M50 {top}V{top + 160}H{WIDTH - 20}" fill="none" stroke="black"/>'
+    yield f'<path d="M{LEFT} {top}V{top + 160}H{WIDTH - 20}" fill="none" stroke="black"/>'
     for part in (0.0, 0.5, 1.0):
         value = f"{most * part:,.0f}"
-        yield f'<text x="46" y="{top + 164 - 160 * part:.0f}" text-anchor="end">{value}</text>'
+        yield f'<text x="{LEFT - 6}" y="{top + 164 - 160 * part:.0f}" text-anchor="end">{value}</text>'
     for hour in range(0, int(hours) + 1, max(1, int(hours) // 8)):
-        at = 50 + hour / hours * (WIDTH - 70)
+        at = LEFT + hour / hours * (WIDTH - LEFT - 20)
         yield f'<text x="{at:.0f}" y="{top + 176}" text-anchor="middle">{hour} h</text>'
 
 
