@@ -5,14 +5,19 @@ deploy/setup/kafka_python_tests.py copies it there; it is imported by their conf
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
+from kafka.errors import TopicAlreadyExistsError
 from test.testutil import random_string
 
 PARTITIONS = 4
+# Made by its first record in their tests, which then name its second partition: their own brokers are started
+# with num.partitions=4. With one partition their producer asks for ever for one that is not there.
+SEVERAL_PARTITIONS = "transactional_test_topic"
 
 
 _create_partitions = KafkaAdminClient.create_partitions
@@ -43,7 +48,10 @@ class KafkaFixture:
     @classmethod
     def instance(cls, broker_id: int, host: str, port: int, external: bool) -> KafkaFixture:
         """What their conftest asks for."""
-        return cls(host, port)
+        broker = cls(host, port)
+        with contextlib.suppress(TopicAlreadyExistsError):
+            create_topics(broker, [SEVERAL_PARTITIONS])
+        return broker
 
     def bootstrap_server(self) -> str:
         """host:port."""

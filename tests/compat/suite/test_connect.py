@@ -1,4 +1,4 @@
-"""Kafka Connect in distributed mode: its three compacted topics, a file source and sink; at least once."""
+"""Kafka Connect in distributed mode: its three compacted topics, a file source and sink; once or more."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.compat.suite.broker import Broker
 from tests.compat.suite.clients import CONNECT
 from tests.compat.suite.conftest import Saw
+from tests.compat.suite.rdkafka import consumer
 from tests.compat.suite.workers import ConnectWorker, RefusedWorker
 
 pytestmark = [pytest.mark.client(CONNECT), pytest.mark.timeout(600)]
 
-WAIT_S_MAX = 120
+WAIT_S_MAX = 200
 FILE = "org.apache.kafka.connect.file.FileStream"
 
 
@@ -110,6 +112,47 @@ def test_lines_flow_over_restarts_and_a_kill(broker: Broker, tmp_path: Path, saw
         eventually(lambda: worker.rest("GET", "/connectors"), list)
     repeated = [line for line, times in files.arrived().items() if times > 1]
     assert not [line for line in repeated if line.startswith("first")], "positions were kept before the kill"
+
+
+def committed(broker: Broker, topic: str) -> list[str]:
+    """The values that read_committed sees now, in order."""
+    with consumer(broker.bootstrap, isolation_level="read_committed", enable_partition_eof=True) as reader:
+        reader.assign([TopicPartition(topic, 0, 0)])
+        found: list[str] = []
+        while (message := reader.poll(WAIT_S_MAX)) is not None and message.error() is None:
+            found.append(message.value().decode())
+        assert message is not None, "the end of the partition did not come"
+        assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+        return found
+
+
+@pytest.mark.compat_only
+def test_a_source_writes_exactly_once(broker: Broker, tmp_path: Path, saw: Saw) -> None:
+    """With exactly.once.source.support every line is there once, in its order, though the worker is killed in
+    the middle of its transactions, twice."""
+    topic = broker.topic()
+    files = Files(tmp_path, topic)
+    source = {**files.connectors["source"], "exactly.once.support": "required"}
+    worker = ConnectWorker(tmp_path, broker.bootstrap, broker.fresh("connect"), source="enabled")
+
+    def appended(goal: int) -> bool:
+        """Each look gives the source lines for one more transaction."""
+        files.append(f"line {len(files.sent)}.", 5)
+        return len(committed(broker, topic)) >= goal
+
+    with worker:
+        worker.rest("POST", "/connectors", {"name": "source", "config": source})
+        for _ in range(2):
+            goal = len(files.sent) + 20
+            eventually(lambda goal=goal: appended(goal), lambda: True)
+            worker.kill()
+            files.append(f"line {len(files.sent)}.", 10)
+            worker.start()
+        eventually(lambda: len(committed(broker, topic)), lambda: len(files.sent))
+        saw("policies", policies(broker, worker.topics))
+        worker.rest("DELETE", "/connectors/source")
+        eventually(lambda: worker.rest("GET", "/connectors"), list)
+    assert committed(broker, topic) == files.sent
 
 
 @pytest.mark.compat_only

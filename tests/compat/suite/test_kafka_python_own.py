@@ -23,7 +23,6 @@ TEST_S_MAX = 240
 LEFT_OUT = {
     "admin::test_create_describe_delete_acls": "it needs a broker with an authorizer",
     "consumer::test_kafka_consumer_offsets_for_time_old": "it is for brokers before 0.10.1",
-    "producer::test_transactional_producer_offsets": "with Apache Kafka it does not end either",
 }
 TESTS = (Path(__file__).parent / "kafka_python_own.txt").read_text().split()
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
+from confluent_kafka import Consumer
 
 from deploy.setup.kcat import kcat_command
 from tests.compat.suite.broker import Broker
 from tests.compat.suite.clients import KCAT
 from tests.compat.suite.conftest import Saw
+from tests.compat.suite.rdkafka import consumer, owned
 
 pytestmark = pytest.mark.client(KCAT)
 
 WAIT_S_MAX = 60
+OWNED_S_MAX = 120
 RECORD = "%p %o %k %s %h\\n"
 
 
@@ -89,48 +94,78 @@ def test_a_group_reads_every_record_once(broker: Broker) -> None:
     assert ok(broker, *joined) == ""
 
 
-def test_a_killed_member_hands_over(broker: Broker) -> None:
-    """-G: when a member dies without a word the other one gets its partitions after the session timeout."""
-    topic, group = broker.topic(partitions=4), broker.fresh("group")
-    settings = (
-        "-X",
-        "session.timeout.ms=6000",
-        "-X",
-        "auto.offset.reset=earliest",
-        "-f",
-        "%p %s\\n",
-        "-u",
-        "-q",
-    )
-    command = [*kcat_command(), "-b", broker.bootstrap, "-G", group, *settings, topic]
-    first, second = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
-    assert first.stdout is not None
-    assert second.stdout is not None
+MEMBER = ("-X", "session.timeout.ms=6000", "-X", "auto.offset.reset=earliest", "-f", "%p %s\\n", "-u", "-q")
+
+
+@contextmanager
+def members(broker: Broker, group: str, topic: str, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many members, each a process that prints what it reads; killed at the end."""
+    command = [*kcat_command(), "-b", broker.bootstrap, "-G", group, *MEMBER, topic]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     try:
-        for part in range(4):
-            produce(broker, topic, [f"before-{part}"], "-p", str(part))
-        first.kill()
-        for part in range(4):
-            produce(broker, topic, [f"after-{part}"], "-p", str(part))
-        found: set[str] = set()
-        while not {f"{part} after-{part}" for part in range(4)} <= found:
-            line = second.stdout.readline()
-            assert line, "the survivor ended"
-            found.add(line.strip())
+        yield running
     finally:
-        for member in (first, second):
+        for member in running:
             member.kill()
             member.wait(WAIT_S_MAX)
             assert member.stdout is not None
             member.stdout.close()
 
 
+def read_until(member: subprocess.Popen[str], wanted: set[str]) -> None:
+    """Wait until it has printed all of these."""
+    assert member.stdout is not None
+    found: set[str] = set()
+    while not wanted <= found:
+        line = member.stdout.readline()
+        assert line, "it ended"
+        found.add(line.strip())
+
+
+def one_each(broker: Broker, topic: str, value: str, partitions: int) -> set[str]:
+    """A record into each partition; what members print of them."""
+    for part in range(partitions):
+        produce(broker, topic, [f"{value}-{part}"], "-p", str(part))
+    return {f"{part} {value}-{part}" for part in range(partitions)}
+
+
+def test_a_killed_member_hands_over(broker: Broker) -> None:
+    """-G: when a member dies without a word the other one gets its partitions after the session timeout."""
+    topic, group = broker.topic(partitions=4), broker.fresh("group")
+    with members(broker, group, topic, 2) as (first, second):
+        one_each(broker, topic, "before", 4)
+        first.kill()
+        read_until(second, one_each(broker, topic, "after", 4))
+
+
+def test_members_that_die_with_the_brokers(broker: Broker) -> None:
+    """-G: brokers restart and two of three members never come back: the third one gets all partitions."""
+    topic, group = broker.topic(partitions=6), broker.fresh("group")
+    third = consumer(broker.bootstrap, group_id=group, session_timeout_ms=6000)
+    with members(broker, group, topic, 2) as dying, third as survivor:
+        survivor.subscribe([topic])
+        poll_until_owned(survivor, 2)
+        for member in dying:
+            member.kill()
+        broker.restart()
+        poll_until_owned(survivor, 6)
+
+
+def poll_until_owned(member: Consumer, count: int) -> None:
+    """Poll until it has so many partitions; errors on the way are not the application's."""
+    end = time.monotonic() + OWNED_S_MAX
+    while len(owned(member)) != count:
+        assert time.monotonic() < end, owned(member)
+        message = member.poll(0.1)
+        assert message is None or message.error() is None, message.error()
+
+
 def test_offsets_by_time(broker: Broker, saw: Saw) -> None:
     """-Q asks for the earliest, the latest and the first offset at a time."""
     topic = broker.topic()
     produce(broker, topic, ["a", "b"])
-    for time in ("-1", "-2", "1", "4102444800000"):
-        saw(f"at {time}", ok(broker, "-Q", "-t", f"{topic}:0:{time}"))
+    for at in ("-1", "-2", "1", "4102444800000"):
+        saw(f"at {at}", ok(broker, "-Q", "-t", f"{topic}:0:{at}"))
 
 
 def test_what_kcat_refuses(broker: Broker, saw: Saw) -> None:

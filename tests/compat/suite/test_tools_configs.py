@@ -63,6 +63,16 @@ def test_configs_of_groups(broker: Broker, tools: Tools, saw: Saw) -> None:
     tools.until("configs", lambda said: f"{name}=50000" not in said, "--describe", *of)
 
 
+def test_quotas_of_clients(tools: Tools, saw: Saw) -> None:
+    """kafka-configs describes the quotas of clients, of which there are none; who sets one is answered."""
+    of = ("--entity-type", "clients", "--entity-name", "app")
+    saw("described", tools.ok("configs", "--describe", *of).strip())
+    done = tools.run("configs", "--alter", *of, "--add-config", "producer_byte_rate=1048576")
+    saw("set", tools.reason(done) if done.status else done.out.strip())
+    if not done.status:
+        tools.ok("configs", "--alter", *of, "--delete-config", "producer_byte_rate")
+
+
 def test_features(tools: Tools, saw: Saw) -> None:
     """kafka-features describes features and refuses levels that nobody knows."""
     described = tools.ok("features", "describe")

@@ -51,6 +51,11 @@ class Tools:
         """The line that says why it failed; it must not succeed."""
         done = self.run(name, *arguments)
         assert done.status != 0, done
+        return self.reason(done)
+
+    @staticmethod
+    def reason(done: Said) -> str:
+        """The line of a tool that failed that says why."""
         lines = [line.strip() for line in (done.out + "\n" + done.err).splitlines()]
         raised = [line for line in lines if "Exception: " in line]
         told = raised or [line for line in lines if line.startswith(("Error", "Could not"))]

@@ -77,7 +77,10 @@ class ConnectWorker(Service):
 
     ready_seconds_max = 240  # it scans its jars first, and joins its group
 
-    def __init__(self, directory: Path, bootstrap: str, group: str, name: str = "connect") -> None:
+    def __init__(
+        self, directory: Path, bootstrap: str, group: str, name: str = "connect", source: str = "disabled"
+    ) -> None:
+        """`source`: exactly.once.source.support."""
         self.name = name
         super().__init__(directory)
         self.port = free_port()
@@ -96,6 +99,7 @@ class ConnectWorker(Service):
             "scheduled.rebalance.max.delay.ms": 0,
             "listeners": self.url,
             "plugin.discovery": "only_scan",
+            "exactly.once.source.support": source,
         }
         for kind, topic in zip(("config", "offset", "status"), self.topics, strict=True):
             properties |= {f"{kind}.storage.topic": topic, f"{kind}.storage.replication.factor": 1}
