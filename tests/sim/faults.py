@@ -90,7 +90,7 @@ def _slow_log(world: World, targets: Sequence[AgentNode]) -> None:
 def _lose_answers(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         if agent.log is not None:
-            agent.log.faults.lose_answers = 1 + world.loop.random.randrange(3)
+            agent.log.faults.lose_answers = 1 + world.loop.random.randrange(6)
 
 
 def _heal_log(world: World, targets: Sequence[AgentNode]) -> None:

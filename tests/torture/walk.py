@@ -30,6 +30,7 @@ class Walk:
     listed: Callable[[int, int], bool]
     _begun: bool = False
     _gaps: list[int] = field(default_factory=list)  # where those begin that nothing has explained yet
+    _newest_gap: int = -1
     _seen: dict[int, int] = field(default_factory=dict)  # producer → offset of its newest batch or marker
     _open: dict[int, list[int]] = field(default_factory=dict)  # … → its batches since its newest marker
     _sequences: dict[tuple[int, int], int] = field(default_factory=dict)  # … and epoch → what is due
@@ -44,7 +45,8 @@ class Walk:
             if base > self.merged_end:
                 return f"batch at {base} where {self.due} was due"
             if base > self.compacted_to:
-                self._gaps.append(max(self.due, self.compacted_to))
+                self._newest_gap = max(self.due, self.compacted_to)
+                self._gaps.append(self._newest_gap)
         self.due = header.last_offset + 1
         wrong = self._marker(header, aborts) if header.control else self._records(header)
         if header.transactional:
@@ -63,9 +65,8 @@ class Walk:
         producer, written = header.producer_id, self._open.pop(header.producer_id, [])
         if aborts:
             last = self._seen.get(producer, -1)
-            left = [gap for gap in self._gaps if gap <= last]
-            if len(left) < len(self._gaps):
-                self._gaps = left
+            self._gaps = [gap for gap in self._gaps if gap <= last]
+            if self._newest_gap > last:  # also one that another transaction has explained
                 self._forget(producer)
         for offset in written:
             if aborts and offset < self.merged_end:

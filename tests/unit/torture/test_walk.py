@@ -139,3 +139,31 @@ def test_sequences_have_no_gap_but_where_an_aborted_transaction_was() -> None:
 
 def test_the_last_sequence_wraps() -> None:
     assert walked([data(0, 1, 7, (1 << 31) - 1), data(1, 1, 7, 0)], 2) is None
+
+
+def test_two_aborted_transactions_may_share_a_gap() -> None:
+    """Seed 19 of the simulation: of the records at 4 and 5, one of each, nothing is left but the markers."""
+    story = [
+        part(0, 7, 0),
+        part(1, 8, 0),
+        ABORT,
+        marker(4, 7),
+        ABORT,
+        marker(5, 8),
+        part(6, 8, 2),
+        part(7, 7, 2),
+    ]
+    aborted = (Aborted(7, 0, 4), Aborted(8, 1, 5))
+    committed = [part(0, 7, 0), marker(1, 7), part(2, 8, 0), marker(3, 8)]
+    gone = [
+        ABORT,
+        marker(6, 7),
+        ABORT,
+        marker(7, 8),
+        part(8, 8, 2),
+        part(9, 7, 2),
+        marker(10, 8),
+        marker(11, 7),
+    ]
+    assert walked([*committed, *gone], 12, merged_end=8) is None
+    assert walked(story, 8, aborted=aborted) is not None, "nothing is gone where nothing is merged"
