@@ -5,10 +5,10 @@ at its point of the log, whatever version it runs. Below a level an entry means 
 the levels before: a command that is new is refused, a field that is new is not looked at. Versions that do
 not know such a command stop at it, so none is ever written below its level.
 
-| level | since | what is new |
-|---|---|---|
-| 1 | 0.1.0 | everything that is not named below |
-| 2 | 0.2.0 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name |
+| level | what is new |
+|---|---|
+| 1 | everything that is not named below |
+| 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name |
 """  # noqa: E501 - a table
 
 from __future__ import annotations

@@ -30,9 +30,10 @@ class Cluster:
         agents: int = 2,
         directory: Path | None = None,
         kind: type[FloeAgent] = FloeAgent,
+        more: dict[str, dict[str, object]] | None = None,
         **log: object,
     ) -> None:
-        """`kind`: of the agents; `log`: further settings of their log section."""
+        """`kind`: of the agents; `more`: sections of settings; `log`: settings of their log section."""
         number = f"{os.getpid()}-{next(_numbers)}"
         settings: dict[str, Any] = clustered(
             etcd=etcd.endpoint,
@@ -45,6 +46,7 @@ class Cluster:
         settings["log"] = {"url": self.log_url, **log}
         settings["tables"] = {"enabled": False}
         settings["shutdown"] = {"drain_ms": 100}
+        settings.update(more or {})
         names = [f"agent-{index}" for index in range(agents)]
         self.agents = [kind(name, settings, directory and directory / name) for name in names]
         self._stack = ExitStack()

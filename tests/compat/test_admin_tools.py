@@ -47,7 +47,7 @@ def test_features_go_down_and_up(cluster: Cluster) -> None:
         assert "FinalizedVersionLevel: 0" in row
     finally:
         ok(cluster, "features", "upgrade", "--feature", "group.version=1")
-    said = fails(cluster, "features", "upgrade", "--feature", "floe.level=2")
+    said = fails(cluster, "features", "upgrade", "--feature", "floe.level=3")
     assert "does not know it" in said
 
 
