@@ -15,6 +15,9 @@ from objectstore.store import ObjectStore, StoreError
 
 _logger = logging.getLogger("floe.coordination.replica")
 
+GAP_S_MAX = 30.0
+"""Longest wait for an entry that is known to be there before the log is followed afresh, seconds."""
+
 
 class Follower:
     """Owns the state. `through`: every entry at or below this revision has been applied."""
@@ -34,6 +37,7 @@ class Follower:
         self._interrupt: asyncio.Timeout | None = None
         self._known = 0  # the highest revision the log is known to have
         self._stuck_since: float | None = None
+        self._patience_s = options.gap_s
         self._position = 0  # `through` when it was last looked at
 
     async def load(self) -> None:
@@ -96,14 +100,20 @@ class Follower:
         return max(0, self._known - self.through)
 
     def read_gap_if_overdue(self, now: float) -> None:
-        """Follow afresh when nothing moved for `gap_s` although more is known to be there (rule 6)."""
+        """Follow afresh when nothing moved for `gap_s` although more is known to be there (rule 6).
+
+        Twice as long each time that it did not help: what is far behind, or follows a log that is slow, may
+        need more than `gap_s` until the first entries come, and would never get them.
+        """
         if self._known <= self.through or self.through != self._position:
             self._position = self.through
             self._stuck_since = None
+            self._patience_s = self._options.gap_s
         elif self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since >= self._options.gap_s and self._interrupt is not None:
+        elif now - self._stuck_since >= self._patience_s and self._interrupt is not None:
             self._stuck_since = now
+            self._patience_s = min(2 * self._patience_s, GAP_S_MAX)
             self._interrupt.reschedule(now)
             self._interrupt = None
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 
 from coordination.commands import Claim, CreateTopic, Heartbeat, RegisterAgent, SetFeatureLevel, command
-from coordination.log import Chain, LogRegressed, Unavailable
+from coordination.log import Chain, Entries, LogRegressed, Unavailable
 from coordination.replica import (
     OutcomeUnknown,
     RegistrationRefused,
@@ -160,6 +162,26 @@ async def test_a_silent_watch_does_not_hide_an_entry(agents: Agents) -> None:
     assert isinstance(await a.propose(topic("t")), Done)
     agents.server.silence_watches()
     await a.barrier()
+
+
+async def test_a_log_that_is_slower_than_the_gap_is_followed_all_the_same(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent far behind on a busy machine: its first entries take longer than it waits for one overdue."""
+    a = await agents.start("a")
+    assert isinstance(await a.propose(topic("t")), Done)
+    b = agents.make("b", gap_s=0.05)
+    promptly = agents.logs["b"].follow
+
+    async def slowly(after: int) -> AsyncGenerator[Entries, None]:
+        await asyncio.sleep(0.5)
+        async with aclosing(promptly(after)) as batches:
+            async for batch in batches:
+                yield batch
+
+    monkeypatch.setattr(agents.logs["b"], "follow", slowly)
+    await b.start(registration("b"))
+    assert "t" in b.state.topics
 
 
 async def test_a_cancelled_watch_is_opened_again(agents: Agents) -> None:
