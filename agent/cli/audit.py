@@ -20,6 +20,7 @@ from aiokafka.errors import KafkaError
 
 from agent.cli import agent_http, requests
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
+from agent.cli.holes import Range, holes
 from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID, session
@@ -68,21 +69,28 @@ def require_spark(jars: Path) -> list[Path]:
     return found
 
 
-async def consume(given: Auditing, history: Path) -> list[Bounds]:
-    """Write the topic's records, up to the present end, as a history; returns the bounds read."""
+async def consume(given: Auditing, history: Path) -> tuple[list[Bounds], Mapping[int, list[Range]]]:
+    """Write the topic's committed records, up to the present end, as a history.
+
+    Returns the bounds read and, by partition, the offsets between them that hold no such record.
+    """
     async with session(given.bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+        without = await holes(kafka, given.topic, bounds)
     try:
         async with AsyncExitStack() as stack:
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=given.bootstrap, client_id=CLIENT_ID, enable_auto_commit=False
+                bootstrap_servers=given.bootstrap,
+                client_id=CLIENT_ID,
+                enable_auto_commit=False,
+                isolation_level="read_committed",
             )
             stack.push_async_callback(consumer.stop)
             await consumer.start()
             await _copy(consumer, given.topic, bounds, history)
     except KafkaError as error:
         raise unreachable(f"{given.topic!r} cannot be read: {type(error).__name__}: {error}") from None
-    return bounds
+    return bounds, without
 
 
 async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds], history: Path) -> None:
@@ -103,7 +111,8 @@ async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds]
                         row = (topic, record.partition, record.offset, key, value, headers, record.timestamp)
                         writer.add(HistoryRow(*row))
                 bar.advance(task, len(records))
-                if records[-1].offset + 1 >= left[where].end:
+            for where in list(left):  # not by the last record: a marker may stand behind it
+                if await consumer.position(where) >= left[where].end:
                     del left[where]
 
 
@@ -113,7 +122,8 @@ async def caught_up(given: Auditing, bounds: Sequence[Bounds]) -> str:
     until = loop.time() + given.wait_s
     while True:
         tables = (await asyncio.to_thread(agent_http.ask, given.http, "/status.json"))["tables"]
-        table = next((t for t in tables if t["topic"] == given.topic), None)
+        own = (t for t in tables if t["topic"] == given.topic and t["records_behind"] is not None)
+        table = next(own, None)  # not that of a deleted topic of this name
         behind = _behind(table, bounds)
         if table is not None and not behind:
             return str(table["table"])
@@ -140,7 +150,7 @@ def audit(given: Auditing) -> Verdict:
     jars = require_spark(given.jars)
     with tempfile.TemporaryDirectory(prefix="floe-audit-") as folder:
         history = Path(folder) / "consumed" / "records.parquet"
-        bounds = asyncio.run(consume(given, history))
+        bounds, without = asyncio.run(consume(given, history))
         table = asyncio.run(caught_up(given, bounds))
         remarks().print("comparing in Spark …", style="dim")
         try:
@@ -163,6 +173,7 @@ def audit(given: Auditing) -> Verdict:
                     consumed=history.parent,
                     log_start={(given.topic, b.partition): b.start for b in bounds},
                     ends={(given.topic, b.partition): b.end for b in bounds},
+                    holes={(given.topic, partition): found for partition, found in without.items()},
                 ),
             )
         finally:

@@ -56,6 +56,8 @@ class AuditInput:
 
     `sent` and `consumed` are folders or files of Parquet histories, each optional but not both. Tables
     are compared below `ends` (topic → partition → offset) where given: a live topic has a moving end.
+    `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
+    markers of transactions: they are no gaps.
     """
 
     tables: Mapping[str, str]
@@ -64,6 +66,7 @@ class AuditInput:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     log_start: Mapping[tuple[str, int], int] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
 
 
 def audit(spark: SparkSession, given: AuditInput) -> Verdict:
@@ -231,25 +234,34 @@ def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> li
     found = []
     for row in partitions:
         place = row["topic"], row["partition"]
-        start = given.log_start.get(place, 0)
+        holes = given.holes.get(place, ())
+        log_start = given.log_start.get(place, 0)
+        start = next((end for first, end in holes if first <= log_start < end), log_start)
         for name in (name for name in _WORDS if name in joined.columns and row[f"{name}_offsets"]):
             low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
-            if low != start or high - low + 1 != offsets:
-                hole = start if low != start else _first_hole(joined, name, *place)
+            due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in holes)
+            if low != start or due != offsets:
+                hole = start if low != start else _first_hole(joined, name, *place, holes)
                 detail = (
-                    f"{_WORDS[name]}: {offsets:,} offsets in {low:,} to {high:,}, the log starts at {start:,}"
+                    f"{_WORDS[name]}: {offsets:,} of {due:,} offsets in {low:,} to {high:,}, "
+                    f"the log starts at {log_start:,}"
                 )
                 found.append(Finding(GAP, *place, hole, detail))
     return found
 
 
-def _first_hole(joined: DataFrame, name: str, topic: str, partition: int) -> int:
-    """The lowest offset that witness `name` lacks although it has its predecessor and a later one."""
+def _first_hole(
+    joined: DataFrame, name: str, topic: str, partition: int, known: Sequence[tuple[int, int]]
+) -> int:
+    """The lowest offset that witness `name` lacks although it has an earlier and a later one."""
     here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col(name).isNotNull()
     following = F.lead("offset").over(Window.partitionBy("topic", "partition").orderBy("offset"))
-    holes = joined.where(here).select("offset", following.alias("next")).where("next > offset + 1")
-    lowest = holes.agg(F.min("offset").alias("offset")).first()
-    return -1 if lowest is None or lowest["offset"] is None else int(lowest["offset"]) + 1
+    lacking = joined.where(here).select("offset", following.alias("next")).where("next > offset + 1")
+    holes = joined.sparkSession.createDataFrame(list(known), "first long, end long")
+    found = lacking.join(F.broadcast(holes), F.col("first") == F.col("offset") + 1, "left")
+    due = F.coalesce(F.col("end"), F.col("offset") + 1)  # the first behind a known hole that begins here
+    lowest = found.where(due < F.col("next")).agg(F.min(due).alias("due")).first()
+    return -1 if lowest is None or lowest["due"] is None else int(lowest["due"])
 
 
 def _topic_counts(

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Message, Producer
 
 from deploy.run.damage import damage
 from deploy.setup.jars import ensure
@@ -14,7 +16,8 @@ from deploy.setup.java import java_home
 from tests.unit.agent.cli.conftest import Dev, floe
 
 ROWS = 5_000  # enough for a better compression of the damaged file to make up for its metadata
-pytestmark = pytest.mark.services
+WAIT_S_MAX = 60.0
+pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # Spark, twice
 
 
 def audit(dev: Dev, topic: str, jars: Path) -> tuple[int, dict[str, Any]]:
@@ -27,7 +30,8 @@ def audit(dev: Dev, topic: str, jars: Path) -> tuple[int, dict[str, Any]]:
     return ran.status, json.loads(ran.out)
 
 
-def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev) -> None:
+def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with transactions: aborted and open ones are in neither, and a row of an aborted one is seen."""
     jars = ensure("iceberg")[0].parent
     assert dev.run("topic", "create", "audited", "--partitions", "2").status == 0
     lines = "".join(
@@ -36,15 +40,49 @@ def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev) -> None:
     )
     assert dev.run("produce", "audited", "--key-separator", "\t", stdin=lines).status == 0
 
-    status, verdict = audit(dev, "audited", jars)
-    assert (status, verdict["equal"]) == (0, True)
-    assert verdict["topics"][0]["table"] == verdict["topics"][0]["consumed"] == ROWS
+    aborted = transactions(dev, "audited")
 
-    done = damage("drop", "audited", "floe.audited", f"{dev.http}/iceberg", {})
+    status, verdict = audit(dev, "audited", jars)
+    assert (status, verdict["equal"]) == (0, True), verdict
+    assert verdict["topics"][0]["table"] == verdict["topics"][0]["consumed"] == ROWS + 2
+
+    def takes_an_aborted_offset(table: pa.Table, row: int) -> pa.Table:
+        (moved,) = table.slice(row, 1).to_pylist()
+        moved["kafka"]["offset"] = aborted[moved["kafka"]["partition"]]
+        one = pa.Table.from_pylist([moved], schema=table.schema)
+        return pa.concat_tables([table.slice(0, row), table.slice(row + 1), one])
+
+    monkeypatch.setattr("deploy.run.damage.WAYS", {"abort": takes_an_aborted_offset})
+    done = damage("abort", "audited", "floe.audited", f"{dev.http}/iceberg", {})
     status, verdict = audit(dev, "audited", jars)
     assert (status, verdict["equal"]) == (1, False)
     places = [(f["kind"], f["topic"], f["partition"], f["offset"]) for f in verdict["findings"]]
     assert ("missing", "audited", done.partition, done.offset) in places
+    assert ("extra", "audited", done.partition, aborted[done.partition]) in places
+
+
+def transactions(dev: Dev, topic: str) -> dict[int, int]:
+    """One that is committed, one aborted, one open, a record each in both partitions.
+
+    Returns the offset of the aborted record by partition.
+    """
+    aborted: dict[int, int] = {}
+
+    def told(_: object, message: Message) -> None:
+        aborted[message.partition() or 0] = message.offset() or 0
+
+    for number, name in enumerate(("committed", "aborted", "open")):
+        producer = Producer({"bootstrap.servers": dev.bootstrap, "transactional.id": name})
+        producer.init_transactions(WAIT_S_MAX)
+        producer.begin_transaction()
+        for partition in range(2):
+            producer.produce(topic, name, partition=partition, on_delivery=told if number == 1 else None)
+        assert producer.flush(WAIT_S_MAX) == 0
+        if number == 0:
+            producer.commit_transaction(WAIT_S_MAX)
+        if number == 1:
+            producer.abort_transaction(WAIT_S_MAX)
+    return aborted
 
 
 def test_what_an_audit_needs_is_told(dev: Dev, tmp_path: Path) -> None:
