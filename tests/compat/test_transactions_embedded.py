@@ -80,6 +80,7 @@ async def by_librdkafka(bootstrap: str, topic: str, group: str) -> None:
             producer.begin_transaction()
             for index in range(2):
                 producer.produce(topic, b"%d" % number, partition=index)
+            assert producer.flush(WAIT_S_MAX) == 0, "an abort would drop what was not sent yet"
             positions = [TopicPartition(topic, 0, number + 1)]
             producer.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), WAIT_S_MAX)
             if number % 2:
