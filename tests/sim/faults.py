@@ -44,10 +44,11 @@ def _start(world: World, targets: Sequence[AgentNode]) -> None:
 
 
 def _arm(world: World, targets: Sequence[AgentNode]) -> None:
-    """Die at the next step of a kind, wherever that is."""
+    """Die at the next step of a kind, of those that this run has come to before."""
+    known = [step for step in KILL_STEPS if world.seen.counts[f"step {step}"]]
     for agent in targets:
-        if agent.alive:
-            world.seen.armed[agent.name] = world.loop.random.choice(KILL_STEPS)
+        if agent.alive and known:
+            world.seen.armed[agent.name] = world.loop.random.choice(known)
 
 
 def _disarm(world: World, targets: Sequence[AgentNode]) -> None:
