@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from agent.app import App
-from agent.config import Config
+from agent.config import Config, embedded_values
 from objectstore.batch import NewRecord, build
 from objectstore.chunk import HEADER_SIZE
 from tests.bench.load import create_topic
@@ -15,6 +17,7 @@ from tests.compat import raw
 from tests.torture.inside import chunks_differ
 from tests.torture.verdict import Finding
 
+WAIT_S_MAX = 60.0
 NOW = 1_700_000_000_000
 
 
@@ -59,3 +62,34 @@ async def test_a_flipped_bit_is_found(data: Path) -> None:
     (found,) = await findings(data)
     assert found.anomaly == "unreadable-chunk"
     assert "offset 2:" in found.detail
+
+
+def transactions(bootstrap: str) -> None:
+    """One that is aborted in front of one that is committed, and again."""
+    for number, commit in enumerate((False, True, False, True)):
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "x"})
+        producer.init_transactions(WAIT_S_MAX)
+        producer.begin_transaction()
+        producer.produce("t", b"%d" % number)
+        assert producer.flush(WAIT_S_MAX) == 0
+        if commit:
+            producer.commit_transaction(WAIT_S_MAX)
+        else:
+            producer.abort_transaction(WAIT_S_MAX)
+
+
+async def test_aborted_records_that_merging_left_behind_are_no_finding(tmp_path: Path) -> None:
+    settings = embedded_values(tmp_path, kafka_port=0, http_port=0)
+    app = App(Config.model_validate({**settings, "merging": {"interval_ms": 50, "age_s": 1}}))
+    await app.start()
+    bootstrap = f"127.0.0.1:{app.kafka_port}"
+    await create_topic(bootstrap, "t", 1)
+    await asyncio.to_thread(transactions, bootstrap)
+    (partition,) = app.replica.state.topics["t"].partitions
+    async with asyncio.timeout(WAIT_S_MAX):
+        while len(partition.slices):  # noqa: ASYNC110  # nothing tells of a merge
+            await asyncio.sleep(0.05)
+    assert partition.merged is not None
+    assert (partition.merged.records, partition.high_watermark) == (6, 8), "two were aborted"
+    await app.stop()
+    assert await findings(tmp_path) == []
