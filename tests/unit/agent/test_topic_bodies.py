@@ -41,16 +41,16 @@ def test_what_does_not_fit_goes_by_flavour_the_least_used_first() -> None:
     brokers, one = object(), Topic("t", b"t" * 16, {}, 0)
     flavours = [Flavour(version, "", 0) for version in (11, 12, 13)]
     for flavour in flavours:
-        kept.put(flavour, kept.use(flavour, brokers), one, b"x" * 10)
+        kept.put(flavour, kept.use(flavour, brokers), one, 0, b"x" * 10)
     assert kept.size <= 2 * (ENTRY_BYTES + 10)
-    found = [kept.get(kept.use(flavour, brokers), one) for flavour in flavours]
+    found = [kept.get(kept.use(flavour, brokers), one, 0) for flavour in flavours]
     assert found == [None, b"x" * 10, b"x" * 10]
 
 
 def test_another_set_of_brokers_drops_everything() -> None:
     kept, one, flavour = TopicBodies(1 << 20), Topic("t", b"t" * 16, {}, 0), Flavour(13, "", 0)
-    kept.put(flavour, kept.use(flavour, "then"), one, b"x")
-    assert kept.get(kept.use(flavour, "now"), one) is None
+    kept.put(flavour, kept.use(flavour, "then"), one, 0, b"x")
+    assert kept.get(kept.use(flavour, "now"), one, 0) is None
     assert kept.size == 0
 
 
