@@ -139,7 +139,7 @@ def shortest(graph: Mapping[int, Mapping[int, str]], component: set[int]) -> lis
     queue = deque([start])
     while queue:
         node = queue.popleft()
-        for following in graph.get(node, {}):
+        for following in sorted(graph.get(node, {})):  # the same cycle, whatever order the edges came in
             if following == start:
                 cycle = [node]
                 while cycle[-1] != start:
