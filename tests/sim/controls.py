@@ -343,6 +343,7 @@ CONTROLS: tuple[Control, ...] = (
         "the table's pointer moves by compare-and-swap, with its ledger",
         frozenset({"table-doubled", "table-differs"}),
         _table_without_compare,
+        _with("pause-at-step", "bad-store"),
     ),
     Control(
         "compaction-overtakes-tables",

@@ -39,15 +39,14 @@ RULES: Mapping[str, tuple[str, ...]] = {
 
 
 class Seen:
-    """One run's counts. `armed` is asked at every step, with the node that comes to it."""
+    """One run's counts. `armed` is asked at every step."""
 
     def __init__(self, node: Callable[[], str]) -> None:
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         """Faults under way."""
-        self.armed: dict[str, str] = {}
-        """By node name: the step at which it dies."""
-        self.die: Callable[[str], None] = lambda name: None
+        self.armed: dict[str, tuple[str, Callable[[], None]]] = {}
+        """By node name: a step, and what happens to the node when it comes to it."""
         self._node = node
 
     @contextmanager
@@ -64,10 +63,11 @@ class Seen:
         for fault in self.faults:
             self.counts[f"{fault}:{step}"] += 1
         name = self._node().partition("/")[0]
-        if self.armed.get(name) == step:
+        due, happens = self.armed.get(name, ("", None))
+        if due == step and happens is not None:
             del self.armed[name]
-            self.counts[f"died at {step}"] += 1
-            self.die(name)
+            self.counts[f"stopped at {step}"] += 1
+            happens()
 
 
 class Coverage:
@@ -86,7 +86,7 @@ class Coverage:
         """What happened how often, and what never did."""
         lines = [
             "faults: " + self._shown("fault "),
-            "deaths: " + self._shown("died at "),
+            "stopped at: " + self._shown("stopped at "),
             "jobs: " + self._shown("job "),
             "commands: " + self._shown("command "),
             "requests: " + self._shown("request "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from iceberg.steps import STEPS as TABLE_STEPS
@@ -18,7 +19,7 @@ RATES = FaultRates(
     refused=0.05, lost_request=0.03, lost_answer=0.05, truncated=0.02, corrupt=0.02, slow=0.2, slow_s_max=1.5
 )
 
-KILL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
+ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
 HELD_KINDS = (0, 22, 24, 25, 26, 28)
 """Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit."""
 
@@ -43,17 +44,29 @@ def _start(world: World, targets: Sequence[AgentNode]) -> None:
             agent.start()
 
 
-def _arm(world: World, targets: Sequence[AgentNode]) -> None:
-    """Die at the next step of a kind, of those that this run has come to before."""
-    known = [step for step in KILL_STEPS if world.seen.counts[f"step {step}"]]
+def _kill_at_step(world: World, targets: Sequence[AgentNode]) -> None:
+    """Die at the next step of a kind."""
     for agent in targets:
-        if agent.alive and known:
-            world.seen.armed[agent.name] = world.loop.random.choice(known)
+        _arm(world, agent, agent.crash)
+
+
+def _pause_at_step(world: World, targets: Sequence[AgentNode]) -> None:
+    """Stand still at the next step of a kind: leases end, others take over, and then it goes on."""
+    for agent in targets:
+        _arm(world, agent, partial(_pause, world, [agent]))
+
+
+def _arm(world: World, agent: AgentNode, happens: Callable[[], None]) -> None:
+    """Of steps, those that this run has come to before."""
+    known = [step for step in ALL_STEPS if world.seen.counts[f"step {step}"]]
+    if agent.alive and known:
+        world.seen.armed[agent.name] = (world.loop.random.choice(known), happens)
 
 
 def _disarm(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         world.seen.armed.pop(agent.name, None)
+    _resume(world, targets)
     _start(world, targets)
 
 
@@ -179,7 +192,8 @@ def _nothing(world: World, targets: Sequence[AgentNode]) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("kill", _kill, _start),
-    Fault("kill-at-step", _arm, _disarm),
+    Fault("kill-at-step", _kill_at_step, _disarm),
+    Fault("pause-at-step", _pause_at_step, _disarm),
     Fault("pause", _pause, _resume),
     Fault("cut-log", _cut_log, _heal_log),
     Fault("refuse-log", _refuse_log, _heal_log),

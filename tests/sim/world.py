@@ -115,7 +115,6 @@ class World:
         self.clients: list[Node] = []
         self.living: dict[str, Living] = {}
         self.seen = Seen(NODE.get)
-        self.seen.die = self._die
         self.ledger = Ledger()
         self.witness = Witness()
         self.around: Surroundings | None = None
@@ -215,10 +214,6 @@ class World:
         for kinds, word in ((self.network.requests, "request"), (self.network.held, "held")):
             for key, number in kinds.items():
                 counts[f"{word} {APIS[key].name if key in APIS else key}"] += number
-
-    def _die(self, name: str) -> None:
-        """An agent comes to a step at which it is to die."""
-        next(agent for agent in self.agents if agent.name == name).crash()
 
     def _begin_client(self, client: str) -> None:
         assert self.around is not None, "the world runs"
