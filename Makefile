@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit simulate torture soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore simulate torture soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -53,6 +53,9 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")
 	$(if $(ONLY),,$(PY) -m pytest tests/compat/against --broker $(or $(BROKER),floe) --keep-results)
 	$(PY) -m tests.compat.suite.page
+
+explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name)
+	$(PY) -m tests.explore --only "$(ONLY)"
 
 simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(SEED),--seed $(SEED)) \

@@ -1,117 +1,157 @@
-"""Visits every world that can be reached, once. Breadth first, so that a finding comes with a shortest story."""
+"""Visits every world that a model can reach, once. Breadth first: a finding comes with a shortest story.
+
+A world's key is exact (small numbers, one per part that was seen before), not a hash of it: two worlds are
+taken for one only when they are.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from typing import Any, Protocol
 
-from coordination.commands import CreateTopic, command
 from coordination.state import StateError
-from tests.explore.check import findings
-from tests.explore.history import History
-from tests.explore.moves import Moves, Scope
-from tests.explore.world import Agent, Budget, Client, Etcd, Ready, World
 
-Story = tuple["Story | None", str]
+Said = tuple[object, ...]  # a format string and what goes into it: told only when somebody listens
+Step = tuple[Said, Any]
+STATES_BETWEEN_REPORTS = 50_000
+
+
+class Model(Protocol):
+    """A small system: worlds are values, steps make new ones."""
+
+    stories: Counter[str]  # how often each named turn of events was taken
+
+    def start(self) -> Any:
+        """The first world."""
+        ...
+
+    def steps(self, world: Any) -> Iterator[Step]:
+        """What may happen next, in an order that is always the same."""
+        ...
+
+    def key(self, world: Any) -> Hashable:
+        """What tells worlds apart that differ in what may still happen, or in what is found."""
+        ...
+
+    def findings(self, world: Any) -> list[str]:
+        """What is wrong in it, each with its anomaly's name first."""
+        ...
 
 
 @dataclass
 class Outcome:
-    """`states` visited, `depth` of the longest shortest story, `found` with the `story` that leads to it."""
+    """What was seen, and what was found.
+
+    `states` visited, `steps` taken between them, `depth` of the longest shortest story, `ends` with nothing
+    left to happen, `seconds` of one core; `found` with the `story` that leads to it.
+    """
 
     states: int = 0
+    steps: int = 0
     depth: int = 0
+    ends: int = 0
+    seconds: float = 0.0
     complete: bool = False
     found: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
+    stories: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class _Trail:
+    """How each state was reached first: from which one, by which of its steps."""
+
+    parents: array[int] = field(default_factory=lambda: array("L", [0]))
+    choices: array[int] = field(default_factory=lambda: array("H", [0]))
+
+    def note(self, parent: int, choice: int) -> int:
+        """The number of the state reached so."""
+        self.parents.append(parent)
+        self.choices.append(choice)
+        return len(self.parents) - 1
+
+    def tell(self, model: Model, number: int, last: Said) -> list[str]:
+        """Take the way to the state again and write down what is said."""
+        choices = []
+        while number:
+            choices.append(self.choices[number])
+            number = self.parents[number]
+        world, lines = model.start(), []
+        for choice in reversed(choices):
+            steps = model.steps(world)
+            for _ in range(choice + 1):
+                said, world = next(steps)
+            lines.append(_told(said))
+        return [*lines, _told(last)]
 
 
 def explore(
-    scope: Scope,
-    budget: Budget,
+    model: Model,
     states_max: int = 1 << 62,
-    tell: Callable[[int, int], None] = lambda states, depth: None,
+    tell: Callable[[Outcome], None] = lambda outcome: None,
+    at_end: Callable[[Any], None] = lambda world: None,
 ) -> Outcome:
-    """Look at everything. Stops at the first finding."""
-    history = History(scope.state)
-    moves = Moves(scope, history)
-    world = beginning(moves, budget)
-    outcome = Outcome()
-    seen = {_key(world, history)}
-    waiting: deque[tuple[World, int, Story | None]] = deque([(world, 0, None)])
-    checked: dict[tuple[object, ...], list[str]] = {}
-    while waiting and outcome.states < states_max:
-        world, depth, story = waiting.popleft()
-        outcome.states += 1
-        outcome.depth = depth
-        if outcome.states % 10_000 == 0:
-            tell(outcome.states, depth)
-        steps = moves.steps(world)
-        while True:
-            said = ""
-            try:
-                said, after = next(steps)
-                key = _key(after, history)
-                if key in seen:
-                    continue
-                seen.add(key)
-                relevant = (after.etcd.head, after.stored, tuple(c.acked for c in after.clients))
-                if relevant not in checked:
-                    checked[relevant] = findings(after, history, scope)
-                found = checked[relevant]
-            except StopIteration:
+    """Look at everything, to the first finding. `at_end` gets worlds in which nothing more can happen."""
+    began = time.process_time()
+    outcome = Outcome(stories=model.stories)
+    world = model.start()
+    seen = {model.key(world)}
+    trail = _Trail()
+    level: list[tuple[Any, int]] = [(world, 0)]
+    while level and not outcome.found and outcome.states < states_max:
+        following: list[tuple[Any, int]] = []
+        for world, number in level:
+            outcome.states += 1
+            _look(model, outcome, trail, (world, number), seen, following, at_end)
+            if outcome.states % STATES_BETWEEN_REPORTS == 0:
+                outcome.seconds = time.process_time() - began
+                tell(outcome)
+            if outcome.found or outcome.states >= states_max:
                 break
-            except (StateError, AssertionError) as error:
-                said, found, after = said or "the next step", [f"stopped: {error}"], world
-            if found:
-                outcome.found, outcome.story = found, _told((story, said))
-                return outcome
-            waiting.append((after, depth + 1, (story, said)))
-    outcome.complete = not waiting
+        else:
+            outcome.complete = not following
+        level = following
+        outcome.depth += bool(following)
+    outcome.seconds = time.process_time() - began
     return outcome
 
 
-def beginning(moves: Moves, budget: Budget) -> World:
-    """All agents registered, the topic there and known to all."""
-    scope = moves.scope
-    agents = tuple(Agent(chr(ord("a") + number)) for number in range(scope.agents))
-    world = World(agents, tuple(Client() for _ in scope.targets), Etcd(0, 0, (), 0), (), (), (), Budget(*[0] * 9))
-    topic = CreateTopic(name="t", topic_id=bytes(16), partitions=scope.partitions)
-    for number in range(scope.agents):
-        world = _settled(moves, moves._register(world, number))
-    agent = world.agents[0]
-    world = world.with_agent(0, agent._replace(queue=(Ready(command(topic).SerializeToString(), (), 0),)))
-    return _settled(moves, world)._replace(budget=budget)
+def _look(
+    model: Model,
+    outcome: Outcome,
+    trail: _Trail,
+    here: tuple[Any, int],
+    seen: set[Hashable],
+    following: list[tuple[Any, int]],
+    at_end: Callable[[Any], None],
+) -> None:
+    """Take every step from one world; those to worlds not seen before are followed."""
+    world, number = here
+    steps = model.steps(world)
+    choice, said = 0, ("the next step",)
+    try:
+        for choice, (said, after) in enumerate(steps):
+            outcome.steps += 1
+            key = model.key(after)
+            if key in seen:
+                continue
+            seen.add(key)
+            following.append((after, trail.note(number, choice)))
+            found = model.findings(after)
+            if found:
+                outcome.found, outcome.story = found, trail.tell(model, number, said)
+                return
+    except (StateError, AssertionError) as error:
+        outcome.found, outcome.story = [f"stopped: {error}"], trail.tell(model, number, ("and then",))
+        return
+    if not choice and said == ("the next step",):
+        outcome.ends += 1
+        at_end(world)
 
 
-def _settled(moves: Moves, world: World) -> World:
-    """Let agents and etcd do what they can, clients nothing."""
-    idle = ("client", "the lease", "{} registers")
-    while True:
-        steps = [after for said, after in moves.steps(world) if not said.startswith(idle) and "registers" not in said]
-        if not steps:
-            return world
-        world = steps[0]
-
-
-def _key(world: World, history: History) -> bytes:
-    """What tells worlds apart: the state's content, not the order of events that made it."""
-    head = world.etcd.head
-    agents = [
-        (agent._replace(node=0), history[agent.node].canon, history.between(agent.node, head))
-        for agent in world.agents
-    ]
-    etcd = world.etcd._replace(head=0, trimmed=0)
-    trimmed = history[world.etcd.trimmed].depth - history[head].depth
-    rest = (world.clients, etcd, world.stored, world.sends, world.attempts, world.budget)
-    return blake2b(repr((agents, history[head].canon, trimmed, rest)).encode(), digest_size=16).digest()
-
-
-def _told(story: Story | None) -> list[str]:
-    lines = []
-    while story is not None:
-        story, said = story
-        lines.append(said)
-    return lines[::-1]
+def _told(said: Said) -> str:
+    return str(said[0]).format(*said[1:])

@@ -21,28 +21,32 @@ class Send(NamedTuple):
     agent: int
 
 
+Item = tuple[str, int, tuple[tuple[int, int], ...]]
+"""A command: its kind, a number (of a chunk, of an incarnation), and a chunk's records as (client, batch)."""
+
+
 class Ready(NamedTuple):
     """A command that waits for the next entry; `sends` hang on its outcome. Incarnation 0: any will do."""
 
-    command: bytes
+    item: Item
     sends: tuple[Send, ...]
     incarnation: int
 
 
 class Attempt(NamedTuple):
-    """One append transaction on its way to etcd."""
+    """One append transaction on its way to etcd. `expected`: the key's version that it compares with."""
 
     incarnation: int
     sequence: int
     expected: int
-    entry: bytes
+    items: tuple[Item, ...]
 
 
 class Append(NamedTuple):
     """The append in flight. `maybe`: an attempt without an answer may have landed."""
 
     sequence: int
-    entry: bytes
+    items: tuple[Item, ...]
     maybe: bool
 
 
@@ -55,13 +59,11 @@ class Parked(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """One agent's memory. `node`: what it has applied. `chain`: (sequence, revision) of its last append."""
+    """One agent's memory without its state. `chain`: (sequence, version) of its last append."""
 
-    name: str
     runs: int = 0
     incarnation: int = 0
     registered: bool = False
-    node: int = 0
     chain: tuple[int, int] = (0, 0)
     received: tuple[Send, ...] = ()
     next_chunk: int = 1
@@ -71,28 +73,30 @@ class Agent(NamedTuple):
 
 
 class Key(NamedTuple):
-    """An incarnation key in etcd: the append chain's end."""
+    """An incarnation key in etcd: the append chain's end. `version` counts its writes: equal exactly when its
+    mod_revision is, and independent of what else etcd does."""
 
     incarnation: int
     sequence: int
-    revision: int
+    version: int
 
 
 class Etcd(NamedTuple):
-    """`head`: the newest entry. Entries up to `trimmed` are gone; a snapshot of the state there is kept."""
+    """`head`: the newest entry. Entries up to `trimmed` are gone; `snapshot` is the entry of the newest one,
+    `older` of the one before it, which an agent may be loading still."""
 
-    revision: int
     head: int
     keys: tuple[Key, ...]
     trimmed: int
+    snapshot: int
+    older: int = 0
 
 
 class Stored(NamedTuple):
-    """A chunk: the records it holds, as (client, batch), and whether it is still there."""
+    """A chunk that is there, with the records it holds, as (client, batch)."""
 
     chunk: ChunkId
     records: tuple[tuple[int, int], ...]
-    there: bool
 
 
 class Client(NamedTuple):
@@ -107,21 +111,23 @@ class Client(NamedTuple):
 class Budget(NamedTuple):
     """How often each misfortune may still happen."""
 
-    late: int = 2  # a client gives up waiting; its request stays on its way
-    twice: int = 1  # a request is delivered twice
-    refused: int = 2  # resends after an error
-    answers_lost: int = 1  # etcd did it and its answer is lost
-    timeouts: int = 1  # an attempt is given up before etcd has looked at it, which it will
-    puts_failed: int = 1  # the store did it and says that it failed
-    leases: int = 1  # a lease ends under a living agent
-    crashes: int = 1
-    trims: int = 1
+    messages: int = (
+        0  # delayed until later or for ever, answered to nobody, or delivered twice: of either kind below
+    )
+    requests: int = 0  # at most so many of them between a client and an agent
+    appends: int = 0  # and so many between an agent and etcd
+    refused: int = -1  # resends after an error, after which a client gives up; -1: as often as it likes
+    puts_failed: int = 0  # the store did it and says that it failed
+    leases: int = 0  # a lease ends under a living agent
+    crashes: int = 0
+    trims: int = 0
 
 
 class World(NamedTuple):
-    """Everything."""
+    """Everything. `nodes`: the entry up to which each agent has applied the log."""
 
     agents: tuple[Agent, ...]
+    nodes: tuple[int, ...]
     clients: tuple[Client, ...]
     etcd: Etcd
     stored: tuple[Stored, ...]
@@ -133,10 +139,25 @@ class World(NamedTuple):
         """The same with one agent changed."""
         return self._replace(agents=(*self.agents[:number], agent, *self.agents[number + 1 :]))
 
+    def with_node(self, number: int, node: int) -> World:
+        """The same with one agent further on."""
+        return self._replace(nodes=(*self.nodes[:number], node, *self.nodes[number + 1 :]))
+
     def with_client(self, number: int, client: Client) -> World:
         """The same with one client changed."""
         return self._replace(clients=(*self.clients[:number], client, *self.clients[number + 1 :]))
 
     def spend(self, what: str) -> World:
         """The same with one misfortune less to come."""
-        return self._replace(budget=self.budget._replace(**{what: getattr(self.budget, what) - 1}))
+        if getattr(self.budget, what) < 0:
+            return self
+        left = self.budget._replace(**{what: getattr(self.budget, what) - 1})
+        if what in ("requests", "appends"):
+            left = left._replace(messages=left.messages - 1)
+        return self._replace(budget=left)
+
+    def may(self, what: str) -> bool:
+        """Whether such a misfortune may still happen."""
+        if what in ("requests", "appends") and not self.budget.messages:
+            return False
+        return bool(getattr(self.budget, what))

@@ -1,0 +1,195 @@
+"""What `make explore` looks at, and which rules it breaks to be seen to find something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from coordination.commands import Command, Fence
+from coordination.state import Partition, Result, State, fence, transactions
+from coordination.state.state import HANDLERS
+from coordination.state.transaction_types import Transaction
+from coordination.state.types import At
+from tests.explore.agents import Scope
+from tests.explore.produce import Produce
+from tests.explore.search import Model
+from tests.explore.transactions import Chances, Transactions, speaker
+from tests.explore.world import Budget
+
+ORDER = ((0, 0), (1,))  # the first producer's order in one partition, the second's batch in the other
+RACE = ((0,), (0,))  # both into the same partition
+BOTH = ((0, 0), (0, 1))
+ONE = ((0, 0),)
+C, A = True, False
+
+
+@dataclass(frozen=True)
+class Named:
+    """A scope: `make` gives its model. `quick`: a few seconds, part of `make test`."""
+
+    name: str
+    make: Callable[[], Model]
+    quick: bool = False
+
+
+def _produce(budget: Budget, targets: tuple[tuple[int, ...], ...]) -> Callable[[], Model]:
+    return lambda: Produce(Scope(budget, targets=targets))
+
+
+def _transactions(chances: Chances, *speaks: tuple[bool, int, tuple[bool, ...]]) -> Callable[[], Model]:
+    who = tuple(speaker(v2, software, ends=ends, positions=True) for v2, software, ends in speaks)
+    return lambda: Transactions(who, chances)
+
+
+V1, JAVA, LIBRDKAFKA = ((False, software) for software in (Fence.OTHER, Fence.JAVA, Fence.LIBRDKAFKA))
+V2 = (True, Fence.OTHER)
+_ONE = Budget(messages=1, requests=1, appends=1)
+_TWO = Budget(messages=2, requests=2, appends=2)
+_THREE = Budget(messages=3, requests=3, appends=3)
+_ALL = Chances(1, 1, 1)
+SCOPES = (
+    Named("produce, nothing goes wrong", _produce(Budget(), BOTH), quick=True),
+    Named("produce, 1 message", _produce(_ONE, BOTH)),
+    Named("produce, 2 messages", _produce(_TWO, RACE)),
+    Named("produce, a lease ends", _produce(Budget(leases=1), ORDER)),
+    Named("produce, a lease ends, 1 append", _produce(Budget(messages=1, appends=1, leases=1), RACE)),
+    Named("produce, a lease ends, 1 message", _produce(_ONE._replace(leases=1), ONE)),
+    Named("produce, 3 messages", _produce(_THREE, ONE)),
+    Named("produce, 1 append, trimmed twice", _produce(Budget(messages=1, appends=1, trims=2), ORDER)),
+    Named("produce, an agent is killed", _produce(Budget(crashes=1), ONE)),
+    Named("produce, a PUT fails", _produce(Budget(puts_failed=1), ORDER), quick=True),
+    Named("v2, 3 messages", _transactions(Chances(3), (*V2, (C, A)))),
+    Named("v2, 2 messages, a timeout, an abort", _transactions(Chances(2, 1, 1), (*V2, (C, C)))),
+    Named("v2, 1 message, a timeout, an abort", _transactions(_ALL, (*V2, (C, C))), quick=True),
+    Named("v1, 3 messages", _transactions(Chances(3), (*V1, (C, C)))),
+    Named("v1, 1 message, a timeout, an abort", _transactions(_ALL, (*V1, (C, C))), quick=True),
+    Named("v1 as Java's, 2 messages", _transactions(Chances(2), (*JAVA, (C, A)))),
+    Named("v1 as librdkafka's, 2 messages", _transactions(Chances(2), (*LIBRDKAFKA, (C, A)))),
+    Named("v1 and v2 together, 1 message", _transactions(Chances(1), (*V1, (C,)), (*V2, (A,)))),
+)
+
+
+@dataclass(frozen=True)
+class Control:
+    """A rule that is broken. `anomaly`: with what the finding must begin."""
+
+    name: str
+    anomaly: str
+    make: Callable[[], Model]
+    broken: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+def _wrong(name: str, anomaly: str, budget: Budget, state: type[State] = State) -> Control:
+    """A switch of the model itself."""
+    return Control(name, anomaly, lambda: Produce(Scope(budget, targets=RACE, broken=name, state=state)))
+
+
+class Unfenced(State):
+    """A state in which the entries of whoever was fenced go on counting."""
+
+    def dispatch(self, commands: Sequence[Command], kinds: Sequence[str], at: At) -> list[Result]:
+        """Every command, whoever says it."""
+        pairs = zip(commands, kinds, strict=True)
+        return [HANDLERS[kind](self, getattr(command, kind), at) for command, kind in pairs]
+
+
+@contextmanager
+def _no_fence() -> Iterator[None]:
+    refusal = fence.refusal
+    fence.refusal = lambda transaction, source, at: None
+    try:
+        yield
+    finally:
+        fence.refusal = refusal
+
+
+@contextmanager
+def _ends_alone() -> Iterator[None]:
+    """As the fence was first designed: an EndTxn that only hears of an end is not noted."""
+    note = fence.note_end
+
+    def only_the_end(transaction: Transaction, source: Fence | None, at: At) -> None:
+        if at.touched:  # markers were written
+            note(transaction, source, at)
+
+    fence.note_end = only_the_end
+    try:
+        yield
+    finally:
+        fence.note_end = note
+
+
+@contextmanager
+def _stable_too_high() -> Iterator[None]:
+    kept = Partition.last_stable
+    Partition.last_stable = property(lambda partition: partition.high_watermark)
+    try:
+        yield
+    finally:
+        Partition.last_stable = kept
+
+
+@contextmanager
+def _no_bump() -> Iterator[None]:
+    """Ends of v2 as ends of v1 were before there was a fence."""
+    end = transactions._end_v2
+    transactions._end_v2 = lambda state, known, commit, at: transactions._end_v1(
+        state, known, commit, None, at
+    )
+    try:
+        yield
+    finally:
+        transactions._end_v2 = end
+
+
+@contextmanager
+def _one_partition_ends() -> Iterator[None]:
+    """An end that writes its marker to the first partition only."""
+    write = transactions._write_marker
+
+    def first_only(partition: Partition, marker: object, at: At) -> int | None:
+        return write(partition, marker, at) if partition.handle == 0 else None
+
+    transactions._write_marker = first_only
+    try:
+        yield
+    finally:
+        transactions._write_marker = write
+
+
+_LOST = "lost-write"
+
+
+def _late_timeout() -> Model:
+    return Transactions((speaker(True, Fence.OTHER, ends=(C, C)),), Chances(0, 1), "timeout without number")
+
+
+def _tolerant(chances: Chances, *, v2: bool) -> Callable[[], Model]:
+    return lambda: Transactions((speaker(v2, Fence.OTHER, ends=(C, C)),), chances, tolerant=True)
+
+
+_APPEND = Budget(messages=1, appends=1)
+_STOLEN = "ended by another's EndTxn"
+_V1, _V2 = _tolerant(Chances(2), v2=False), _tolerant(Chances(2), v2=True)
+CONTROLS = (
+    _wrong("no dedup", "duplicate", _ONE),
+    _wrong("ack before PUT", _LOST, Budget()),
+    _wrong("ack before apply", _LOST, Budget()),
+    _wrong("no fence", _LOST, Budget(leases=1), state=Unfenced),
+    _wrong("no compare", "stopped", _ONE),
+    _wrong("retry looks for the entry", "stopped", _APPEND._replace(trims=1)),
+    _wrong("collect of the living", _LOST, Budget()),
+    _wrong("collect by lease, no barrier", _LOST, Budget(leases=1)),
+    _wrong("trimmed too early", "stopped", Budget(trims=1)),
+    Control("v1 without the connection fence", _STOLEN, _V1, _no_fence),
+    Control("v1, only the end itself noted", _STOLEN, _V1, _ends_alone),
+    Control("v2 without a new epoch", _LOST, _V2, _no_bump),
+    Control("LSO too high", "LSO", _V2, _stable_too_high),
+    Control("an end in one partition only", "torn-transaction", _V2, _one_partition_ends),
+    Control(
+        "timeout without the transaction's number",
+        "stopped: the timeout of transaction 1 ended",
+        _late_timeout,
+    ),
+)

@@ -1,0 +1,123 @@
+"""The quick part of `make explore`: small scopes are clean, every broken rule is caught, stories happen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import pytest
+
+from coordination.commands import Fence
+from tests.explore.agents import Scope
+from tests.explore.language import Commits
+from tests.explore.produce import Produce
+from tests.explore.scopes import CONTROLS, ORDER, RACE, SCOPES, Control, Named
+from tests.explore.search import Outcome, explore
+from tests.explore.transactions import Chances, Transactions, speaker
+from tests.explore.world import Budget, World
+
+STATES_MAX = 100_000  # more than any of these has: a scope that grew beyond it is no quick one
+
+
+@pytest.mark.parametrize("scope", [scope for scope in SCOPES if scope.quick], ids=lambda scope: scope.name)
+def test_nothing_is_found_in_a_small_scope(scope: Named) -> None:
+    outcome = explore(scope.make(), STATES_MAX)
+    assert not outcome.found, outcome.story
+    assert outcome.complete
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+def test_a_broken_rule_is_caught_by_its_anomaly(control: Control) -> None:
+    with control.broken():
+        outcome = explore(control.make(), STATES_MAX)
+    assert outcome.found, f"not found in {outcome.states} states"
+    assert outcome.found[0].startswith(control.anomaly), outcome.found
+    assert outcome.story
+
+
+def ends(scope: Scope) -> tuple[Outcome, set[Hashable]]:
+    """How it comes out: what every client was told, and what stands in the partitions."""
+    model = Produce(scope)
+    seen: set[Hashable] = set()
+
+    def note(world: World) -> None:
+        node = model.history[world.etcd.head]
+        language = Commits(scope.targets, dedup=True, exact=False)
+        logs = tuple(
+            tuple(
+                record
+                for _, records in language._log(node.state, handle, node.notes or {})
+                for record in records
+            )
+            for handle in range(scope.partitions)
+        )
+        seen.add((tuple(each.acked for each in world.clients), logs))
+
+    return explore(model, STATES_MAX, at_end=note), seen
+
+
+@pytest.mark.parametrize(
+    ("budget", "targets"),
+    [
+        (Budget(refused=1), RACE),
+        (Budget(refused=1), ORDER),
+        (Budget(refused=1, messages=1, requests=1), ((0, 0),)),
+        (Budget(refused=1, messages=1, appends=1), RACE),
+        (Budget(refused=1, leases=1), ((0,),)),
+        (Budget(refused=1, puts_failed=1), ((0, 0),)),
+    ],
+    ids=["race", "order", "requests", "appends", "leases", "puts"],
+)
+def test_orders_left_out_make_no_difference(budget: Budget, targets: tuple[tuple[int, ...], ...]) -> None:
+    whole, all_ends = ends(Scope(budget, targets=targets, reduced=False))
+    reduced, kept_ends = ends(Scope(budget, targets=targets, reduced=True))
+    assert whole.complete
+    assert reduced.complete
+    assert not whole.found
+    assert not reduced.found
+    assert kept_ends == all_ends
+    assert reduced.states < whole.states
+
+
+@pytest.mark.parametrize("broken", ["no dedup", "ack before PUT", "collect of the living"])
+def test_what_is_wrong_is_found_with_and_without_them(broken: str) -> None:
+    budget = Budget(messages=1, requests=1, refused=1)
+    for reduced in (True, False):
+        outcome = explore(Produce(Scope(budget, targets=RACE, reduced=reduced, broken=broken)), STATES_MAX)
+        assert outcome.found, f"reduced: {reduced}"
+
+
+STORIES: list[tuple[str, Any]] = [
+    (
+        "answer lost, entry applied, snapshotted and trimmed, then the retry",
+        lambda: Produce(Scope(Budget(messages=1, appends=1, trims=1), targets=RACE)),
+    ),
+    (
+        "fenced and its chunk collected between PUT and append",
+        lambda: Produce(Scope(Budget(leases=1), targets=((0,),))),
+    ),
+    (
+        "a snapshot is loaded while the log is trimmed behind it",
+        lambda: Produce(Scope(Budget(trims=2), targets=RACE)),
+    ),
+    (
+        "a PUT fails between two that succeed",
+        lambda: Produce(Scope(Budget(puts_failed=1), targets=ORDER)),
+    ),
+    (
+        "a late EndTxn arrives in the next transaction",
+        lambda: Transactions((speaker(True, Fence.OTHER, ends=(True, True)),), Chances(1)),
+    ),
+    (
+        "the fence sends a late EndTxn away",
+        lambda: Transactions((speaker(False, Fence.OTHER, ends=(True, True)),), Chances(1)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("story", "make"), STORIES, ids=[name for name, _ in STORIES])
+def test_the_stories_that_must_be_in_it_happen(story: str, make: Any) -> None:
+    outcome = explore(make(), STATES_MAX)
+    assert outcome.complete
+    assert not outcome.found, outcome.story
+    assert outcome.stories[story]

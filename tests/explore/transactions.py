@@ -1,0 +1,425 @@
+"""Transactions: clients of v1 and v2 that send, give up, send again elsewhere; what was held arrives later.
+
+One log; a request that arrives is applied at once, by the agent that it arrives at. Whatever agents, etcd and
+the network do to it before, it is late, answered to nobody, delivered twice or never; all that is here. What
+the client then does is what real ones do: the same request again on a new connection to either agent, or,
+having waited for a Produce long enough, an abort (in v1 followed by InitProducerId, KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordination.commands import Fence
+from coordination.kafka_codes import Code
+from coordination.state import ChunkCommitted, Done, Refused, State
+from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.state.fence import CLOSE
+from coordination.state.transaction_types import LastEnd
+from tests.explore.check_transactions import Checker
+from tests.explore.history import History, Numbers
+from tests.explore.search import Step
+from tests.explore.transaction_language import AGENTS, GROUP, Requests
+
+Pair = tuple[int, int]
+RECOVERABLE = (
+    Code.TRANSACTION_ABORTABLE,
+    Code.INVALID_PRODUCER_ID_MAPPING,
+    Code.INVALID_PRODUCER_EPOCH,
+)  # what a client may be told after a timeout, and nothing else
+
+
+@dataclass(frozen=True)
+class Speaks:
+    """A client: its protocol, how it counts its requests, and what its transactions do."""
+
+    v2: bool
+    software: int = Fence.OTHER
+    transactions: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+
+SEND = (("send", 0), ("send", 1))
+COMMIT, ABORT = (("end", 1),), (("end", 0),)
+
+
+def speaker(v2: bool, software: int, *, ends: tuple[bool, ...], positions: bool = False) -> Speaks:
+    """A client whose transactions write both partitions, some with positions, and end so."""
+    middle = (*SEND, ("offsets", 0)) if positions else SEND
+    first = () if v2 else (("add", 0),)
+    return Speaks(v2, software, tuple((*first, *middle, ("end", int(commit))) for commit in ends))
+
+
+class Link(NamedTuple):
+    """A connection: to which agent, which one, and what the agent had applied when it was opened."""
+
+    agent: int
+    number: int
+    stamp: int
+
+
+class Message(NamedTuple):
+    """A request on its way. `number`: of the client's requests; `what`: kind, argument, transaction."""
+
+    client: int
+    number: int
+    correlation: int
+    link: Link
+    what: tuple[str, int, int]
+    pair: Pair
+    sequence: int
+
+
+class Told(NamedTuple):
+    """What a client knows of a transaction. `asked`: the ends it asked for; `outcome` as answered."""
+
+    acked: tuple[int, ...] = ()
+    asked: tuple[int, ...] = ()
+    outcome: str = ""
+
+
+class Client(NamedTuple):
+    """A producer. `waiting`: the number of the request without an answer; 0: none."""
+
+    pair: Pair
+    link: Link
+    counts: tuple[int, ...]
+    sequences: tuple[int, ...]
+    told: tuple[Told, ...]
+    stage: int = 0
+    number: int = 0
+    waiting: int = 0
+    links: int = 1
+    spoiled: bool = False  # a Produce was given up: v1 needs another epoch
+    recovering: bool = False
+    timed_out: bool = False  # was told so: its next request may be too
+
+    @property
+    def transaction(self) -> int:
+        """The one at work."""
+        return len(self.told) - 1
+
+
+class Chances(NamedTuple):
+    """How often each misfortune may still happen."""
+
+    messages: int = 0  # late, unanswered or twice
+    timeouts: int = 0  # a transaction's time is over
+    aborts: int = 0  # a client aborts because a Produce is not answered
+
+
+class World(NamedTuple):
+    """Everything."""
+
+    head: int
+    clients: tuple[Client, ...]
+    flying: tuple[Message, ...]
+    proposals: tuple[tuple[int, int], ...]  # timeouts on their way: (client, transaction's number)
+    chances: Chances
+
+    def with_client(self, number: int, client: Client) -> World:
+        """The same with one client changed."""
+        return self._replace(clients=(*self.clients[:number], client, *self.clients[number + 1 :]))
+
+    def spend(self, what: str) -> World:
+        """The same with one misfortune less to come."""
+        return self._replace(chances=self.chances._replace(**{what: getattr(self.chances, what) - 1}))
+
+
+class Transactions:
+    """The model. `broken`: a negative control of tests.explore.controls."""
+
+    def __init__(
+        self, speaks: tuple[Speaks, ...], chances: Chances, broken: str = "", *, tolerant: bool = False
+    ) -> None:
+        """`tolerant`: an error that a client should not have got is no finding: what comes of it may be."""
+        self.speaks = speaks
+        self.chances = chances
+        self.broken = broken
+        self.stories: Counter[str] = Counter()
+        self.numbers = Numbers()
+        self.history = History(Requests(speaks), self.numbers)
+        self.checker = Checker(self.history, len(speaks), tolerant=tolerant)
+
+    def start(self) -> World:
+        """Agents and topic are there; every client has its pair and a connection to the first agent."""
+        head = 0
+        for place in range(len(AGENTS)):
+            head = self._apply(head, place, ("register", place, ()))
+        if self.history[head].state.feature_level < FEATURE_LEVEL_MAX:
+            head = self._apply(head, 0, ("level", FEATURE_LEVEL_MAX, ()))
+        head = self._apply(head, 0, ("topic", 2, ()))
+        clients = []
+        for number in range(len(self.speaks)):
+            head = self._apply(head, 0, ("init", number, (-1, -1)))
+            given = self._result(head)
+            assert isinstance(given, Done), given
+            pair: Pair = given.value
+            link = Link(0, 1, self.history[head].depth)
+            clients.append(Client(pair, link, (0,) * 4, (0, 0), (Told(),)))
+        return World(head, tuple(clients), (), (), self.chances)
+
+    def _apply(self, head: int, agent: int, item: tuple[str, int, Hashable]) -> int:
+        author = AGENTS[agent]
+        known = self.history[head].state.incarnations.get(author)
+        return self.history.extend(head, (author, 1 + (known.sequence if known else 0), (item,)))
+
+    def _result(self, head: int) -> Done | Refused | ChunkCommitted:
+        applied = self.history[head].applied
+        assert applied is not None, "nothing was applied"
+        (result,) = applied.results
+        assert isinstance(result, Done | Refused | ChunkCommitted)
+        return result
+
+    def findings(self, world: World) -> list[str]:
+        """See check_transactions.py."""
+        return self.checker.findings(world)
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    def key(self, world: World) -> Hashable:
+        """Exact but for what is only compared: stamps, connections and counts stand by their rank."""
+        number, node = self.numbers, self.history[world.head]
+        clients = []
+        for at, client in enumerate(world.clients):
+            own = [each for each in world.flying if each.client == at]
+            clients.append(number(self._client_key(at, client, own, node.state)))
+        return (node.essence, *clients, number((world.proposals, world.chances)))
+
+    def _client_key(self, at: int, client: Client, own: list[Message], state: State) -> Hashable:
+        plain = client._replace(
+            link=Link(client.link.agent, 0, 0), counts=(), number=0, links=0, waiting=_waits(client, own)
+        )
+        if not self.speaks[at].v2:
+            return plain, _ranked(client, own, state.transactions[f"x{at}"].last_end)
+        flying = [
+            (each.number == client.waiting, each.what, each.pair, each.sequence, each.link.agent)
+            for each in own
+        ]
+        return plain, tuple(sorted(flying))
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def steps(self, world: World) -> Iterator[Step]:
+        """Clients that have something to say say it at once: nobody else hears it before it arrives."""
+        for number, client in enumerate(world.clients):
+            if not client.waiting and client.transaction < len(self.speaks[number].transactions):
+                yield self._send(world, number)
+                return
+        for number, client in enumerate(world.clients):
+            if client.waiting:
+                yield from self._give_up(world, number)
+        for at in range(len(world.flying)):
+            yield from self._arrive(world, at)
+        yield from self._timeouts(world)
+
+    def _what(self, number: int, client: Client) -> tuple[str, int, int]:
+        if client.recovering:
+            return "init", 0, client.transaction
+        kind, argument = self.speaks[number].transactions[client.transaction][client.stage]
+        return kind, (0 if client.spoiled and kind == "end" else argument), client.transaction
+
+    def _send(self, world: World, number: int) -> Step:
+        """The client's request as it goes out now."""
+        client = world.clients[number]
+        what = self._what(number, client)
+        kind, argument, _ = what
+        counter = {Fence.JAVA: 2, Fence.LIBRDKAFKA: client.link.agent}.get(self.speaks[number].software, 3)
+        count = client.counts[counter] + 1
+        counts = (*client.counts[:counter], count, *client.counts[counter + 1 :])
+        sequence = client.sequences[argument] if kind == "send" else 0
+        message = Message(number, client.number + 1, count, client.link, what, client.pair, sequence)
+        told = client.told[-1]
+        if kind == "end" and argument not in told.asked:
+            told = told._replace(asked=(*told.asked, argument))
+        after = client._replace(
+            counts=counts, number=message.number, waiting=message.number, told=(*client.told[:-1], told)
+        )
+        sent = world.with_client(number, after)
+        said = ("client {} sends {}", number, named(message))
+        return said, sent._replace(flying=tuple(sorted((*world.flying, message))))
+
+    def _give_up(self, world: World, number: int) -> Iterator[Step]:
+        """No answer: the same again by another connection, or an abort. What was sent stays on its way."""
+        client = world.clients[number]
+        held = any(each.client == number and each.number == client.waiting for each in world.flying)
+        if held and not world.chances.messages:
+            return
+        after = world.spend("messages") if held else world
+        kind, argument, _ = self._what(number, client)
+        for agent in range(len(AGENTS)):
+            linked = self._connected(client, agent, self.history[world.head].depth)
+            said = ("client {} gives {} up, connects to {}", number, f"{kind} {argument}", "ab"[agent])
+            yield said, after.with_client(number, linked)
+        if kind == "send" and world.chances.aborts:
+            last = len(self.speaks[number].transactions[client.transaction]) - 1
+            aborting = client._replace(waiting=0, stage=last, spoiled=True)
+            said = ("client {} waits no longer for send {} and aborts", number, argument)
+            yield said, after.spend("aborts").with_client(number, aborting)
+
+    def _connected(self, client: Client, agent: int, stamp: int) -> Client:
+        link = Link(agent, client.links + 1, stamp)
+        counts = (*client.counts[:3], 0)
+        return client._replace(waiting=0, link=link, links=link.number, counts=counts)
+
+    def _arrive(self, world: World, at: int) -> Iterator[Step]:
+        """A request arrives and is applied. Its answer arrives, or does not."""
+        message = world.flying[at]
+        gone = world._replace(flying=(*world.flying[:at], *world.flying[at + 1 :]))
+        client = world.clients[message.client]
+        head = self._apply(world.head, message.link.agent, self._item(message))
+        result = self._result(head)
+        done = gone._replace(head=head)
+        said = ("{} applies {}{}", "ab"[message.link.agent], named(message), "")
+        if client.waiting != message.number:
+            self._tell_late(world, message, result)
+            yield (
+                ("{} applies {}{}", "ab"[message.link.agent], named(message), ", which nobody waits for"),
+                done,
+            )
+        else:
+            yield said, self._answered(done, message, result)
+            if world.chances.messages:
+                yield ("{} applies {}{}", *said[1:3], "; its answer is lost"), done.spend("messages")
+        if world.chances.messages:
+            again = self._answered(done._replace(flying=world.flying).spend("messages"), message, result)
+            yield ("{} applies {}{}", *said[1:3], ", and it will come again"), again
+
+    def _item(self, message: Message) -> tuple[str, int, Hashable]:
+        link = message.link
+        fence = (link.number, message.correlation, link.stamp, self.speaks[message.client].software)
+        return message.what[0], message.client, (message.what, message.pair, message.sequence, fence)
+
+    def _answered(self, world: World, message: Message, result: Done | Refused | ChunkCommitted) -> World:
+        """What the client makes of the answer, if it still waits for it."""
+        client = world.clients[message.client]
+        if client.waiting != message.number:
+            return world
+        code = Code.NONE
+        if isinstance(result, Refused):
+            code = Code(result.code)
+        elif isinstance(result, ChunkCommitted):
+            code = Code(result.errors[0])
+        if code is CLOSE:
+            self.stories["a connection is closed by the fence"] += 1
+            return world.with_client(
+                message.client, self._connected(client, message.link.agent, self.history[world.head].depth)
+            )
+        if code:
+            after = self._failed(message, client._replace(waiting=0), code)
+        else:
+            after = self._went_well(message, client._replace(waiting=0), result)
+        return world.with_client(message.client, after)
+
+    def _went_well(self, message: Message, client: Client, result: object) -> Client:
+        kind, argument, _ = message.what
+        told = client.told[-1]
+        if kind == "send":
+            sequences = tuple(s + (place == argument) for place, s in enumerate(client.sequences))
+            told = told._replace(acked=(*told.acked, argument))
+            return client._replace(
+                stage=client.stage + 1, sequences=sequences, told=(*client.told[:-1], told)
+            )
+        if kind == "end":
+            assert isinstance(result, Done)
+            told = told._replace(outcome="committed" if argument else "aborted")
+            return self._next(message.client, client, told, result)
+        if kind == "init":
+            assert isinstance(result, Done)
+            pair: Pair = result.value
+            return client._replace(pair=pair, sequences=(0, 0), recovering=False)
+        return client._replace(stage=client.stage + 1)
+
+    def _next(self, number: int, client: Client, told: Told, result: Done) -> Client:
+        """The next transaction; in v2 with the pair that the end answered with."""
+        done = client._replace(told=(*client.told[:-1], told, Told()), stage=0, spoiled=False)
+        if self.speaks[number].v2:
+            pair: Pair = result.value
+            return done._replace(pair=pair, sequences=(0, 0))
+        return done._replace(recovering=client.spoiled)
+
+    def _failed(self, message: Message, client: Client, code: Code) -> Client:
+        """After a timeout the client asks for its pair anew and goes on with its next transaction."""
+        told = client.told[-1]
+        allowed = self.chances.timeouts and code in RECOVERABLE
+        outcome = "failed" if allowed else f"was told {code.name} for {named(message)}"
+        if message.what[0] == "init" or not allowed:
+            outcome = f"was told {code.name} for {named(message)}"
+        return client._replace(
+            told=(*client.told[:-1], told._replace(outcome=outcome), Told()),
+            stage=0,
+            recovering=True,
+            spoiled=False,
+        )
+
+    def _timeouts(self, world: World) -> Iterator[Step]:
+        """An agent proposes to abort what takes too long, by its number; the proposal may be late as well."""
+        for at, (number, transaction) in enumerate(world.proposals):
+            left = (*world.proposals[:at], *world.proposals[at + 1 :])
+            known = self.history[world.head].state.transactions[f"x{number}"]
+            meant = known.number if self.broken == "timeout without number" else transaction
+            head = self._apply(world.head, 1, ("abort", number, meant))
+            ended = isinstance(self._result(head), Done)
+            assert not ended or known.number == transaction, (
+                f"the timeout of transaction {transaction} ended transaction {known.number}"
+            )
+            yield (
+                ("transaction {} of client {} times out", transaction, number),
+                world._replace(head=head, proposals=left),
+            )
+        if world.chances.timeouts:
+            for number in range(len(world.clients)):
+                known = self.history[world.head].state.transactions[f"x{number}"]
+                if known.ongoing:
+                    proposed = (*world.proposals, (number, known.number))
+                    said = ("b proposes to abort transaction {} of client {}", known.number, number)
+                    yield said, world.spend("timeouts")._replace(proposals=proposed)
+
+    def _tell_late(self, world: World, message: Message, result: object) -> None:
+        known = self.history[world.head].state.transactions[f"x{message.client}"]
+        if (
+            message.what[0] == "end"
+            and known.ongoing
+            and message.what[2] < world.clients[message.client].transaction
+        ):
+            self.stories["a late EndTxn arrives in the next transaction"] += 1
+            if isinstance(result, Refused) and result.code is CLOSE:
+                self.stories["the fence sends a late EndTxn away"] += 1
+
+
+def _ranked(client: Client, own: list[Message], last: LastEnd | None) -> Hashable:
+    """What the fence compares, each by its rank among what it is compared with."""
+    end = [last] if last is not None else []
+    links = sorted({client.link.number, *(each.link.number for each in own), *(e.connection for e in end)})
+    stamps = sorted({client.link.stamp, *(each.link.stamp for each in own), *(e.revision for e in end)})
+    counts = sorted({*client.counts, *(each.correlation for each in own), *(e.correlation_id for e in end)})
+
+    def of_link(link: Link) -> tuple[int, int, int]:
+        return link.agent, links.index(link.number), stamps.index(link.stamp)
+
+    flying = [
+        (each.number == client.waiting, each.what, each.pair, each.sequence, of_link(each.link),
+         counts.index(each.correlation))
+        for each in own
+    ]  # fmt: skip
+    ends = [
+        (e.incarnation, links.index(e.connection), stamps.index(e.revision), counts.index(e.correlation_id))
+        for e in end
+    ]
+    return of_link(client.link), tuple(map(counts.index, client.counts)), tuple(sorted(flying)), tuple(ends)
+
+
+def _waits(client: Client, own: list[Message]) -> int:
+    if not client.waiting:
+        return 0
+    return 1 if any(each.number == client.waiting for each in own) else 2
+
+
+def named(message: Message) -> str:
+    """For people."""
+    kind, argument, transaction = message.what
+    said = {"end": ("abort", "commit")[argument] if kind == "end" else "", "offsets": f"positions of {GROUP}"}
+    what = said.get(kind, f"{kind} {argument}")
+    return f"{what} of transaction {transaction} (request {message.number} of client {message.client})"
