@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from coordination.commands import Command, Fence
-from coordination.state import Partition, Result, State, fence, transactions
+from coordination.state import Partition, Result, State, fence, group_offsets, groups, transactions
 from coordination.state.state import HANDLERS
 from coordination.state.transaction_types import Transaction
 from coordination.state.types import At
 from tests.explore.agents import Scope
+from tests.explore.groups import Groups
 from tests.explore.produce import Produce
 from tests.explore.search import Model
 from tests.explore.transactions import Chances, Transactions, speaker
@@ -66,6 +67,8 @@ SCOPES = (
     Named("v1, 1 message, a timeout, an abort", _transactions(_ALL, (*V1, (C, C))), quick=True),
     Named("v1 as Java's, 2 messages", _transactions(Chances(2), (*JAVA, (C, A)))),
     Named("v1 as librdkafka's, 2 messages", _transactions(Chances(2), (*LIBRDKAFKA, (C, A)))),
+    Named("groups, 2 proposals, 1 message", lambda: Groups(2, 1)),
+    Named("groups, 3 proposals", lambda: Groups(3, 0, 1)),
     Named("v1 and v2 together, 1 message", _transactions(Chances(1), (*V1, (C,)), (*V2, (A,)))),
 )
 
@@ -169,6 +172,26 @@ def _tolerant(chances: Chances, *, v2: bool) -> Callable[[], Model]:
     return lambda: Transactions((speaker(v2, Fence.OTHER, ends=(C, C)),), chances, tolerant=True)
 
 
+@contextmanager
+def _any_coordinator() -> Iterator[None]:
+    refusal = groups.changed_refusal
+    groups.changed_refusal = lambda state, group_id, expected: None
+    try:
+        yield
+    finally:
+        groups.changed_refusal = refusal
+
+
+@contextmanager
+def _any_commit() -> Iterator[None]:
+    overtaken = group_offsets._overtaken
+    group_offsets._overtaken = lambda group, message, at: False
+    try:
+        yield
+    finally:
+        group_offsets._overtaken = overtaken
+
+
 _APPEND = Budget(messages=1, appends=1)
 _STOLEN = "ended by another's EndTxn"
 _V1, _V2 = _tolerant(Chances(2), v2=False), _tolerant(Chances(2), v2=True)
@@ -186,6 +209,8 @@ CONTROLS = (
     Control("v1, only the end itself noted", _STOLEN, _V1, _ends_alone),
     Control("v2 without a new epoch", _LOST, _V2, _no_bump),
     Control("LSO too high", "LSO", _V2, _stable_too_high),
+    Control("group changed by whoever", "two coordinators", lambda: Groups(4, 0), _any_coordinator),
+    Control("held commit overwrites", "nonmonotonic position", lambda: Groups(2, 1), _any_commit),
     Control("an end in one partition only", "torn-transaction", _V2, _one_partition_ends),
     Control(
         "timeout without the transaction's number",

@@ -9,6 +9,7 @@ import pytest
 
 from coordination.commands import Fence
 from tests.explore.agents import Scope
+from tests.explore.groups import Groups
 from tests.explore.language import Commits
 from tests.explore.produce import Produce
 from tests.explore.scopes import CONTROLS, ORDER, RACE, SCOPES, Control, Named
@@ -104,6 +105,7 @@ STORIES: list[tuple[str, Any]] = [
         "a PUT fails between two that succeed",
         lambda: Produce(Scope(Budget(puts_failed=1), targets=ORDER)),
     ),
+    ("two agents coordinate one group", lambda: Groups(2, 0, 1)),
     (
         "a late EndTxn arrives in the next transaction",
         lambda: Transactions((speaker(True, Fence.OTHER, ends=(True, True)),), Chances(1)),
