@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog.rest import RestCatalog
 
+from tests.checker.operations import History
 from tests.torture.cluster import Cluster
 from tests.torture.faults import Step, act
+from tests.torture.history import history_of
 from tests.torture.inside import inspect
 from tests.torture.verdict import Finding, Place, Sent, Verdict, judge
 from tests.torture.workload import BASE, Reader, Writer, read_all
@@ -29,12 +31,16 @@ def torture(
     cluster: Cluster,
     steps: Iterable[Step],
     *,
+    keep: Callable[[History], None] = lambda history: None,
     topic: str = "torture",
     partitions: int = 6,
     writers: int = 2,
     rate: float = 400,
 ) -> Verdict:
-    """Idempotent writers and readers run through all steps; afterwards everything is judged."""
+    """Idempotent writers and readers run through all steps; afterwards everything is judged.
+
+    `keep` gets the clients' history, for the checker.
+    """
     create_topic(cluster.bootstrap, topic, partitions)
     places = range(partitions)
     writing = [Writer(f"w{n}", cluster.bootstrap, topic, places, rate=rate / writers) for n in range(writers)]
@@ -50,7 +56,9 @@ def torture(
     final = read_all(cluster.bootstrap, topic, places)
     _wait_for_readers(reading, final)
     sent = [send for writer in writing for send in writer.sent]
-    verdict = judge(sent, final, [record for reader in reading for record in reader.seen])
+    seen = [record for reader in reading for record in reader.seen]
+    keep(history_of(sent, seen, final))
+    verdict = judge(sent, final, seen)
     if len(sent) != sum(writer.attempted for writer in writing):
         verdict.findings.append(Finding("stuck", topic, "a client never answered for some of its records"))
     catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
