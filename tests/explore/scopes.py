@@ -15,7 +15,7 @@ from tests.explore.agents import Scope
 from tests.explore.groups import Groups
 from tests.explore.produce import Produce
 from tests.explore.search import Model
-from tests.explore.transactions import Chances, Transactions, speaker
+from tests.explore.transactions import Chances, Speaks, Transactions, speaker
 from tests.explore.world import Budget
 
 ORDER = ((0, 0), (1,))  # the first producer's order in one partition, the second's batch in the other
@@ -43,6 +43,11 @@ def _transactions(chances: Chances, *speaks: tuple[bool, int, tuple[bool, ...]])
     return lambda: Transactions(who, chances)
 
 
+def _small() -> Model:
+    one = (("add", 0), ("send", 0), ("end", 1))
+    return Transactions((Speaks(False, Fence.OTHER, (one, one)),), Chances(3))
+
+
 V1, JAVA, LIBRDKAFKA = ((False, software) for software in (Fence.OTHER, Fence.JAVA, Fence.LIBRDKAFKA))
 V2 = (True, Fence.OTHER)
 _ONE = Budget(messages=1, requests=1, appends=1)
@@ -63,7 +68,9 @@ SCOPES = (
     Named("v2, 3 messages", _transactions(Chances(3), (*V2, (C, A)))),
     Named("v2, 2 messages, a timeout, an abort", _transactions(Chances(2, 1, 1), (*V2, (C, C)))),
     Named("v2, 1 message, a timeout, an abort", _transactions(_ALL, (*V2, (C, C))), quick=True),
-    Named("v1, 3 messages", _transactions(Chances(3), (*V1, (C, C)))),
+    Named("v1, 2 messages", _transactions(Chances(2), (*V1, (C, C)))),
+    Named("v1, 2 messages, an abort", _transactions(Chances(2, 0, 1), (*V1, (C, C)))),
+    Named("v1, 3 messages, one record each", _small),
     Named("v1, 1 message, a timeout, an abort", _transactions(_ALL, (*V1, (C, C))), quick=True),
     Named("v1 as Java's, 2 messages", _transactions(Chances(2), (*JAVA, (C, A)))),
     Named("v1 as librdkafka's, 2 messages", _transactions(Chances(2), (*LIBRDKAFKA, (C, A)))),
