@@ -11,9 +11,10 @@ import statistics
 import time
 from collections.abc import Iterable
 
-from coordination.commands import CommitChunk, CreateTopic, Entry, RegisterAgent, command
+from coordination.commands import CommitChunk, CreateTopic, Entry, RegisterAgent, SetFeatureLevel, command
 from coordination.log import LogEntry
 from coordination.state import ChunkCommitted, State
+from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.bench.figure import Figure
 
 INCARNATION = 0x1234_5678_9ABC
@@ -39,7 +40,8 @@ def entry(sequence: int, commands: list[object]) -> LogEntry:
 def prepared() -> State:
     """A state with one live agent and the partitions."""
     state = State()
-    state.apply(entry(1, [RegisterAgent(name="bench", node_id=-1, feature_min=1, feature_max=1)]))
+    agent = RegisterAgent(name="bench", node_id=-1, feature_min=1, feature_max=FEATURE_LEVEL_MAX)
+    state.apply(entry(1, [agent, SetFeatureLevel(level=FEATURE_LEVEL_MAX)]))
     state.apply(entry(2, [CreateTopic(name="t", topic_id=bytes(16), partitions=PARTITIONS)]))
     return state
 
