@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.cluster import LeaderHints
     from agent.config import Config
     from agent.fetch.driver import FetchDriver
+    from agent.fetch.redirect import Sent
     from agent.groups.consumer.driver import ConsumerGroups
     from agent.groups.coordinator import GroupCoordinator
     from agent.handlers.topic_bodies import TopicBodies
@@ -96,8 +97,8 @@ class Client:
     software: str = ""
     stamp: int = 0
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
-    sent_away: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """For a partition (handle) the node that this connection was told to read it from, and when, seconds."""
+    sent_away: dict[int, Sent] = field(default_factory=dict)
+    """For a partition (handle) where this connection was told to read it from (agent/fetch/redirect.py)."""
 
 
 @dataclass(slots=True)

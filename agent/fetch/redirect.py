@@ -1,13 +1,14 @@
 """Where a consumer should read instead: the agent of its zone, or one that is for fetching (KIP-392).
 
 A hint like all leadership. It cannot loop: an agent that is for fetching and in the client's zone never
-sends it away, and no agent sends the same connection from a partition to the same node twice within REPEAT_S.
-A client that does not follow is served then.
+sends it away, and no agent sends the same connection from a partition to the same node again within REPEAT_S,
+but once more within AGAIN_S. A client that does not follow is served then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from agent.cluster import ANYWHERE, NO_BROKER, LeaderHints
 from coordination.state.types import FETCH, Broker
@@ -16,7 +17,19 @@ FOLLOW_WITHOUT_RACK = ("apache-kafka-java", "librdkafka")  # as they name themse
 """Clients that follow to a node that they do not know yet by asking for Metadata, and read on meanwhile."""
 
 REPEAT_S = 60.0  # within this a connection is sent from a partition to a node once, seconds
+AGAIN_S = 1.0
+"""Within this it is told once more, seconds. librdkafka moves a partition in a step of its own and may send
+one more Fetch for it before: served, its records would cross zones to be thrown away.
+"""
 REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
+
+
+class Sent(NamedTuple):
+    """To which node a connection was sent from a partition, when (seconds), and whether twice."""
+
+    node: int
+    when: float
+    twice: bool = False
 
 
 def suits(broker: Broker | None, zone: str) -> bool:
@@ -41,7 +54,7 @@ def elsewhere(
     own: Broker | None,
     zone: str,
     handles: Iterable[int],
-    sent: dict[int, tuple[int, float]],
+    sent: dict[int, Sent],
     now: float,
 ) -> Mapping[int, int]:
     """Partition handle → the node that a client should read it from instead of `own`, which does not suit it.
@@ -54,11 +67,12 @@ def elsewhere(
         node = hints.reader(handle, zone)
         if node in (NO_BROKER, here):
             continue
-        last, when = sent.get(handle, (NO_BROKER, now))
-        if node == last and now - when < REPEAT_S:
+        last = sent.get(handle)
+        again = last is not None and node == last.node and now - last.when < REPEAT_S
+        if last is not None and again and (last.twice or now - last.when >= AGAIN_S):
             continue
         if len(sent) >= REMEMBERED_MAX:
             sent.clear()
-        sent[handle] = (node, now)
+        sent[handle] = Sent(node, now, again)
         found[handle] = node
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from agent.cluster import NO_BROKER, LeaderHints
-from agent.fetch.redirect import REPEAT_S, elsewhere, suits
+from agent.fetch.redirect import AGAIN_S, REPEAT_S, Sent, elsewhere, suits
 from agent.zones import zone_of
 from coordination.state.types import BACKGROUND, FETCH, PRODUCE, ROLES, Broker
 
@@ -117,7 +117,7 @@ def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
     brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
     hints = LeaderHints(lambda: brokers)
     assert not suits(brokers[1], "b")
-    sent: dict[int, tuple[int, float]] = {}
+    sent: dict[int, Sent] = {}
     away = elsewhere(hints, brokers[1], "b", range(20), sent, 100.0)
     assert away == {handle: hints.leader(handle, "b") for handle in range(20)}
     assert suits(brokers[2], "b")
@@ -130,11 +130,23 @@ def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
 def test_a_consumer_whose_reader_left_is_sent_to_the_next_at_once() -> None:
     brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
     hints = LeaderHints(lambda: brokers)
-    sent: dict[int, tuple[int, float]] = {}
+    sent: dict[int, Sent] = {}
     first = elsewhere(hints, brokers[1], "b", [5], sent, 100.0)[5]
     del brokers[first]
     assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0) == {5: 5 - first}
-    assert elsewhere(hints, brokers[1], "b", [5], sent, 102.0) == {}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0 + AGAIN_S) == {}
+
+
+def test_a_fetch_that_crossed_the_answer_is_answered_alike_and_the_deaf_are_served() -> None:
+    """librdkafka moves a partition in a step of its own; another Fetch for it may be under way."""
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"))}
+    hints = LeaderHints(lambda: brokers)
+    sent: dict[int, Sent] = {}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.0) == {5: 2}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.001) == {5: 2}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.002) == {}, "twice is enough"
+    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0) == {6: 2}
+    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0 + AGAIN_S) == {}, "it did not cross that answer"
 
 
 def test_a_consumer_at_an_agent_for_producing_is_sent_to_one_for_fetching() -> None:
