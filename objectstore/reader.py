@@ -76,7 +76,7 @@ class Nearby(Protocol):
 class ChunkReader:
     """One agent's reader. `cache_bytes_max` bounds the tail; `cold_bytes_max` what is read from the store.
 
-    `concurrency_max` bounds the requests under way. A simulation keeps threads away by a `thread_bytes_min`
+    `concurrency_max` bounds the store's requests under way. A simulation keeps threads away by a `thread_bytes_min`
     above every span.
     """
 
@@ -200,12 +200,11 @@ class ChunkReader:
     ) -> None:
         members = [wanted for wanted, _ in flights]
         try:
-            async with self._pool:
-                try:
-                    slices = await self._find(chunk, span, members, alone)
-                except CorruptBatch as first:
-                    self.stats.corrupt += 1
-                    slices = await self._again(chunk, span, members, first)
+            try:
+                slices = await self._find(chunk, span, members, alone)
+            except CorruptBatch as first:
+                self.stats.corrupt += 1
+                slices = await self._again(chunk, span, members, first)
         except BaseException as error:
             failure = (
                 StoreError("the reader is closing") if isinstance(error, asyncio.CancelledError) else error
@@ -234,15 +233,18 @@ class ChunkReader:
     async def _get(
         self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef]
     ) -> list[memoryview]:
-        self.stats.gets += 1
-        self.stats.get_bytes += span.length
-        try:
-            data = await self._store.get_range(object_key(chunk), span.start, span.length)
-        except NotFound:
-            raise ChunkMissing(chunk) from None
-        if span.length < self._thread_bytes_min:
-            return _cut(data, span.start, members)
-        return await asyncio.to_thread(_cut, data, span.start, members)
+        # Only here is the pool held, never while another agent is asked: two that ask each other with all
+        # they have would have nothing left to answer with.
+        async with self._pool:
+            self.stats.gets += 1
+            self.stats.get_bytes += span.length
+            try:
+                data = await self._store.get_range(object_key(chunk), span.start, span.length)
+            except NotFound:
+                raise ChunkMissing(chunk) from None
+            if span.length < self._thread_bytes_min:
+                return _cut(data, span.start, members)
+            return await asyncio.to_thread(_cut, data, span.start, members)
 
     async def _again(
         self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef], first: CorruptBatch

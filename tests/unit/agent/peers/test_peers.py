@@ -97,6 +97,21 @@ async def test_an_author_that_has_not_heard_of_its_own_flush_catches_up(zones: Z
     assert (author.caught_up, author.gets, other.gets) == (1, 0, 0)
 
 
+async def test_two_that_ask_each_other_for_all_they_can_answer() -> None:
+    """Warming up, two agents asked each other for more than a reader reads at once, and had nothing left to
+    answer with: consumers stood still until both gave up. (Seen in the first of several rolling restarts.)"""
+    zones = Zones(recent_max=1, beat_s=0.05)
+    try:
+        one, two = await zones.add("a"), await zones.add("a")
+        ones = [(await zones.chunk(one, keep=False))[0] for _ in range(20)]
+        twos = [(await zones.chunk(two, keep=False))[0] for _ in range(20)]
+        await asyncio.gather(read_all([one], twos), read_all([two], ones))
+        assert one.near.stats.failed == two.near.stats.failed == 0
+        assert one.near.stats.hits == two.near.stats.hits == 20
+    finally:
+        await zones.stop()
+
+
 async def test_an_author_that_leaves_is_asked_while_it_lives(zones: Zones) -> None:
     author, other = await zones.add("a"), await zones.add("a")
     slices = await zones.chunk(author)

@@ -45,7 +45,7 @@ class Member:
         self.store = FaultyStore(place.memory)
         self.reader = ChunkReader(self.store, 8 * MIB)
         self.whole = WholeChunks(self.store, 8 * MIB, 4)
-        self.owners = Owners(lambda: place.script.state, lambda: incarnation, zone, 100)
+        self.owners = Owners(lambda: place.script.state, lambda: incarnation, zone, place.recent_max)
         self.client = PeerClient(secret, SystemClock())
         self.near = Near(self.reader, self.owners, self.client, self.whole, patience, self._catch_up)
         self.caught_up = 0
@@ -53,7 +53,7 @@ class Member:
             tuple[ChunkId, int, list[bytes], int]
         ] = []  # own flushes, committed, not heard of yet
         self.reader.near = self.near
-        self.server = Pausable(self._serve, secret, SystemClock(), 8 * MIB, beat_s=BEAT_S)
+        self.server = Pausable(self._serve, secret, SystemClock(), 8 * MIB, beat_s=place.beat_s)
         self.address = ""
         self.hears = True  # False: it has not applied what was committed
         self.serving = asyncio.Event()  # cleared: it takes requests and does not answer
@@ -84,7 +84,9 @@ class Member:
 class Zones:
     """One state and one bucket, and the agents over them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, recent_max: int = 100, beat_s: float = BEAT_S) -> None:
+        self.recent_max = recent_max
+        self.beat_s = beat_s
         self.script = Script()
         self.memory = MemoryStore()
         self.members: list[Member] = []
