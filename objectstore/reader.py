@@ -76,8 +76,8 @@ class Nearby(Protocol):
 class ChunkReader:
     """One agent's reader. `cache_bytes_max` bounds the tail; `cold_bytes_max` what is read from the store.
 
-    `concurrency_max` bounds the store's requests under way. A simulation keeps threads away by a `thread_bytes_min`
-    above every span.
+    `concurrency_max` bounds the store's requests under way. A simulation keeps threads away by a
+    `thread_bytes_min` above every span.
     """
 
     def __init__(
