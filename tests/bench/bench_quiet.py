@@ -55,8 +55,8 @@ async def probe(bootstrap: str, topic: str, count: int = RECORDS) -> list[float]
     return taken
 
 
-async def floor_ms(etcd: Etcd, minio: Minio, bucket: str) -> float:
-    """The median of a PUT of one batch, then an append."""
+async def floor_ms(etcd: Etcd, minio: Minio, bucket: str, *, appends: int = 1) -> float:
+    """The median of a PUT of one batch, then an append, or so many."""
     clock, batch, payload = SystemClock(), batch_of(1), bytes(ENTRY_BYTES)
     store = open_store(
         f"s3://{bucket}/floor", endpoint=minio.endpoint, access_key=minio.access_key,
@@ -69,7 +69,8 @@ async def floor_ms(etcd: Etcd, minio: Minio, bucket: str) -> float:
 
     async def step() -> None:
         await store.put(chunk_key(ChunkId(incarnation, next(numbers))), [batch], CREATE)
-        await chain.append(payload)
+        for _ in range(appends):
+            await chain.append(payload)
 
     await times_ms(step, 20)
     typical = statistics.median(await times_ms(step))

@@ -38,8 +38,10 @@ def produce_frame(topic: str, batch: bytes, partitions: Sequence[int]) -> bytes:
     return frame_of("Produce", request, PRODUCE_VERSION)
 
 
-def fetch_frame(topic: str, offsets: Sequence[int], partition_bytes_max: int, bytes_max: int) -> bytes:
-    """A Fetch of partitions 0, 1, … from these offsets."""
+def fetch_frame(
+    topic: str, offsets: Sequence[int], partition_bytes_max: int, bytes_max: int, *, committed: bool = False
+) -> bytes:
+    """A Fetch of partitions 0, 1, … from these offsets; `committed`: of committed records only."""
     partitions = [
         f.FetchPartition(index, fetch_offset=offset, partition_max_bytes=partition_bytes_max)
         for index, offset in enumerate(offsets)
@@ -48,6 +50,7 @@ def fetch_frame(topic: str, offsets: Sequence[int], partition_bytes_max: int, by
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=bytes_max,
+        isolation_level=int(committed),
         topics=[f.FetchTopic(topic=topic, partitions=partitions)],
     )
     return frame_of("Fetch", request, FETCH_VERSION)
@@ -130,7 +133,13 @@ def check(payload: bytes) -> None:
 
 
 def fetch_all(
-    bootstrap: str, topic: str, ends: Sequence[int], partition_bytes_max: int, bytes_max: int
+    bootstrap: str,
+    topic: str,
+    ends: Sequence[int],
+    partition_bytes_max: int,
+    bytes_max: int,
+    *,
+    committed: bool = False,
 ) -> int:
     """Read every partition to its end as a consumer would; returns the record bytes received.
 
@@ -141,7 +150,8 @@ def fetch_all(
     buffer = memoryview(bytearray(2 * bytes_max))
     with socket.create_connection((host, int(port))) as wire:
         while any(offset < end for offset, end in zip(offsets, ends, strict=True)):
-            wire.sendall(fetch_frame(topic, offsets, partition_bytes_max, bytes_max))
+            frame = fetch_frame(topic, offsets, partition_bytes_max, bytes_max, committed=committed)
+            wire.sendall(frame)
             read_into(wire, buffer[:4])
             payload = buffer[: int.from_bytes(buffer[:4], "big")]
             read_into(wire, payload)

@@ -76,12 +76,13 @@ class Connection:
 
 @dataclass
 class TransactionalClient:
-    """One producer. `versions`: V1 or V2, request by request."""
+    """One producer. `versions`: V1 or V2, request by request. `stamp_ms`: of its records, Unix ms."""
 
     bootstrap: str
     name: str
     versions: dict[str, int] = field(default_factory=lambda: dict(V2))
     pair: tuple[int, int] = (-1, -1)
+    stamp_ms: int = 1_700_000_000_000
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     connection: Connection | None = None
     opened: list[Connection] = field(default_factory=list)
@@ -130,7 +131,7 @@ class TransactionalClient:
         """Produce one batch: (code, base offset)."""
         sequence = self.sequences.get((topic, index), 0)
         raw = build(
-            [NewRecord(1_700_000_000_000, None, value) for value in values],
+            [NewRecord(self.stamp_ms, None, value) for value in values],
             producer_id=self.pair[0],
             producer_epoch=self.pair[1],
             base_sequence=sequence,
