@@ -3,7 +3,8 @@
 Versions 2 to 7.
 Behaviour: one answer per topic; validate_only applies the same rules without effect; a topic named twice is
 INVALID_REQUEST. After the answer every agent that reads with a barrier sees the topic.
-All topics of a request are created by one entry of the log, however many they are (rule 12).
+All topics of a request are created by one entry of the log, however many they are (rule 12). A name that differs
+from another topic's only by '.' and '_' is refused; those of one request are not compared with each other.
 Deviations: there are no replicas: any replication factor of at least 1 (or -1) is accepted and reported as 1;
 a manual assignment is checked as Kafka checks it and counts partitions, its brokers are not remembered.
 """
@@ -11,6 +12,7 @@ a manual assignment is checked as Kafka checks it and counts partitions, its bro
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from agent.context import Context
 from agent.handlers.assignment import refusal_of_all
@@ -46,6 +48,7 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> Cr
             commands[topic.name] = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         else:
             commands[topic.name] = _command(ctx, topic)
+    _mark_twins([each for each in commands.values() if isinstance(each, CreateTopic)])
     results = await _decide(ctx, request, commands)
     rows = _ConfigRows(ctx)
     return CreateTopicsResponse(
@@ -66,6 +69,17 @@ async def _decide(
         decided = await propose(ctx, list(sound.values()), request.timeout_ms)
     results.update(zip(sound, decided, strict=True))
     return {name: results[name] for name in commands}
+
+
+def _mark_twins(commands: Sequence[CreateTopic]) -> None:
+    """Names that differ only by '.' and '_' are no obstacle to each other in one request, as in Kafka."""
+    twins: dict[str, list[CreateTopic]] = {}
+    for each in commands:
+        twins.setdefault(each.name.replace(".", "_"), []).append(each)
+    for family in twins.values():
+        if len(family) > 1:
+            for each in family:
+                each.request = family[0].topic_id  # random: no other request has it
 
 
 def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:

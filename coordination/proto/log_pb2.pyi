@@ -525,10 +525,15 @@ class CreateTopic(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
     """16 random bytes, stamped by the author"""
     partitions: _builtins.int
+    request: _builtins.bytes
+    """The same for topics of one client's request whose names differ only by '.' and '_': they may stand beside
+    each other. Empty: beside none. From feature level 2 on.
+    """
     @_builtins.property
     def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]: ...
     def __init__(
@@ -538,10 +543,11 @@ class CreateTopic(_message.Message):
         topic_id: _builtins.bytes = ...,
         partitions: _builtins.int = ...,
         configs: _abc.Iterable[Global___ConfigEntry] | None = ...,
+        request: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "name", b"name", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "name", b"name", "partitions", b"partitions", "request", b"request", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

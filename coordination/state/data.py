@@ -31,7 +31,8 @@ class StateData:
         self.feature_level = FEATURE_LEVEL_MIN
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
-        self.names_without_dots: dict[str, str] = {}  # topic names by what metric names make of them
+        # Topic names by what metric names make of them, oldest first; two or more were of one request.
+        self.names_without_dots: dict[str, tuple[str, ...]] = {}
         self.partitions: list[Partition | None] = []  # by handle
         self.partition_count = 0  # of existing topics
         self.chunks = ChunkTable()

@@ -145,7 +145,8 @@ class Thaw:
         topic.value_schema_id = message.value_schema_id or None
         topic.key_schema_id = message.key_schema_id or None
         state.topics[topic.name] = state.topics_by_id[topic.topic_id] = topic
-        state.names_without_dots[topic.name.replace(".", "_")] = topic.name
+        unified = topic.name.replace(".", "_")
+        state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)
 
     def _partitions(self, group: pb.PartitionGroup) -> None:
         topic, state = self._topic, self.state

@@ -14,6 +14,7 @@ from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.configs import topic_refusal
 from coordination.state.data import StateData
+from coordination.state.levels import NAMES_OF_ONE_REQUEST
 from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
 from coordination.state.types import At, Done, Partition, Refused, Result, Topic
@@ -48,11 +49,12 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
         return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
     if name in state.topics:
         return Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    twin = state.names_without_dots.get(name.replace(".", "_"))
-    if twin is not None:
+    unified = name.replace(".", "_")
+    twins = state.names_without_dots.get(unified, ())
+    if twins and not _of_this_request(state, message, twins[0], at):
         return Refused(
             Code.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic: {twin}",
+            f"Topic '{name}' collides with existing topic: {twins[0]}",
         )
     refusal = _count_refusal(state, message.partitions, message.partitions)
     if refusal:
@@ -67,9 +69,22 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic = Topic(name, message.topic_id, configs, at.now_ms)
     state.topics[name] = state.topics_by_id[topic.topic_id] = topic
-    state.names_without_dots[name.replace(".", "_")] = name
+    state.names_without_dots[unified] = (*twins, name)
+    at.requests[name] = message.request
     add_partitions(state, topic, message.partitions)
     return Done(topic.topic_id)
+
+
+def _of_this_request(state: StateData, message: CreateTopic, twin: str, at: At) -> bool:
+    """Whether a topic that differs only by dots was not there yet when the client asked.
+
+    Kafka compares new names with the topics from before the request, not with each other
+    (ReplicationControlManager.validateNewTopicNames). The oldest twin tells for all: the others were only
+    taken because they were of its request.
+    """
+    if state.feature_level < NAMES_OF_ONE_REQUEST:
+        return False
+    return bool(message.request) and at.requests.get(twin) == message.request
 
 
 def add_partitions(state: StateData, topic: Topic, total: int) -> None:
@@ -90,7 +105,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
         return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
-    del state.names_without_dots[topic.name.replace(".", "_")]
+    _forget_name(state, topic.name)
     for partition in topic.partitions:
         state.chunks.release(partition.slices.serials(), at.now_ms)
         drop_merged(state, partition, at.now_ms)
@@ -100,6 +115,14 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     for schema_id in [schema.schema_id for schema in state.schemas.values() if schema.topic == topic.name]:
         del state.schemas[schema_id]
     return Done(topic.topic_id)
+
+
+def _forget_name(state: StateData, name: str) -> None:
+    unified = name.replace(".", "_")
+    twins = state.names_without_dots.pop(unified)
+    place = twins.index(name)
+    if len(twins) > 1:
+        state.names_without_dots[unified] = twins[:place] + twins[place + 1 :]
 
 
 def create_partitions(state: StateData, message: CreatePartitions, at: At) -> Result:

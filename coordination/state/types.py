@@ -286,3 +286,4 @@ class At:
     now_ms: int
     touched: list[int] = field(default_factory=list)
     fenced: list[int] = field(default_factory=list)
+    requests: dict[str, bytes] = field(default_factory=dict)  # by name of a topic created here: whose it is

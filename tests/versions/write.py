@@ -1,6 +1,6 @@
 """Entries of the log at random, and what the code that runs this makes of them. For the code of any version.
 
-    write.py make FOLDER --seed 7 --entries 2000 --level 1     entries, the snapshot after them, the hashes
+    write.py make FOLDER --seed 2 --entries 2000 --level 1     entries, the snapshot after them, the hashes
     write.py replay FOLDER                                     the hashes and the snapshot of entries as JSON
 
 It is run with the older version's packages in PYTHONPATH, so it may only use what every version has. Most
@@ -27,6 +27,7 @@ from coordination.log import LogEntry
 from coordination.snapshot import encode
 from coordination.state import Applied, State
 from coordination.state.state import HANDLERS
+from objectstore.naming import ChunkId
 
 HEAD = struct.Struct("<QQQI")  # revision, incarnation, sequence, bytes of the payload
 START_MS = 1_700_000_000_000
@@ -52,7 +53,7 @@ CONFIGS = (
 )  # fmt: skip
 STRINGS = {
     "namespace": ("s1", "s2"),
-    "name": ("t1", "t2", "t3", "t4", "s1", "job"),
+    "name": ("t1", "t2", "t3", "t4", "t.1", "t_1", "s1", "job"),
     "claim": ("", "job"),
     "member_id": ("m1", "m2"),
     "leader": ("m1", ""),
@@ -134,6 +135,8 @@ class Writer:
             message.incarnation = self._random.choice(self._authors)
         if kind == "commit_table":
             self._table(message)
+        if kind == "swap_segments":
+            self._swap(message)
         if self._level > 1 and self._random.random() < OWNED:
             self._as_owner(kind, message)
         return made
@@ -165,6 +168,26 @@ class Writer:
             message.next_offsets.extend(offset + self._random.randrange(2) for offset in known.next_offsets)
         else:
             message.expected, message.topic = "", self._random.choice(("t1", "t2", ""))
+
+    def _swap(self, message: Any) -> None:
+        """Mostly by a job that knows the partition: rows up to one in a chunk, or the segments anew."""
+        known = [each for each in self.state.partitions if each is not None]
+        if not known or not self._random.randrange(5):
+            return
+        partition = self._random.choice(known)
+        ends = [end for end, _, _ in partition.slices.pieces() if end <= partition.last_stable]
+        end = self._random.choice(ends) if ends else -1
+        holder = partition.slices.holder_ending_at(end) if ends else None
+        message.partition = partition.handle
+        for name in ("expected", "last_chunk"):
+            message.ClearField(name)
+        if partition.merged is not None:
+            message.expected.incarnation, _, message.expected.number = partition.merged.manifest
+            message.merged.end_offset = partition.merged.end_offset
+        if isinstance(holder, ChunkId):
+            message.last_chunk.incarnation, message.last_chunk.number = holder
+            message.merged.end_offset = end
+        message.merged.start_offset, message.merged.segments = partition.log_start, 1
 
     def _as_owner(self, kind: str, message: Any) -> None:
         """By whoever has a transactional id: with the pair of now, or a batch that follows the one before."""
@@ -272,7 +295,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=("make", "replay"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--entries", type=int, default=2_000)
     parser.add_argument("--level", type=int, default=1)
     arguments = parser.parse_args()

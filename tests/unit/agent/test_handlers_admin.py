@@ -128,6 +128,15 @@ async def test_a_topic_named_twice_is_refused_and_others_are_made(agent: Agent) 
     assert {(a.name, a.error_code) for a in answer.topics} == {("c", Code.INVALID_REQUEST), ("d", 0)}
 
 
+async def test_names_of_one_request_may_differ_by_dots_only(agent: Agent) -> None:
+    asked = [topic("a.b.c"), topic("a_b.c"), topic("d")]
+    for validate_only in (True, False):
+        answers = await create(agent, *asked, validate_only=validate_only)
+        assert [each.error_code for each in answers] == [0, 0, 0]
+    (later,) = await create(agent, topic("a.b_c"))
+    assert later.error_code == Code.INVALID_TOPIC_EXCEPTION
+
+
 async def test_validate_only_changes_nothing(agent: Agent) -> None:
     (answer,) = await create(agent, topic("t", 2), validate_only=True)
     assert answer.error_code == 0
