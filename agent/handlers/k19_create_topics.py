@@ -3,8 +3,8 @@
 Versions 2 to 7.
 Behaviour: one answer per topic; validate_only applies the same rules without effect; a topic named twice is
 INVALID_REQUEST. After the answer every agent that reads with a barrier sees the topic.
-All topics of a request are created by one entry of the log, however many they are (rule 12). A name that differs
-from another topic's only by '.' and '_' is refused; those of one request are not compared with each other.
+All topics of a request are created by one entry of the log, however many they are (rule 12). A name that
+differs from another topic's only by '.' and '_' is refused; those of one request are not compared.
 Deviations: there are no replicas: any replication factor of at least 1 (or -1) is accepted and reported as 1;
 a manual assignment is checked as Kafka checks it and counts partitions, its brokers are not remembered.
 """
