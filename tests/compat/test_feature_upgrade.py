@@ -12,6 +12,7 @@ from agent.wire.generated import update_features as uf
 from coordination.kafka_codes import Code
 from coordination.state.features import LEVEL
 from deploy.services import Etcd, Minio
+from deploy.services.kafka import tool
 from deploy.services.service import ServiceError
 from objectstore.batch import NewRecord, build
 from tests.compat import raw
@@ -37,6 +38,13 @@ async def levels(bootstrap: str) -> tuple[int, int]:
     return finalized, supported
 
 
+async def tried(bootstrap: str, what: str, level: int) -> tuple[bool, str]:
+    """Whether `kafka-features <what> --dry-run` says that it can be, and its words."""
+    arguments = ("--bootstrap-server", bootstrap, what, "--feature", f"{LEVEL}={level}", "--dry-run")
+    done = await asyncio.to_thread(tool, "features", *arguments)
+    return done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.services
 async def test_the_level_rises_with_the_last_agent_and_never_loses_a_record(
     etcd: Etcd, minio: Minio, tmp_path: Path
@@ -55,14 +63,24 @@ async def test_the_level_rises_with_the_last_agent_and_never_loses_a_record(
             assert code == Code.INVALID_UPDATE_VERSION
             assert "Agent 'agent-0' does not know it" in message
             assert await levels(agent.bootstrap) == (NEXT_LEVEL - 1, known)
+        able, said = await tried(second.bootstrap, "upgrade", NEXT_LEVEL)
+        assert not able
+        assert f"Can not upgrade {LEVEL} to {NEXT_LEVEL}." in said
+        assert "Agent 'agent-0' does not know it: run a version that does everywhere first." in said
 
         await asyncio.to_thread(first.stop)
         first.newer = True
         await asyncio.to_thread(first.start)
+        able, said = await tried(second.bootstrap, "upgrade", NEXT_LEVEL)
+        assert able, said
+        assert await levels(first.bootstrap) == (NEXT_LEVEL - 1, NEXT_LEVEL), "a dry run changes nothing"
         assert await raise_level(second.bootstrap) == (Code.NONE, "")
         await raw.high_watermark(first.bootstrap, "t")  # with a read barrier: it has caught up
         assert [await levels(agent.bootstrap) for agent in (first, second)] == [(NEXT_LEVEL, NEXT_LEVEL)] * 2
         assert (await raw.produce(second.bootstrap, "t", record)).base_offset == 1
+        able, said = await tried(first.bootstrap, "downgrade", NEXT_LEVEL - 1)
+        assert not able
+        assert f"it never goes back. To stay, run versions that know level {NEXT_LEVEL}" in said
 
         await asyncio.to_thread(second.stop)
         second.newer = False
