@@ -29,6 +29,7 @@ class Action(enum.Enum):
     DROP = "drop"
     DOUBLE = "double"
     HOLD = "hold"  # until Lane.release(); later frames of the lane pass it
+    COPY = "copy"  # passed, and a copy of it is held
     RESET = "reset"  # the whole connection, both ways
 
 
@@ -74,12 +75,19 @@ class Lane:
         """Whether something of this connection is held: it then outlives the client's end of it."""
         return any(held is writer for _, held in self._held)
 
-    def release(self) -> None:
-        """Send what is held, in order, on the connections it came from, though the client may have left."""
+    def release(self) -> list[bytes]:
+        """Send what is held, in order, on the connections it came from, though the client may have left.
+
+        Those frames whose connection still stood.
+        """
         held, self._held = self._held, []
+        sent = []
         for frame, writer in held:
             with suppress(OSError, RuntimeError):
-                writer.write(frame)
+                if not writer.is_closing():
+                    writer.write(frame)
+                    sent.append(frame)
+        return sent
 
     async def carry(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
         """Do to one frame what was ordered; False when the connection must be reset."""
@@ -91,6 +99,8 @@ class Lane:
         elif action is Action.HOLD:
             self._held.append((frame, writer))
         elif action is not Action.RESET:
+            if action is Action.COPY:
+                self._held.append((frame, writer))
             writer.write(frame * 2 if action is Action.DOUBLE else frame)
             self.passed_bytes += len(frame)
             await writer.drain()

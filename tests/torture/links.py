@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from tests.equipment.proxy import Proxy
+from tests.equipment.proxy import Framing, Proxy, whatever_arrives
 
 T = TypeVar("T")
 SLOW_DOWN = (
@@ -70,9 +70,9 @@ class LinkLoop:
         """Run a coroutine on the links' loop and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    def link(self, port: int, *, store: bool = False) -> Proxy:
+    def link(self, port: int, *, store: bool = False, framing: Framing = whatever_arrives) -> Proxy:
         """A started proxy to 127.0.0.1:`port`."""
-        proxy = StoreProxy("127.0.0.1", port) if store else Proxy("127.0.0.1", port)
+        proxy = StoreProxy("127.0.0.1", port) if store else Proxy("127.0.0.1", port, framing)
         self.run(proxy.start())
         self._proxies.append(proxy)
         return proxy

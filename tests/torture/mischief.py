@@ -1,0 +1,109 @@
+"""What a proxy does to the requests of one transactional client, at random: hold, drop, repeat, reset.
+
+A request that is held is delivered late: an EndTxn when its client has given it up, has ended its transaction
+by another try and writes the next one; any other when its client has written a few times more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.equipment.proxy import Action, Proxy
+
+PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 0, 24, 25, 26, 28
+NAMES = {
+    PRODUCE: "Produce", ADD_PARTITIONS: "AddPartitionsToTxn", ADD_OFFSETS: "AddOffsetsToTxn",
+    END_TXN: "EndTxn", TXN_OFFSET_COMMIT: "TxnOffsetCommit",
+}  # fmt: skip
+HELD_MAX = 2  # of a client at a time, so that a second try may be held as well
+WRITES_MAX = 4  # of its client after which a held request is delivered
+LATER_S_MAX = 0.05
+
+Odds = Mapping[str, float]
+HELD: Odds = {"hold": 0.2}
+OFTEN: Odds = {"hold": 0.2, "drop": 0.02, "lose": 0.04, "double": 0.04, "copy": 0.04, "reset": 0.02}
+SELDOM: Odds = {"hold": 0.01, "drop": 0.004, "lose": 0.006, "double": 0.006, "copy": 0.006, "reset": 0.003}
+ACTIONS = {
+    "hold": Action.HOLD, "drop": Action.DROP, "lose": Action.PASS, "double": Action.DOUBLE,
+    "copy": Action.COPY, "reset": Action.RESET,
+}  # fmt: skip
+"""`lose`: the request passes and its answer is dropped."""
+
+
+def mixes(only_hold: bool) -> dict[int, Odds]:
+    """What may happen to a request, by its API key."""
+    if only_hold:
+        return {END_TXN: HELD}
+    return {key: OFTEN if key == END_TXN else SELDOM for key in NAMES}
+
+
+@dataclass
+class Mischief:
+    """One client. All of its proxies ask this one; everything here runs on the links' loop."""
+
+    draw: random.Random
+    odds: Mapping[int, Odds]
+    done: Counter[str] = field(default_factory=Counter)
+    """How often what was done: "EndTxn hold", …; "EndTxn late": delivered into a later transaction."""
+    over: bool = False
+    """Set it, and nothing more is done; what is held is delivered as its client writes, or never."""
+    _proxies: list[Proxy] = field(default_factory=list)
+    _held: list[int] = field(default_factory=list)  # API keys
+    _writes: int = 0  # of the client until what is held is delivered
+
+    def take(self, proxy: Proxy) -> None:
+        """Rule this link."""
+        lost: set[bytes] = set()
+        proxy.requests.rule = lambda frame: self._request(frame, lost)
+
+        def answer(frame: bytes) -> Action:
+            if frame[4:8] in lost:
+                lost.discard(frame[4:8])
+                return Action.DROP
+            return Action.PASS
+
+        proxy.answers.rule = answer
+        self._proxies.append(proxy)
+
+    def _request(self, frame: bytes, lost: set[bytes]) -> Action:
+        key = int.from_bytes(frame[4:6], "big")
+        what = self._drawn(key)
+        if what in ("hold", "copy"):
+            if not self._held:
+                self._writes = self.draw.randint(1, WRITES_MAX)
+            self._held.append(key)
+        elif what == "lose":
+            lost.add(frame[8:12])
+        if key == PRODUCE and what != "hold":
+            self._written()
+        if what:
+            self.done[f"{NAMES[key]} {what}"] += 1
+        return ACTIONS[what] if what else Action.PASS
+
+    def _drawn(self, key: int) -> str:
+        dice = self.draw.random()
+        for what, odds in self.odds.get(key, {}).items():
+            dice -= odds
+            if dice < 0 and not self.over:
+                return "" if what in ("hold", "copy") and len(self._held) >= HELD_MAX else what
+        return ""
+
+    def _written(self) -> None:
+        """The client writes: of a held EndTxn's client that means that it has gone on."""
+        if not self._held:
+            return
+        self._writes -= 1
+        if self._writes <= 0:
+            self._writes = 1 << 30
+            later = self.draw.uniform(0, LATER_S_MAX)
+            asyncio.get_running_loop().call_later(later, self._deliver)
+
+    def _deliver(self) -> None:
+        self._held.clear()
+        for proxy in self._proxies:
+            for frame in proxy.requests.release():
+                self.done[f"{NAMES[int.from_bytes(frame[4:6], 'big')]} late"] += 1
