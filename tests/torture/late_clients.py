@@ -1,7 +1,7 @@
-"""Transactional clients of v1 behind one shape: librdkafka, aiokafka, kafka-python; each has a reader of its own.
+"""Transactional clients of v1 behind one shape: librdkafka, aiokafka, kafka-python, each with a reader.
 
-All are impatient: a request that is not answered in GIVES_UP_MS is given up. librdkafka and aiokafka ask again by
-a new connection; kafka-python ends there, and its successor begins with InitProducerId.
+All are impatient: a request that is not answered in GIVES_UP_MS is given up. librdkafka and aiokafka ask
+again by a new connection; kafka-python ends there, and its successor begins with InitProducerId.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`make late-ends MINUTES=n BROKER=floe|embedded|kafka`: KAFKA-17754 with real clients.
 
-Clients of v1 write and read inside of transactions; the proxy of each holds, drops and repeats requests, so that
-an EndTxn arrives when its client has ended that transaction by another try and writes the next. The history is
-judged by the checker. Apache Kafka 4.3.1 in the same script is the control: an experiment that finds nothing there
-proves nothing.
+Clients of v1 write and read inside of transactions; the proxy of each holds, drops and repeats requests, so
+that an EndTxn arrives when its client has ended that transaction by another try and writes the next. The
+history is judged by the checker, and kept as Parquet for Spark. Apache Kafka 4.3.1 in the same script is the
+control: an experiment that finds nothing there proves nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from deploy.services.kafka import VERSION, Kafka
 from deploy.services.service import free_port
 from tests.checker.findings import Finding
 from tests.checker.judge import judge
+from tests.checker.tables import write
 from tests.equipment.proxy import Proxy, kafka_frames
 from tests.torture.late_clients import CLIENTS, hush
 from tests.torture.late_work import PARTITIONS, Recorder, Worker
@@ -343,7 +344,7 @@ def main() -> int:
         flush=True,
     )
     with BROKERS[arguments.broker](len(kinds)) as brokers:
-        outcome, _ = run(brokers, kinds, arguments.minutes * 60, seed, only_hold=arguments.only_hold)
+        outcome, recorder = run(brokers, kinds, arguments.minutes * 60, seed, only_hold=arguments.only_hold)
     print(outcome.report())
     FOLDER.mkdir(parents=True, exist_ok=True)
     told = {
@@ -355,6 +356,7 @@ def main() -> int:
         "clients": {kind: outcome.figures(kind) for kind in CLIENTS},
         "first findings": [f"{kind}: {finding}" for kind, finding in outcome.findings[:20]],
     }
+    write({"late-ends": recorder.history}, FOLDER / f"{arguments.broker}-{seed}")
     path = FOLDER / f"{arguments.broker}-{seed}.json"
     path.write_text(json.dumps(told, indent=2) + "\n")
     count = len(outcome.findings)

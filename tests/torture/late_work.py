@@ -1,8 +1,9 @@
 """What a client does all the time: Jepsen's transactions of sends and polls, some aborted, as a history.
 
 Discipline, as there: a transactional id and a group of its own, positions committed with what was read, the
-reader goes back to where the transaction began when it was aborted (KAFKA-17582). A transaction whose commit was
-never asked for is `fail`: nothing of it may ever be read. Whoever meets an error ends and a new client follows.
+reader goes back to where the transaction began when it was aborted (KAFKA-17582). A transaction whose commit
+was never asked for is `fail`: nothing of it may ever be read. Whoever meets an error ends, and a new client
+follows.
 """
 
 from __future__ import annotations
