@@ -8,35 +8,42 @@ from tests.checker.findings import Finding
 from tests.checker.operations import History, Operation
 from tests.checker.versions import Versions
 
+GROUP = -1
+"""Stands for all processes that ever subscribed: the members of the history's one group."""
+
 
 def stuck(history: History, known: Versions, *, healed_ns: int, patience_ns: int) -> Iterator[Finding]:
     """A process that polled in vain for longer than `patience_ns` after `healed_ns`, below the end of a key.
 
     The end is the highest offset anybody knows of, so a key that nobody ever read past is only as long as its
-    acknowledged sends say.
+    acknowledged sends say. Members of a group are judged together: one begins where others came to and has
+    only some of the keys. What a member read in an operation that may have happened counts as read.
     """
+    members = {op.process for op in history.operations if op.f == "subscribe" and op.outcome != "fail"}
     assigned: dict[int, tuple[str, ...]] = {}
     position: dict[tuple[int, str], int] = {}  # (process, key) → index of the last record read
     since: dict[tuple[int, str], Operation] = {}  # when it began to wait there
     told: set[tuple[int, str]] = set()
     for op in history.operations:
-        if op.f in ("assign", "subscribe") and op.outcome != "fail":
-            assigned[op.process] = op.keys
-        if op.outcome != "ok" or op.f not in ("poll", "txn"):
+        who = GROUP if op.process in members else op.process
+        if op.f == ("subscribe" if who == GROUP else "assign") and op.outcome != "fail":
+            assigned[who] = op.keys
+        if op.f not in ("poll", "txn") or (op.outcome != "ok" and (who != GROUP or op.outcome == "fail")):
             continue
         read = {key for poll in op.polls for key, records in poll.records.items() if records}
         for key in read:
-            position[op.process, key] = _last(op, key, known)
-        for key in assigned.get(op.process, ()):
-            place = (op.process, key)
+            last = _last(op, key, known)
+            position[who, key] = max(last, position.get((who, key), -1)) if who == GROUP else last
+        for key in assigned.get(who, ()) if op.outcome == "ok" else ():
+            place = (who, key)
             if key in read or place not in since or op.completed_ns < healed_ns:
                 since[place] = op
             waited = op.completed_ns - max(since[place].completed_ns, healed_ns)
             end = len(known.keys[key].order) - 1 if key in known.keys else -1
             if waited > patience_ns and position.get(place, -1) < end and place not in told:
                 told.add(place)
-                at = position.get(place, -1)
-                detail = f"process {op.process} at index {at} of {end} for {waited / 1e9:.1f} s"
+                at, name = position.get(place, -1), "the group" if who == GROUP else f"process {who}"
+                detail = f"{name} at index {at} of {end} for {waited / 1e9:.1f} s"
                 yield Finding("stuck", key, detail, (since[place].index, op.index))
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tests.checker.cycles import Graph, components, shortest
+from tests.checker.progress import GROUP
 
 Found = dict[str, Counter[tuple[str, str, str]]]
 """By run: how often each (anomaly, weight, key) was found."""
@@ -202,19 +203,32 @@ def _external(known: Known, bounds: DataFrame) -> DataFrame:
 
 
 def stuck(known: Known, healed_ns: int, patience_ns: int) -> DataFrame:
-    """See progress.stuck: processes that polled in vain below a key's end."""
+    """See progress.stuck: processes, and groups, that polled in vain below a key's end."""
+    members = known.op.where("f = 'subscribe' AND outcome <> 'fail'").select("run", "process").distinct()
+    members = F.broadcast(members.withColumn("member", F.lit(True)))
+
+    def with_who(rows: DataFrame) -> DataFrame:
+        """The members of a group are one, GROUP."""
+        rows = rows.join(members, ["run", "process"], "left")
+        return rows.withColumn("process", F.when(F.col("member"), GROUP).otherwise(F.col("process")))
+
     by = Window.partitionBy("run", "process").orderBy("op").rowsBetween(Window.unboundedPreceding, 0)
-    assigns = (F.col("f").isin("assign", "subscribe")) & (F.col("outcome") != "fail")
-    assigned = F.last(F.when(assigns, F.col("keys")), ignorenulls=True).over(by)
-    looks = known.op.withColumn("assigned", assigned).where("outcome = 'ok' AND f IN ('poll', 'txn')")
+    ops = with_who(known.op)
+    assigns = F.col("f") == F.when(F.col("member"), "subscribe").otherwise("assign")
+    keys = F.when(assigns & (F.col("outcome") != "fail"), F.col("keys"))
+    looks = ops.withColumn("assigned", F.last(keys, ignorenulls=True).over(by))
+    looks = looks.where("outcome = 'ok' AND f IN ('poll', 'txn')")
     grid = looks.select("run", "process", "op", "completed_ns", F.explode("assigned").alias("key")).distinct()
-    ranked = known.read.where("f IN ('poll', 'txn')").join(known.index, [*RUN_KEY, "offset"])
+    ranked = with_who(known.poll.where("f IN ('poll', 'txn')")).join(known.index, [*RUN_KEY, "offset"])
+    ranked = ranked.where("outcome = 'ok' OR (member AND outcome = 'info')")
     at = F.max(F.struct("position", "turn", "index"))["index"]
     reads = ranked.groupBy("run", "process", "op", "key").agg(at.alias("at"))
     rows = grid.join(reads, ["run", "process", "op", "key"], "full")
     place = Window.partitionBy("run", "process", "key").orderBy("op")
     past = place.rowsBetween(Window.unboundedPreceding, 0)
-    rows = rows.withColumn("place", F.coalesce(F.last("at", ignorenulls=True).over(past), F.lit(-1)))
+    newest = F.when(F.col("process") == GROUP, F.max("at").over(past))
+    newest = newest.otherwise(F.last("at", ignorenulls=True).over(past))
+    rows = rows.withColumn("place", F.coalesce(newest, F.lit(-1)))
     rows = rows.where("completed_ns IS NOT NULL")  # the key is assigned
     begins = F.col("at").isNotNull() | (F.row_number().over(place) == 1) | (F.col("completed_ns") < healed_ns)
     rows = rows.withColumn(
