@@ -125,8 +125,11 @@ class FetchDriver:
     async def _ready(self, request: FetchRequest, deadline: float) -> Plan:
         """A plan that satisfies the request, or the best there is when its time is over."""
         plan = await self._plan(request)
-        if (plan.out_of_range or plan.unknown) and await self._barrier():
-            plan = await self._plan(request)
+        if plan.out_of_range or plan.unknown:
+            if await self._barrier():
+                plan = await self._plan(request)
+            else:
+                _leave_to_others(plan)
         while not self._satisfied(plan, request):
             left = deadline - self._loop.time()
             if left <= 0:
@@ -225,6 +228,13 @@ def _key(planned: Planned) -> tuple[int, int]:
     partition = planned.wanted.partition
     assert partition is not None, "an unknown partition has no merged range"
     return partition.handle, planned.wanted.offset
+
+
+def _leave_to_others(plan: Plan) -> None:
+    """Bounds that may be old ones are no verdict: a consumer would begin anew."""
+    for planned in plan.partitions:
+        if planned.code is Code.OFFSET_OUT_OF_RANGE:
+            planned.code = Code.NOT_LEADER_OR_FOLLOWER
 
 
 def _failed(plan: Plan) -> list[Fetched]:

@@ -283,6 +283,22 @@ async def test_out_of_range_is_said_after_a_barrier_and_at_once(start: StartAgen
         assert (beyond.error_code, beyond.high_watermark) == (Code.OFFSET_OUT_OF_RANGE, 4)
 
 
+async def test_without_the_log_an_offset_beyond_what_is_known_is_not_out_of_range(
+    start: StartAgent,
+) -> None:
+    """Seed 10318 of the simulation: the consumer went back to offset 0, where all is read twice."""
+    writer, behind = await start("a"), await start("b")
+    await create(writer)
+    await produce(writer, batch(b"a"))
+    assert (await fetch(behind, 1)).error_code == 0, "it has applied the first record"
+    behind.log.faults.refused = True
+    await produce(writer, batch(b"b"))
+    beyond = await fetch(behind, 2)
+    assert (beyond.error_code, beyond.high_watermark) == (Code.NOT_LEADER_OR_FOLLOWER, 1)
+    behind.log.faults.refused = False
+    assert (await fetch(behind, 2)).error_code == 0
+
+
 async def test_one_unknown_partition_does_not_end_the_wait(agent: Agent) -> None:
     await create(agent)
     request = fetch_request(0, wait_ms=60_000)
