@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore simulate torture soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore simulate torture late-ends soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -54,8 +54,8 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 	$(if $(ONLY),,$(PY) -m pytest tests/compat/against --broker $(or $(BROKER),floe) --keep-results)
 	$(PY) -m tests.compat.suite.page
 
-explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name)
-	$(PY) -m tests.explore --only "$(ONLY)"
+explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name, JOBS=scopes side by side)
+	$(PY) -m tests.explore --only "$(ONLY)" --jobs $(or $(JOBS),1)
 
 simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(SEED),--seed $(SEED)) \
@@ -63,6 +63,9 @@ simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n or PL
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s
+
+late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n)
+	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED))
 
 soak: services ## faults for MINUTES=n, repeated by SEED=n
 	$(PY) -m tests.torture.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ TOPIC = "late"
 AGENTS = 2
 ENDED_S_MAX = 90.0  # within which the transactions of dead clients have timed out
 FINAL_S_MAX = 300.0
+LOOK_S, TELL_S = 0.2, 30.0
 CHUNK = 2_000  # records of a poll of the final read
 FOLDER = Path("build/late-ends")
 
@@ -151,6 +152,7 @@ BROKERS = {"floe": floe, "embedded": embedded, "kafka": kafka}
 class Outcome:
     """One run: what its clients did, what was done to them, and what was found."""
 
+    recorder: Recorder
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """By the kind of client whose transaction it is."""
     workers: list[Worker] = field(default_factory=list)
@@ -207,12 +209,19 @@ class Outcome:
 
 
 def run(
-    brokers: Brokers, kinds: Sequence[str], seconds: float, seed: int, *, only_hold: bool = False
-) -> tuple[Outcome, Recorder]:
-    """Clients of these kinds for so long; then everything is whole again, read, and judged."""
+    brokers: Brokers,
+    kinds: Sequence[str],
+    seconds: float,
+    seed: int,
+    *,
+    only_hold: bool = False,
+    enough: Callable[[Outcome], bool] = lambda outcome: False,
+) -> Outcome:
+    """Clients of these kinds for so long or until it is enough; then all is whole again, read, and judged."""
     hush()
     create_topic(brokers.direct, TOPIC, PARTITIONS)
-    recorder, outcome = Recorder(TOPIC), Outcome()
+    outcome = Outcome(Recorder(TOPIC))
+    recorder = outcome.recorder
     for number, kind in enumerate(kinds):
         mischief = Mischief(random.Random(f"{seed} links {number}"), mixes(only_hold))
         for link in brokers.links[number]:
@@ -222,22 +231,25 @@ def run(
         outcome.mischief.append(mischief)
         outcome.workers.append(worker)
         worker.start()
-    _live(outcome, seconds)
+    _live(outcome, seconds, enough)
     for mischief in outcome.mischief:
         mischief.over = True
     for worker in outcome.workers:
         worker.stop()
     for worker in outcome.workers:
         worker.joined()
-    _judge(brokers, outcome, recorder)
-    return outcome, recorder
+    _judge(brokers, outcome)
+    return outcome
 
 
-def _live(outcome: Outcome, seconds: float) -> None:
+def _live(outcome: Outcome, seconds: float, enough: Callable[[Outcome], bool]) -> None:
     """Let the clients be, and say now and then how far they are."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(30.0, left))
+    begun = told_at = time.monotonic()
+    while (now := time.monotonic()) - begun < seconds and not enough(outcome):
+        time.sleep(LOOK_S)
+        if now - told_at < TELL_S:
+            continue
+        told_at = now
         done, told = outcome.done(), outcome.transactions()
         print(
             f"  {time.strftime('%H:%M:%S')} transactions {told.total()}, EndTxn held {done['EndTxn hold']}, "
@@ -246,8 +258,9 @@ def _live(outcome: Outcome, seconds: float) -> None:
         )
 
 
-def _judge(brokers: Brokers, outcome: Outcome, recorder: Recorder) -> None:
+def _judge(brokers: Brokers, outcome: Outcome) -> None:
     """Everything that is wrong, by the kind of client whose transaction it is."""
+    recorder = outcome.recorder
     kinds = {process: each.kind for each in outcome.workers for process in each.processes}
     wrong = [("", each) for each in _ended(brokers.direct)]
     _read_all(brokers.direct, recorder)
@@ -344,7 +357,7 @@ def main() -> int:
         flush=True,
     )
     with BROKERS[arguments.broker](len(kinds)) as brokers:
-        outcome, recorder = run(brokers, kinds, arguments.minutes * 60, seed, only_hold=arguments.only_hold)
+        outcome = run(brokers, kinds, arguments.minutes * 60, seed, only_hold=arguments.only_hold)
     print(outcome.report())
     FOLDER.mkdir(parents=True, exist_ok=True)
     told = {
@@ -356,7 +369,7 @@ def main() -> int:
         "clients": {kind: outcome.figures(kind) for kind in CLIENTS},
         "first findings": [f"{kind}: {finding}" for kind, finding in outcome.findings[:20]],
     }
-    write({"late-ends": recorder.history}, FOLDER / f"{arguments.broker}-{seed}")
+    write({"late-ends": outcome.recorder.history}, FOLDER / f"{arguments.broker}-{seed}")
     path = FOLDER / f"{arguments.broker}-{seed}.json"
     path.write_text(json.dumps(told, indent=2) + "\n")
     count = len(outcome.findings)

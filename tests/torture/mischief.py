@@ -24,7 +24,7 @@ WRITES_MAX = 4  # of its client after which a held request is delivered
 LATER_S_MAX = 0.05
 
 Odds = Mapping[str, float]
-HELD: Odds = {"hold": 0.2}
+HELD: Odds = {"hold": 0.4}
 OFTEN: Odds = {"hold": 0.2, "drop": 0.02, "lose": 0.04, "double": 0.04, "copy": 0.04, "reset": 0.02}
 SELDOM: Odds = {"hold": 0.01, "drop": 0.004, "lose": 0.006, "double": 0.006, "copy": 0.006, "reset": 0.003}
 ACTIONS = {
