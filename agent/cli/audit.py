@@ -23,10 +23,11 @@ from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.cli.holes import Range, holes
 from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
-from agent.cli.session import CLIENT_ID, session
+from agent.cli.session import CLIENT_ID, Session, session
 from agent.config import Config
 
 if TYPE_CHECKING:
+    from iceberg.spark.audit import Leaving
     from iceberg.spark.session import S3Access
     from iceberg.spark.verdict import Verdict
 
@@ -72,11 +73,14 @@ def require_spark(jars: Path) -> list[Path]:
 async def consume(given: Auditing, history: Path) -> tuple[list[Bounds], Mapping[int, list[Range]]]:
     """Write the topic's committed records, up to the present end, as a history.
 
-    Returns the bounds read and, by partition, the offsets between them that hold no such record.
+    Returns the bounds read and, by partition, the offsets between them that hold no such record; none of a
+    compacted topic, where they tell nothing.
     """
     async with session(given.bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
-        without = await holes(kafka, given.topic, bounds)
+        without: Mapping[int, list[Range]] = {}
+        if not (await _leaving(kafka, given.topic)).compacted:
+            without = await holes(kafka, given.topic, bounds)
     try:
         async with AsyncExitStack() as stack:
             consumer = AIOKafkaConsumer(
@@ -84,6 +88,7 @@ async def consume(given: Auditing, history: Path) -> tuple[list[Bounds], Mapping
                 client_id=CLIENT_ID,
                 enable_auto_commit=False,
                 isolation_level="read_committed",
+                auto_offset_reset="earliest",  # should the log start pass the reader
             )
             stack.push_async_callback(consumer.stop)
             await consumer.start()
@@ -91,6 +96,23 @@ async def consume(given: Auditing, history: Path) -> tuple[list[Bounds], Mapping
     except KafkaError as error:
         raise unreachable(f"{given.topic!r} cannot be read: {type(error).__name__}: {error}") from None
     return bounds, without
+
+
+async def _leaving(kafka: Session, topic: str) -> Leaving:
+    from iceberg.spark.audit import Leaving
+
+    configs = {row.name: row.value or "" for row in await requests.configs(kafka, topic)}
+    return Leaving(
+        compacted="compact" in configs["cleanup.policy"].split(","),
+        table_follows=configs["floe.table.retention"] == "follow",
+    )
+
+
+async def departed(given: Auditing) -> tuple[dict[tuple[str, int], int], Leaving]:
+    """The log starts as they are now, at which a table that follows may be already, and how records leave."""
+    async with session(given.bootstrap) as kafka:
+        bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+        return {(given.topic, b.partition): b.start for b in bounds}, await _leaving(kafka, given.topic)
 
 
 async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds], history: Path) -> None:
@@ -152,6 +174,7 @@ def audit(given: Auditing) -> Verdict:
         history = Path(folder) / "consumed" / "records.parquet"
         bounds, without = asyncio.run(consume(given, history))
         table = asyncio.run(caught_up(given, bounds))
+        starts, leaving = asyncio.run(departed(given))
         remarks().print("comparing in Spark …", style="dim")
         try:
             spark = spark_session(
@@ -171,9 +194,10 @@ def audit(given: Auditing) -> Verdict:
                 AuditInput(
                     tables={given.topic: f"{CATALOG}.{table}"},
                     consumed=history.parent,
-                    log_start={(given.topic, b.partition): b.start for b in bounds},
+                    log_start=starts,
                     ends={(given.topic, b.partition): b.end for b in bounds},
                     holes={(given.topic, partition): found for partition, found in without.items()},
+                    leaving={given.topic: leaving},
                 ),
             )
         finally:

@@ -60,6 +60,7 @@ def audit_table(
 
     The topic is read through a Kafka client over TCP, the table through Spark and the REST catalog;
     both are joined on (partition, offset) and key, value, headers and timestamp compared by hash.
+    Rows of records that retention or compaction took from the topic are right where the table keeps them.
     For tables in S3 give the agent's --config: Spark needs the same credentials.
     """
     from agent.cli.audit import Auditing, audit, s3_access
@@ -72,7 +73,9 @@ def audit_table(
         for finding in verdict.findings:
             print(finding)
         rows = sum(count.table for count in verdict.topics)
+        history = sum(count.history for count in verdict.topics)
+        of_them = f", {history:,} of them gone from the topic" if history else ""
         kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())
-        print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,} · {kinds}")
+        print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,}{of_them} · {kinds}")
     if not verdict.equal:
         raise typer.Exit(Status.FAILED)

@@ -5,6 +5,12 @@ what the Iceberg tables hold. They meet in a full outer join on (topic, partitio
 headers and timestamp are compared by hash. Beside the join, offsets must be dense from `log_start` on and
 every produced record must have been either accepted or rejected. Of Floe's own only the tables are read.
 
+A table may hold what its topic holds no more (docs/retention.md): rows below the log start, which leave only
+tables that follow the topic's retention, and of a compacted topic the whole history. Such a row is right when
+it is below the log start, or when compaction could take its record: a later row has its key, it is a
+tombstone, or it has no key. A compacted topic's offsets need not be dense: what is in neither was a marker
+or aborted, or went before there was a table; nobody outside can tell it from a record lost on both sides.
+
 Kinds of findings (verdict.py): `missing` (one witness lacks it: acknowledged, but not in the table, or not
 read), `extra` (in the table or read, though never acknowledged), `doubled` (one witness holds the offset
 twice), `changed` (a hash or the timestamp differs), `gap` (offsets are not dense), `account` (produced ≠
@@ -13,7 +19,7 @@ accepted + rejected, or another number rejected than expected).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -51,11 +57,23 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """How records leave a topic.
+
+    `compacted`: also for newer ones of their key; `table_follows`: below the log start also from its table.
+    """
+
+    compacted: bool = False
+    table_follows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AuditInput:
     """What to compare. `tables` maps topic to table (`floe.namespace.name`).
 
     `sent` and `consumed` are folders or files of Parquet histories, each optional but not both. Tables
     are compared below `ends` (topic → partition → offset) where given: a live topic has a moving end.
+    `log_start`: what is below it needs not be read; `leaving`: by topic, where it is not only by that.
     `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
     markers of transactions: they are no gaps.
     """
@@ -67,6 +85,11 @@ class AuditInput:
     log_start: Mapping[tuple[str, int], int] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
     holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
+    leaving: Mapping[str, Leaving] = field(default_factory=dict)
+
+    def topics_that(self, leave: Callable[[Leaving], bool]) -> list[str]:
+        """The topics whose records leave in this way."""
+        return sorted(topic for topic, how in self.leaving.items() if leave(how))
 
 
 def audit(spark: SparkSession, given: AuditInput) -> Verdict:
@@ -82,7 +105,7 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     if given.consumed is not None:
         witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
     witnesses["table"] = _tables(spark, given)
-    joined = _joined(witnesses)
+    joined = _bounded(_joined(witnesses), list(witnesses), given)
     partitions = _per_partition(joined, list(witnesses))
     counts = {kind: sum(row[kind] for row in partitions) for kind in _found(list(witnesses))}
     findings = _examples(joined, list(witnesses), counts)
@@ -133,21 +156,45 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _tables(spark: SparkSession, given: AuditInput) -> DataFrame:
-    rows = reduce(
+    return reduce(
         DataFrame.unionByName,
         [table_history(spark, topic, table) for topic, table in sorted(given.tables.items())],
     )
-    if not given.ends:
-        return rows
-    bounds = spark.createDataFrame(
-        [(topic, partition, end) for (topic, partition), end in sorted(given.ends.items())],
-        "topic string, partition int, end long",
+
+
+def _bounded(joined: DataFrame, names: Sequence[str], given: AuditInput) -> DataFrame:
+    """The rows below the ends, each with `start`, the log start of its partition.
+
+    `gone`: it is right that nobody reads it any more; `dropped`: nor need it be in the table. What compaction
+    could take is seen before the ends cut: what supersedes a record may have come meanwhile.
+    """
+    places = sorted({*given.log_start, *given.ends})
+    bounds = joined.sparkSession.createDataFrame(
+        [(*place, given.log_start.get(place, 0), given.ends.get(place)) for place in places],
+        "topic string, partition int, start long, end long",
     )
-    return (
-        rows.join(F.broadcast(bounds), ["topic", "partition"])
-        .where(F.col("offset") < F.col("end"))
-        .drop("end")
+    rows = joined.join(F.broadcast(bounds), ["topic", "partition"], "left")
+    below = F.col("offset") < F.col("start")
+    follow = F.col("topic").isin(given.topics_that(lambda how: how.table_follows))
+    rows = (
+        rows.withColumn("start", F.coalesce("start", F.lit(0)))
+        .withColumn("gone", below | _superseded(names, given))
+        .withColumn("dropped", below & follow)
     )
+    if given.ends:
+        rows = rows.withColumn("table", F.when(F.col("offset") < F.col("end"), F.col("table")))
+    return rows.where(F.coalesce(*names).isNotNull())
+
+
+def _superseded(names: Sequence[str], given: AuditInput) -> Column:
+    """Whether compaction of its topic could take the record."""
+    compacted = given.topics_that(lambda how: how.compacted)
+    if not compacted:
+        return F.lit(False)
+    key = F.coalesce(*(F.col(f"{name}.key_hash") for name in names))
+    value = F.coalesce(*(F.col(f"{name}.value_hash") for name in names))
+    newest = F.max("offset").over(Window.partitionBy("topic", "partition", key))
+    return F.col("topic").isin(compacted) & (key.isNull() | value.isNull() | (F.col("offset") < newest))
 
 
 def _joined(witnesses: Mapping[str, DataFrame]) -> DataFrame:
@@ -178,8 +225,12 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
         told = f"{_WORDS[reference]}, but the {_WORDS[name]} lacks it"
         if reference == "consumed":
             told = "read by the consumer, but the table lacks it"
-        problems[MISSING].append((present & ~there, F.lit(told)))
-        problems[EXTRA].append((~present & there, F.lit(_extra_text(reference, name))))
+        excused = F.col("dropped") if name == "table" else F.col("gone")
+        problems[MISSING].append((present & ~there & ~excused, F.lit(told)))
+        surplus = ~present & there
+        if reference == "consumed":
+            surplus &= ~F.col("gone")
+        problems[EXTRA].append((surplus, F.lit(_extra_text(reference, name))))
         for column in COMPARED:
             ours, theirs = F.col(f"{reference}.{column}"), F.col(f"{name}.{column}")
             what = column.removesuffix("_hash").removesuffix("_ms")
@@ -215,11 +266,14 @@ def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int]
 
 def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
     """Per topic and partition: rows with each kind of problem (a row once per kind), and per witness its
-    rows, different offsets, lowest and highest offset. The only pass over the data when all is well.
+    rows, and from the log start on its different offsets, lowest and highest offset. The only pass over the
+    data when all is well.
     """
     columns = [F.count_if(condition).alias(kind) for kind, condition in _found(names).items()]
+    unread = F.col("consumed").isNull() if "consumed" in names else F.lit(True)
+    columns.append(F.count_if(F.col("table").isNotNull() & F.col("gone") & unread).alias("history"))
     for name in names:
-        offset = F.when(F.col(name).isNotNull(), F.col("offset"))
+        offset = F.when(F.col(name).isNotNull() & (F.col("offset") >= F.col("start")), F.col("offset"))
         columns += [
             F.sum(F.col(f"{name}.n")).alias(f"{name}_rows"),
             F.count(offset).alias(f"{name}_offsets"),
@@ -232,7 +286,8 @@ def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
 
 def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> list[Finding]:
     found = []
-    for row in partitions:
+    compacted = given.topics_that(lambda how: how.compacted)
+    for row in (row for row in partitions if row["topic"] not in compacted):
         place = row["topic"], row["partition"]
         holes = given.holes.get(place, ())
         log_start = given.log_start.get(place, 0)
@@ -282,6 +337,7 @@ def _topic_counts(
                 rejected=outcome.get(REJECTED, 0) if sent else None,
                 consumed=rows(topic, "consumed") if given.consumed is not None else None,
                 table=rows(topic, "table"),
+                history=sum(row["history"] for row in partitions if row["topic"] == topic),
             )
         )
     return counts

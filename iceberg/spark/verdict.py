@@ -37,7 +37,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TopicCount:
-    """Records of one topic as each side counts them; None where a side was not given."""
+    """Records of one topic as each side counts them; None where a side was not given.
+
+    `history`: rows of the table that are right though no consumer gets them any more.
+    """
 
     topic: str
     produced: int | None
@@ -45,6 +48,7 @@ class TopicCount:
     rejected: int | None
     consumed: int | None
     table: int
+    history: int = 0
 
 
 @dataclass(frozen=True, slots=True)

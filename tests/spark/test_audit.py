@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iceberg.spark.audit import Account, AuditInput, audit
+from iceberg.spark.audit import Account, AuditInput, Leaving, audit
 from iceberg.spark.history import NO_HEADERS, REJECTED, UNKNOWN, HistoryRow
 from iceberg.spark.verdict import ACCOUNT, CHANGED, DOUBLED, EXTRA, GAP, KINDS, MISSING, Finding, Verdict
 from tests.spark.audit_stories import Told, story, write_history, write_table
@@ -36,13 +36,17 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
         log_start: dict[tuple[str, int], int] | None = None,
         ends: dict[tuple[str, int], int] | None = None,
         holes: dict[tuple[str, int], list[tuple[int, int]]] | None = None,
+        leaving: Leaving | None = None,
+        by_consumer: bool = False,
     ) -> Verdict:
         view = write_table(tmp_path / "table.parquet", story() if table is None else table)
         spark.read.parquet(str(view)).createOrReplaceTempView("orders")
         rows = [told.history() for told in (story() if sent is None else sent)]
         given = AuditInput(
             tables={"orders": "orders"},
-            sent=write_history(tmp_path / "sent", [*rows, *[REFUSED] * refused, *extra_sent]),
+            sent=None
+            if by_consumer
+            else write_history(tmp_path / "sent", [*rows, *[REFUSED] * refused, *extra_sent]),
             consumed=write_history(
                 tmp_path / "consumed",
                 [told.history() for told in (story() if consumed is None else consumed)],
@@ -51,6 +55,7 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
             log_start=log_start or {},
             ends=ends or {},
             holes=holes or {},
+            leaving={} if leaving is None else {"orders": leaving},
         )
         return audit(spark, given)
 
@@ -188,6 +193,75 @@ def test_a_send_with_an_unknown_outcome_breaks_the_account(judge: Judge) -> None
 def test_rows_beyond_the_given_ends_are_not_judged(judge: Judge) -> None:
     later = [*story(), Told(0, 5)]
     assert judge(table=later, ends={("orders", 0): 5, ("orders", 1): 5}).equal
+
+
+@pytest.mark.parametrize("by_consumer", [False, True])
+def test_rows_below_the_log_start_stay_in_a_table_that_keeps_them(judge: Judge, by_consumer: bool) -> None:
+    """Nobody reads them any more, and they are no gap; one that is there twice is still found."""
+    read = [told for told in story() if told.partition or told.offset >= 3]
+    sides = {"consumed": read, "log_start": {("orders", 0): 3}, "by_consumer": by_consumer}
+    verdict = judge(**sides)
+    assert verdict.equal, verdict.findings
+    (count,) = verdict.topics
+    assert (count.consumed, count.table, count.history) == (7, 10, 3)
+    assert places(only(judge(**sides, table=[*story(), story()[1]]), DOUBLED)) == {(DOUBLED, 0, 1)}
+    assert places(only(judge(**sides, table=story()[:3] + story()[4:]), MISSING, GAP)) >= {(MISSING, 0, 3)}
+
+
+def test_a_table_that_keeps_rows_misses_those_that_were_acknowledged(judge: Judge) -> None:
+    read = [told for told in story() if told.partition or told.offset >= 3]
+    sides = {"consumed": read, "table": read, "log_start": {("orders", 0): 3}}
+    assert places(only(judge(**sides), MISSING)) == {(MISSING, 0, offset) for offset in range(3)}
+    assert judge(**sides, leaving=Leaving(table_follows=True)).equal
+
+
+def test_a_table_that_follows_may_be_behind_with_dropping_rows(judge: Judge) -> None:
+    read = [told for told in story() if told.partition or told.offset >= 3]
+    sides = {"consumed": read, "log_start": {("orders", 0): 3}, "leaving": Leaving(table_follows=True)}
+    assert judge(**sides, table=story()[2:], by_consumer=True).equal
+    assert places(only(judge(**sides, table=story()[:-1], by_consumer=True), MISSING)) == {(MISSING, 1, 4)}
+
+
+def compacted() -> tuple[list[Told], list[Told]]:
+    """A partition's history of two keys, and what compaction left of it: a tombstone went as well."""
+    keys = (b"a", b"b", b"a", None, b"c", b"a", b"b")
+    history = [Told(0, offset, b"%d" % offset, key) for offset, key in enumerate(keys)]
+    history[4] = replace(history[4], value=None)
+    return history, history[5:]
+
+
+@pytest.mark.parametrize("by_consumer", [False, True])
+def test_the_table_of_a_compacted_topic_is_its_history(judge: Judge, by_consumer: bool) -> None:
+    history, left = compacted()
+    sides = {"sent": history, "consumed": left, "account": None, "by_consumer": by_consumer}
+    compact = {"leaving": Leaving(compacted=True)}
+    verdict = judge(**sides, table=history, **compact)
+    assert verdict.equal, verdict.findings
+    assert (verdict.topics[0].consumed, verdict.topics[0].table, verdict.topics[0].history) == (2, 7, 5)
+    assert judge(**sides, table=history, log_start={("orders", 0): 2}, **compact).equal, "and delete"
+    assert not judge(**sides, table=history).equal, "not of a topic that is not compacted"
+    assert places(only(judge(**sides, table=history[:6], **compact), MISSING)) == {(MISSING, 0, 6)}
+
+
+def test_compaction_may_not_take_the_newest_record_of_a_key(judge: Judge) -> None:
+    history, _ = compacted()
+    sides = {"sent": history, "table": history, "account": None, "leaving": Leaving(compacted=True)}
+    assert places(only(judge(**sides, consumed=history[5:6]), MISSING)) == {(MISSING, 0, 6)}
+    assert places(only(judge(**sides, consumed=history[5:6], by_consumer=True), EXTRA)) == {(EXTRA, 0, 6)}
+
+
+def test_what_superseded_a_record_may_have_come_during_the_audit(judge: Judge) -> None:
+    history, _ = compacted()
+    sides = {"table": history, "consumed": history[1:2], "by_consumer": True}
+    compact = Leaving(compacted=True)
+    assert judge(**sides, ends={("orders", 0): 5}, leaving=compact).equal
+    assert places(only(judge(**sides, ends={("orders", 0): 6}, leaving=compact), EXTRA)) == {(EXTRA, 0, 5)}
+
+
+def test_the_history_of_a_compacted_topic_is_missed(judge: Judge) -> None:
+    history, left = compacted()
+    verdict = judge(sent=history, consumed=left, table=left, account=None, leaving=Leaving(compacted=True))
+    assert places(only(verdict, MISSING)) == {(MISSING, 0, offset) for offset in range(5)}
 
 
 def test_an_empty_table_misses_everything(judge: Judge) -> None:
