@@ -17,6 +17,7 @@ from coordination.state.state import HANDLERS as COMMANDS
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore import steps
 from tests.sim.faults import FAULTS
+from tests.sim.network import EVENTS
 
 if TYPE_CHECKING:
     from tests.sim.world import Outcome
@@ -91,6 +92,8 @@ class Coverage:
             "commands: " + self._shown("command "),
             "requests: " + self._shown("request "),
             "held: " + self._shown("held "),
+            "network: " + self._shown("network "),
+            f"never in the network: {', '.join(self._never('network ', EVENTS)) or 'none'}",
             f"rules never put to the test: {', '.join(self.untested()) or 'none'}",
             f"commands never applied: {', '.join(self._never('command ', COMMANDS)) or 'none'}",
             f"requests never made: {', '.join(self._never('request ', self._api_names())) or 'none'}",

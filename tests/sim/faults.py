@@ -20,8 +20,13 @@ RATES = FaultRates(
 )
 
 ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
-HELD_KINDS = (0, 22, 24, 25, 26, 28)
-"""Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit."""
+HELD_KINDS = (0, 8, 11, 14, 22, 24, 25, 26, 28)
+"""Produce, OffsetCommit, JoinGroup, SyncGroup, and those of transactions: InitProducerId, AddPartitionsToTxn,
+AddOffsetsToTxn, EndTxn, TxnOffsetCommit."""
+
+NEVER_USED_UP = 1 << 30
+LOSSES = (0.02, 0.2, 0.5)
+"""Shares of segments that are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,24 @@ def _start(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         if not agent.alive:
             agent.start()
+
+
+def _stop(world: World, targets: Sequence[AgentNode]) -> None:
+    """In good order; its supervisor has no patience beyond the fault's end."""
+    for agent in targets:
+        agent.stop()
+
+
+def _start_anew(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.stopping:
+            agent.crash()
+    _start(world, targets)
+
+
+def _power_off(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        agent.crash(told=False)
 
 
 def _kill_at_step(world: World, targets: Sequence[AgentNode]) -> None:
@@ -107,6 +130,13 @@ def _lose_answers(world: World, targets: Sequence[AgentNode]) -> None:
             agent.log.faults.lose_answers = 1 + world.loop.random.randrange(6)
 
 
+def _deafen_log(world: World, targets: Sequence[AgentNode]) -> None:
+    """Cut one way: whatever is asked has its effect, the lease is kept, and no answer comes."""
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.lose_answers = NEVER_USED_UP
+
+
 def _heal_log(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         if agent.log is not None:
@@ -165,9 +195,29 @@ def _heal_clients(world: World, targets: Sequence[AgentNode]) -> None:
             world.network.heal(agent.name, client.name)
 
 
+def _lose_segments(world: World, targets: Sequence[AgentNode]) -> None:
+    share = world.loop.random.choice(LOSSES)
+    for agent in targets:
+        for client in world.clients:
+            world.network.lose(client.name, agent.name, share)
+            world.network.lose(agent.name, client.name, share)
+
+
+def _lose_no_segments(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        for client in world.clients:
+            world.network.lose(client.name, agent.name, 0.0)
+            world.network.lose(agent.name, client.name, 0.0)
+
+
 def _reset(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         world.network.reset(agent.name)
+
+
+def _half_open(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        world.network.half_open(agent.name)
 
 
 def _crash_client(world: World, targets: Sequence[AgentNode]) -> None:
@@ -192,6 +242,8 @@ def _nothing(world: World, targets: Sequence[AgentNode]) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("kill", _kill, _start),
+    Fault("power-off", _power_off, _start),
+    Fault("stop", _stop, _start_anew),
     Fault("kill-at-step", _kill_at_step, _disarm),
     Fault("pause-at-step", _pause_at_step, _disarm),
     Fault("pause", _pause, _resume),
@@ -199,13 +251,16 @@ FAULTS: tuple[Fault, ...] = (
     Fault("refuse-log", _refuse_log, _heal_log),
     Fault("slow-log", _slow_log, _heal_log),
     Fault("lose-answers", _lose_answers, _heal_log),
+    Fault("deafen-log", _deafen_log, _heal_log),
     Fault("expire-lease", _expire, _nothing),
     Fault("compact", _compact, _nothing),
     Fault("cancel-watches", _cancel_watches, _nothing),
     Fault("silence-watches", _silence_watches, _nothing),
     Fault("bad-store", _bad_store, _good_store),
     Fault("cut-clients", _cut_clients, _heal_clients),
+    Fault("lose-segments", _lose_segments, _lose_no_segments),
     Fault("reset", _reset, _nothing),
+    Fault("half-open", _half_open, _nothing),
     Fault("hold-requests", _hold, _release),
     Fault("crash-client", _crash_client, _nothing),
 )

@@ -2,9 +2,11 @@
 
 Bytes of one direction arrive in order; different connections are independent, so messages overtake each other
 across them. A cut link holds what is sent until it heals, as TCP's retransmission does; a connection
-over it waits. A single connection can be held likewise, in one direction, from a request of a given kind on:
+over it waits. A lost segment comes late, with all that follows on its connection; one that is lost too often
+breaks it. A single connection can be held in one direction from a request of a given kind on:
 whoever gave it up goes on by another connection, and the request arrives long after. A node that dies resets
-its connections.
+its connections. A half-open one is dead and nobody is told: some box between has forgotten it, or the machine
+at the other end is gone; only a machine that is back says so to whoever still sends.
 """
 
 from __future__ import annotations
@@ -24,6 +26,21 @@ HELD_S = (0.5, 6.0)
 HELD_OF = 0.4
 """How likely a request of a kind that is held is held."""
 WRITE_HIGH_BYTES = 256 * 1024
+RETRANSMIT_S = 0.2
+"""Until a lost segment is sent again the first time; each further time takes twice as long."""
+RETRANSMITS_MAX = 6
+HALF_OPEN_OF = 0.5
+EVENTS = (
+    "overtaking",
+    "cut off",
+    "lost segment",
+    "lost too often",
+    "reset",
+    "half-open",
+    "peer gone",
+    "reset by a new life",
+)
+"""What is counted, for the coverage."""
 HOST = "sim"
 
 
@@ -33,6 +50,10 @@ class Link:
 
     latency_s: tuple[float, float] = (0.0002, 0.002)
     cut: bool = False
+    loss: float = 0.0
+    """Share of segments that are lost."""
+    newest: float = 0.0
+    """When the last message on any connection arrives."""
     held: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -90,6 +111,8 @@ class Network:
         self.held: Counter[int] = Counter()
         self.requests: Counter[int] = Counter()
         """By API key, as far as each is written at once."""
+        self.events: Counter[str] = Counter()
+        """Of EVENTS."""
         self._own = contextvars.copy_context()
         loop.server_factory = self._listen
         loop.connection_factory = self._connect
@@ -121,18 +144,35 @@ class Network:
         for source, target in sorted(self._links):
             self.heal(source, target)
 
+    def lose(self, source: str, target: str, share: float) -> None:
+        """Lose that share of segments from `source` to `target` from now on."""
+        self.link(source, target).loss = share
+
     def reset(self, node: str) -> None:
         """Every connection of the node breaks."""
         for end in list(self._ends.get(_name(node), ())):
+            self.events["reset"] += 1
             end.abort()
 
-    def bury(self, node: str) -> None:
-        """The node's process is gone: its ports are closed, its peers are told."""
+    def half_open(self, node: str) -> None:
+        """Some of the node's connections die, and neither side is told."""
+        for end in self._ends.get(_name(node), ()):
+            if not end.lost and end.peer is not None and self._loop.random.random() < HALF_OPEN_OF:
+                self.trace(f"half-open {end.node} {end.peer.node}")
+                self.events["half-open"] += 1
+                end.lost = end.peer.lost = True
+
+    def bury(self, node: str, told: bool = True) -> None:
+        """The node's process is gone: its ports are closed, its peers are told unless the machine is gone."""
         for listening in self._ports.values():
             if listening.node == node:
                 listening.open = False
         for end in self._ends.pop(_name(node), []):
-            end.vanish()
+            if told:
+                end.vanish()
+            elif end.peer is not None:
+                self.events["peer gone"] += 1
+                end.gone = True
 
     def _listen(self, factory: Callable[[], Any], host: str, port: int) -> VirtualServer:
         del host
@@ -221,18 +261,43 @@ class Network:
         assert peer is not None, "sent before it was connected"
         if source.held is not None:
             source.held.append(what)
+        elif not source.lost and not source.gone:
+            link = self.link(source.node, peer.node)
+            if link.cut or link.held:
+                self.events["cut off"] += 1
+                link.held.append(lambda: self._deliver(source, peer, link, what))
+            else:
+                self._deliver(source, peer, link, what)
+
+    def _deliver(
+        self, source: VirtualTransport, peer: VirtualTransport, link: Link, what: Callable[[], None]
+    ) -> None:
+        if peer.gone:
+            if _name(peer.node) in self._ends:  # the machine is back and knows nothing of it
+                self.events["reset by a new life"] += 1
+                self._loop.call_later(self.delay(link), source.abort, context=source.context)
             return
-        link = self.link(source.node, peer.node)
+        late = self._retransmitted(link) if link.loss else 0.0
+        if late < 0:
+            self.events["lost too often"] += 1
+            source.abort()
+            return
+        when = max(self._loop.time() + self.delay(link) + late, source.last_arrival)
+        if when < link.newest:
+            self.events["overtaking"] += 1
+        link.newest = max(when, link.newest)
+        source.last_arrival = when
+        self._loop.call_at(when, what, context=peer.context)
 
-        def deliver() -> None:
-            when = max(self._loop.time() + self.delay(link), source.last_arrival)
-            source.last_arrival = when
-            self._loop.call_at(when, what, context=peer.context)
-
-        if link.cut or link.held:
-            link.held.append(deliver)
-        else:
-            deliver()
+    def _retransmitted(self, link: Link) -> float:
+        """Seconds that the losses of one segment cost; below 0 when it is given up."""
+        late, again_s = 0.0, RETRANSMIT_S
+        for _ in range(RETRANSMITS_MAX):
+            if self._loop.random.random() >= link.loss:
+                return late
+            self.events["lost segment"] += 1
+            late, again_s = late + again_s, 2 * again_s
+        return -1.0
 
 
 class VirtualTransport(asyncio.Transport):
@@ -246,6 +311,10 @@ class VirtualTransport(asyncio.Transport):
         self.context = context
         self.peer: VirtualTransport | None = None
         self.last_arrival = 0.0
+        self.lost = False
+        """Nothing passes any more, either way, and nobody is told."""
+        self.gone = False
+        """Of a machine that is gone."""
         self.held: list[Callable[[], None]] | None = None
         self._closed = False
         self._reading = True

@@ -59,13 +59,13 @@ class Node:
         self.alive = True
         self.network.trace(f"start {self.identity}")
 
-    def crash(self) -> None:
-        """Nothing of this life runs again; its sockets are closed by the machine."""
+    def crash(self, told: bool = True) -> None:
+        """Nothing of this life runs again; its sockets are closed by the machine, unless that is gone too."""
         if self.alive:
             self.alive = False
-            self.network.trace(f"crash {self.identity}")
+            self.network.trace(f"{'crash' if told else 'power off'} {self.identity}")
             self.loop.kill(self.identity)
-            self.network.bury(self.identity)
+            self.network.bury(self.identity, told)
 
 
 class _NoHttp:
@@ -153,6 +153,7 @@ class AgentNode(Node):
         self.store: FaultyStore | None = None
         self.rates = FaultRates()
         self.started: asyncio.Task[Any] | None = None
+        self.stopping = False
 
     @property
     def bootstrap(self) -> str:
@@ -162,8 +163,24 @@ class AgentNode(Node):
     def start(self) -> asyncio.Task[Any]:
         """Begin a life; the task ends when the agent serves."""
         self.begin()
+        self.stopping = False
         self.started = self.spawn(self._run())
         return self.started
+
+    def stop(self) -> None:
+        """Leave in good order, as SIGTERM asks; the process ends when that is done."""
+        if self.alive and not self.stopping and self.app is not None:
+            self.stopping = True
+            self.network.trace(f"stop {self.identity}")
+            self.spawn(self._stop(self.app))
+
+    async def _stop(self, app: App) -> None:
+        if self.started is not None and not self.started.done():
+            self.started.cancel()
+            await asyncio.wait([self.started])
+        await app.stop()
+        self.network.trace(f"stopped {self.identity}")
+        self.crash()
 
     async def _run(self) -> None:
         clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)

@@ -211,6 +211,8 @@ class World:
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
         for kind, number in self.witness.commands.items():
             counts[f"command {kind}"] += number
+        for event, number in self.network.events.items():
+            counts[f"network {event}"] += number
         for kinds, word in ((self.network.requests, "request"), (self.network.held, "held")):
             for key, number in kinds.items():
                 counts[f"{word} {APIS[key].name if key in APIS else key}"] += number
