@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.explore.scopes import CONTROLS, SCOPES
+from tests.explore.scopes import CONTROLS, SCOPES, explored
 from tests.explore.search import Outcome, explore
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "explore"
@@ -27,9 +28,11 @@ def main() -> int:
     """1 when something is found, a scope is not complete, a control not caught, or a story never happens."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="scopes and controls whose name holds this")
-    only = parser.parse_args().only
+    parser.add_argument("--jobs", type=int, default=1, help="scopes side by side, a process each")
+    chosen = parser.parse_args()
+    only = chosen.only
     stories: Counter[str] = Counter()
-    good, lines = _scopes(only, stories)
+    good, lines = _scopes(only, chosen.jobs, stories)
     caught, table, told = _controls(only)
     never = [] if only else [name for name in STORIES if not stories[name]]
     happened = [f"| {name} | {times:,} |" for name, times in sorted(stories.items())]
@@ -40,19 +43,18 @@ def main() -> int:
     return int(not good or not caught or bool(never))
 
 
-def _scopes(only: str, stories: Counter[str]) -> tuple[bool, list[str]]:
+def _scopes(only: str, jobs: int, stories: Counter[str]) -> tuple[bool, list[str]]:
     lines = ["| scope | states | steps | depth | seconds | found |", "|---|---|---|---|---|---|"]
     good, whole = True, Outcome()
-    for scope in SCOPES:
-        if only not in scope.name:
-            continue
-        outcome = explore(scope.make(), tell=_progress)
-        good = good and outcome.complete and not outcome.found
-        stories += outcome.stories
-        whole.states, whole.steps = whole.states + outcome.states, whole.steps + outcome.steps
-        whole.depth, whole.seconds = max(whole.depth, outcome.depth), whole.seconds + outcome.seconds
-        lines.append(_say(scope.name, outcome, "; ".join(outcome.found) or "nothing"))
-        print("".join(f"    {line}\n" for line in outcome.story), end="")
+    numbers = [number for number, scope in enumerate(SCOPES) if only in scope.name]
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        for number, outcome in zip(numbers, pool.imap(explored, numbers, 1), strict=True):
+            good = good and outcome.complete and not outcome.found
+            stories += outcome.stories
+            whole.states, whole.steps = whole.states + outcome.states, whole.steps + outcome.steps
+            whole.depth, whole.seconds = max(whole.depth, outcome.depth), whole.seconds + outcome.seconds
+            lines.append(_say(SCOPES[number].name, outcome, "; ".join(outcome.found) or "nothing"))
+            print("".join(f"    {line}\n" for line in outcome.story), end="")
     lines.append(_say("all", whole, ""))
     return good, lines
 
@@ -76,11 +78,6 @@ def _say(name: str, seen: Outcome, found: str) -> str:
     row = f"| {name} | {seen.states:,} | {seen.steps:,} | {seen.depth} | {seen.seconds:.1f} | {found} |"
     print(row, flush=True)
     return row
-
-
-def _progress(seen: Outcome) -> None:
-    said = f"  {seen.states:,} states, depth {seen.depth}, {seen.seconds:.0f} s"
-    print(said, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

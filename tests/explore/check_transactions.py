@@ -31,7 +31,7 @@ class Checker:
             found = list(self._of_log(world.head))
             for number, client in enumerate(world.clients):
                 for transaction, told in enumerate(client.told):
-                    fates = self._of_transactions(world.head).get((number, transaction), {})
+                    fates = self.fates_of(world.head).get((number, transaction), {})
                     name = f"transaction {transaction} of client {number}"
                     found += _of_client(name, told, fates)
                     if told.outcome.startswith("was told") and not self._tolerant:
@@ -97,7 +97,7 @@ class Checker:
         assert ids <= set(range(self._clients)), "producer ids are the clients' numbers here"
         return seen
 
-    def _of_transactions(self, head: int) -> dict[tuple[int, int], dict[int, str]]:
+    def fates_of(self, head: int) -> dict[tuple[int, int], dict[int, str]]:
         """Per (client, transaction) the fate of its record in each partition."""
         known = self._fates.get(head)
         if known is None:
@@ -117,7 +117,7 @@ class Checker:
         if found < 0:
             return []
         client, transaction = divmod(found - 1, 100)
-        fates = self._of_transactions(world.head)
+        fates = self.fates_of(world.head)
         if set(fates.get((client, transaction), {}).values()) != {"committed"}:
             return [f"aborted-read: its position is transaction {transaction}'s of client {client}: {fates}"]
         later = [

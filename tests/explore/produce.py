@@ -64,9 +64,9 @@ class Produce(AgentMoves):
     def steps(self, world: World) -> Iterator[Step]:
         """(what happened, the world after it), in an order that is always the same."""
         if self.scope.reduced:
-            urgent = self._urgent(world)
-            if urgent:
-                yield from urgent
+            at_once = self._storing(world) or self._urgent(world)
+            if at_once:
+                yield from at_once
                 return
         for number in range(len(world.clients)):
             yield from self._client(world, number)
@@ -78,13 +78,24 @@ class Produce(AgentMoves):
             yield from self._land(world, at)
         yield from self._misfortunes(world)
 
+    def _storing(self, world: World) -> list[Step]:
+        """An agent that has received something receives what goes into the same chunk, and stores it."""
+        for number, agent in enumerate(world.agents):
+            if agent.received:
+                more = [at for at, send in enumerate(world.sends) if send.agent == number]
+                delivered = [step for at in more for step in self._deliver(world, at)]
+                return [*delivered, *self._put(world, number)]
+        return []
+
     def _urgent(self, world: World) -> list[Step]:
         """Steps that commute with everything else that may happen before them (README.md): taken at once."""
         for number, client in enumerate(world.clients):
             if client.waiting < 0 and client.batch < len(self.scope.targets[number]):
                 return list(self._client(world, number))
         for number, agent in enumerate(world.agents):
-            if world.nodes[number] != world.etcd.head and self.passes_by(world, number):
+            if world.nodes[number] != world.etcd.head and (
+                self.passes_by(world, number) or self._is_foretold(world, number)
+            ):
                 return [self.apply(world, number)]
             if not agent.incarnation:
                 return [(("{} registers", NAMES[number]), self.register(world, number))]
@@ -94,11 +105,35 @@ class Produce(AgentMoves):
             collected = list(self.collect(world, number))
             if collected:
                 return collected
+        for at, attempt in enumerate(world.attempts):
+            if not self.scope.broken and self._is_vain(world, attempt):
+                return list(self._land(world, at))
         live = self.live(world.etcd.head)
         for key in world.etcd.keys:
             if key.incarnation not in live and self._is_left(world, key):
                 return [(("the lease of {:x} ends", key.incarnation), _without(world, key))]
         return []
+
+    def _is_foretold(self, world: World, number: int) -> bool:
+        """Whether nothing can come between the log and what the agent's next entry answers any more: no
+        client gives up, no agent is killed, and the entry does not end the agent's own incarnation."""
+        if self.scope.broken or self.trimmed_away(world, number):
+            return False
+        if any(map(world.may, ("requests", "crashes", "trims"))):
+            return False
+        applied = self.history[self.history.following(world.nodes[number], world.etcd.head)].applied
+        assert applied is not None, "an entry that was not applied"
+        agent = world.agents[number]
+        return not {agent.incarnation, *(each.incarnation for each in agent.parked)} & set(applied.fenced)
+
+    def _is_vain(self, world: World, attempt: Attempt) -> bool:
+        """Whether an attempt can no longer be appended, and nobody waits for its answer."""
+        key = next((key for key in world.etcd.keys if key.incarnation == attempt.incarnation), None)
+        if key is not None and key.version == attempt.expected:
+            return False
+        agent = world.agents[attempt.incarnation // RUNS_MAX - 1]
+        append = agent.appending if agent.incarnation == attempt.incarnation else None
+        return append is None or append.sequence != attempt.sequence
 
     def _is_left(self, world: World, key: Key) -> bool:
         """Whether nobody writes under this key any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from coordination.state.types import At
 from tests.explore.agents import Scope
 from tests.explore.groups import Groups
 from tests.explore.produce import Produce
-from tests.explore.search import Model
+from tests.explore.search import Model, Outcome, explore
 from tests.explore.transactions import Chances, Speaks, Transactions, speaker
 from tests.explore.world import Budget
 
@@ -58,27 +59,43 @@ SCOPES = (
     Named("produce, nothing goes wrong", _produce(Budget(), BOTH), quick=True),
     Named("produce, 1 message", _produce(_ONE, BOTH)),
     Named("produce, 2 messages", _produce(_TWO, RACE)),
-    Named("produce, a lease ends", _produce(Budget(leases=1), ORDER)),
-    Named("produce, a lease ends, 1 append", _produce(Budget(messages=1, appends=1, leases=1), RACE)),
-    Named("produce, a lease ends, 1 message", _produce(_ONE._replace(leases=1), ONE)),
-    Named("produce, 2 messages, one producer", _produce(_TWO, ONE)),
+    Named("produce, 3 messages", _produce(_THREE, RACE)),
     Named("produce, 3 messages, one producer", _produce(_THREE, ONE)),
+    Named("produce, a lease ends", _produce(Budget(leases=1), BOTH)),
+    Named("produce, a lease ends, 1 message", _produce(_ONE._replace(leases=1), RACE)),
+    Named("produce, a lease ends, 2 messages", _produce(_TWO._replace(leases=1), RACE)),
+    Named("produce, a lease ends, 2 messages, one producer", _produce(_TWO._replace(leases=1), ONE)),
+    Named("produce, 2 leases end", _produce(Budget(leases=2), ORDER)),
     Named("produce, 1 append, trimmed twice", _produce(Budget(messages=1, appends=1, trims=2), ORDER)),
-    Named("produce, an agent is killed", _produce(Budget(crashes=1), ONE)),
+    Named("produce, an agent is killed", _produce(Budget(crashes=1), RACE)),
+    Named("produce, an agent is killed, 1 message", _produce(_ONE._replace(crashes=1), ONE)),
+    Named("produce, an agent is killed, 2 messages", _produce(_TWO._replace(crashes=1), ONE)),
     Named("produce, a PUT fails", _produce(Budget(puts_failed=1), ORDER), quick=True),
+    Named("v2, 3 messages, a timeout, an abort", _transactions(Chances(3, 1, 1), (*V2, (C, C)))),
     Named("v2, 3 messages", _transactions(Chances(3), (*V2, (C, A)))),
-    Named("v2, 2 messages, a timeout, an abort", _transactions(Chances(2, 1, 1), (*V2, (C, C)))),
     Named("v2, 1 message, a timeout, an abort", _transactions(_ALL, (*V2, (C, C))), quick=True),
-    Named("v1, 2 messages", _transactions(Chances(2), (*V1, (C, C)))),
-    Named("v1, 2 messages, an abort", _transactions(Chances(2, 0, 1), (*V1, (C, C)))),
+    Named("v1, 3 messages", _transactions(Chances(3), (*V1, (C, C)))),
     Named("v1, 3 messages, one record each", _small),
+    Named("v1, 2 messages, a timeout, an abort", _transactions(Chances(2, 1, 1), (*V1, (C, C)))),
     Named("v1, 1 message, a timeout, an abort", _transactions(_ALL, (*V1, (C, C))), quick=True),
     Named("v1 as Java's, 2 messages", _transactions(Chances(2), (*JAVA, (C, A)))),
     Named("v1 as librdkafka's, 2 messages", _transactions(Chances(2), (*LIBRDKAFKA, (C, A)))),
+    Named("v1 and v2 together, 2 messages", _transactions(Chances(2), (*V1, (C,)), (*V2, (A,)))),
+    Named("v1 and v2, 1 message, 2 timeouts", _transactions(Chances(1, 2), (*V1, (C,)), (*V2, (A,)))),
+    Named("v1 and v1, 1 message, a timeout", _transactions(Chances(1, 1), (*V1, (C,)), (*V1, (A,)))),
     Named("groups, 2 proposals, 1 message", lambda: Groups(2, 1)),
     Named("groups, 3 proposals", lambda: Groups(3, 0, 1)),
-    Named("v1 and v2 together, 1 message", _transactions(Chances(1), (*V1, (C,)), (*V2, (A,)))),
 )
+
+
+def explored(number: int) -> Outcome:
+    """One of the scopes, whole: for a process of its own, which gives back what that takes."""
+    return explore(SCOPES[number].make(), tell=_progress)
+
+
+def _progress(seen: Outcome) -> None:
+    said = f"  {seen.states:,} states, depth {seen.depth}, {seen.seconds:.0f} s"
+    print(said, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.explore.language import Commits
 from tests.explore.produce import Produce
 from tests.explore.scopes import CONTROLS, ORDER, RACE, SCOPES, Control, Named
 from tests.explore.search import Outcome, explore
-from tests.explore.transactions import Chances, Transactions, speaker
+from tests.explore.transactions import Chances, Speaks, Transactions, speaker
 from tests.explore.world import Budget, World
 
 STATES_MAX = 100_000  # more than any of these has: a scope that grew beyond it is no quick one
@@ -66,8 +66,15 @@ def ends(scope: Scope) -> tuple[Outcome, set[Hashable]]:
         (Budget(refused=1, messages=1, appends=1), RACE),
         (Budget(refused=1, leases=1), ((0,),)),
         (Budget(refused=1, puts_failed=1), ((0, 0),)),
+        (Budget(refused=1, crashes=1), ((0,),)),
+        (Budget(refused=1, messages=1, appends=1, leases=1), ((0,),)),
+        (Budget(refused=1, trims=1), RACE),
+        (Budget(messages=2, requests=2), ((0,),)),
     ],
-    ids=["race", "order", "requests", "appends", "leases", "puts"],
+    ids=[
+        *("race", "order", "requests", "appends", "leases", "puts"),
+        *("crashes", "append and lease", "trims", "two requests"),
+    ],
 )
 def test_orders_left_out_make_no_difference(budget: Budget, targets: tuple[tuple[int, ...], ...]) -> None:
     whole, all_ends = ends(Scope(budget, targets=targets, reduced=False))
@@ -77,6 +84,63 @@ def test_orders_left_out_make_no_difference(budget: Budget, targets: tuple[tuple
     assert not whole.found
     assert not reduced.found
     assert kept_ends == all_ends
+    assert reduced.states < whole.states
+
+
+class Told(Transactions):
+    """Remembers of every world what its clients were told, and what became of what stands in the log."""
+
+    seen: set[Hashable]
+
+    def findings(self, world: Any) -> list[str]:
+        """The model's own."""
+        told = tuple(tuple((each.acked, each.outcome) for each in client.told) for client in world.clients)
+        fates = self.checker.fates_of(world.head)
+        self.seen.add((told, tuple(sorted((who, tuple(sorted(of.items()))) for who, of in fates.items()))))
+        return super().findings(world)
+
+
+def all_told(speaks: tuple[Speaks, ...], chances: Chances, *, reduced: bool) -> tuple[Outcome, set[Hashable]]:
+    """What can be told."""
+    model = Told(speaks, chances, reduced=reduced)
+    model.seen = set()
+    return explore(model, STATES_MAX), model.seen
+
+
+ADD, FIRST = ("add", 0), ("send", 0)
+SHORT_V1, SHORT_V2 = (ADD, FIRST, ("end", 1)), (FIRST, ("end", 0))
+
+
+@pytest.mark.parametrize(
+    ("speaks", "chances"),
+    [
+        ((speaker(True, Fence.OTHER, ends=(True,), positions=True),), Chances(2)),
+        ((speaker(True, Fence.OTHER, ends=(True, True)),), Chances(1, 1, 1)),
+        ((speaker(False, Fence.OTHER, ends=(True, True), positions=True),), Chances(1)),
+        ((speaker(False, Fence.OTHER, ends=(True, True)),), Chances(1, 0, 1)),
+        ((Speaks(False, Fence.OTHER, (SHORT_V1, SHORT_V1)),), Chances(1, 1, 1)),
+        ((speaker(False, Fence.JAVA, ends=(True, False)),), Chances(1)),
+        ((speaker(False, Fence.LIBRDKAFKA, ends=(True, False)),), Chances(1)),
+        (
+            (speaker(False, Fence.OTHER, ends=(True,)), speaker(True, Fence.OTHER, ends=(False,))),
+            Chances(0, 1),
+        ),
+        ((Speaks(False, Fence.OTHER, (SHORT_V1,)), Speaks(True, Fence.OTHER, (SHORT_V2,))), Chances(1)),
+    ],
+    ids=[
+        *("v2, messages", "v2, all", "v1, a message", "v1, an abort", "v1, all"),
+        *("Java", "librdkafka", "v1 and v2, a timeout", "v1 and v2, a message"),
+    ],
+)
+def test_worlds_of_transactions_taken_for_one_are_one(speaks: tuple[Speaks, ...], chances: Chances) -> None:
+    """The other side leaves no order out, and tells two worlds apart by their whole logs."""
+    whole, all_of_it = all_told(speaks, chances, reduced=False)
+    reduced, kept = all_told(speaks, chances, reduced=True)
+    assert whole.complete
+    assert reduced.complete
+    assert not whole.found, whole.story
+    assert not reduced.found, reduced.story
+    assert kept == all_of_it
     assert reduced.states < whole.states
 
 

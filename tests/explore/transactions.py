@@ -132,10 +132,18 @@ class Transactions:
     """The model. `broken`: a negative control of tests.explore.controls."""
 
     def __init__(
-        self, speaks: tuple[Speaks, ...], chances: Chances, broken: str = "", *, tolerant: bool = False
+        self,
+        speaks: tuple[Speaks, ...],
+        chances: Chances,
+        broken: str = "",
+        *,
+        tolerant: bool = False,
+        reduced: bool = True,
     ) -> None:
-        """`tolerant`: an error that a client should not have got is no finding: what comes of it may be."""
+        """`tolerant`: an error that a client should not have got is no finding: what comes of it may be.
+        `reduced`: leave out orders that make no difference, and take worlds for one by meaning."""
         self.speaks = speaks
+        self.reduced = reduced
         self.chances = chances
         self.broken = broken
         self.stories: Counter[str] = Counter()
@@ -180,7 +188,10 @@ class Transactions:
     # -- keys ------------------------------------------------------------------------------------------
 
     def key(self, world: World) -> Hashable:
-        """Exact but for what is only compared: stamps, connections and counts stand by their rank."""
+        """Exact but for what is only compared: stamps, connections and counts stand by their rank. Not
+        `reduced`: the whole log, entry by entry, and everything that clients remember."""
+        if not self.reduced:
+            return world
         number, node = self.numbers, self.history[world.head]
         clients = []
         for at, client in enumerate(world.clients):
@@ -207,7 +218,8 @@ class Transactions:
         for number, client in enumerate(world.clients):
             if not client.waiting and client.transaction < len(self.speaks[number].transactions):
                 yield self._send(world, number)
-                return
+                if self.reduced:
+                    return
         for number, client in enumerate(world.clients):
             if client.waiting:
                 yield from self._give_up(world, number)
