@@ -144,10 +144,12 @@ class TransactionalClient:
             self.sequences[topic, index] = sequence + len(values)
         return int(row.error_code), int(row.base_offset)
 
-    async def offsets(self, group: str, topic: str, offset: int, index: int = 0) -> int:
-        """TxnOffsetCommit of one position; its code."""
+    async def offsets(
+        self, group: str, topic: str, offset: int, index: int = 0, member: tuple[int, str] = (-1, "")
+    ) -> int:
+        """TxnOffsetCommit of one position, by a member's generation and id or by nobody; its code."""
         rows = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(index, offset)])]
-        request = TxnOffsetCommitRequest(self.name, group, *self.pair, topics=rows)
+        request = TxnOffsetCommitRequest(self.name, group, *self.pair, *member, topics=rows)
         answer = await self.call("TxnOffsetCommit", request)
         return int(answer.topics[0].partitions[0].error_code)
 

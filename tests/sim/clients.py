@@ -7,15 +7,17 @@ under a process number of its own. What had been asked of it and not answered is
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from tests.checker.operations import Micro, Operation, Outcome, Poll, Send
 from tests.sim.clock import START_MS
+from tests.sim.keys import Keys
 from tests.sim.loop import NODE, VirtualLoop
 
 SHORT = {"request_timeout_ms": 3000, "metadata_max_age_ms": 3000, "retry_backoff_ms": 50}
@@ -24,6 +26,9 @@ POLL_MS = 200
 IDLE_S = 0.1
 PADDED_OF = 0.1
 LISTED_OF = 1 / 64
+REASSIGNED_OF = 1 / 64
+READ_MAX = 6
+"""Keys that one reader is assigned."""
 Finish = Callable[[Operation], None]
 
 
@@ -94,14 +99,31 @@ class Surroundings:
     loop: VirtualLoop
     recorder: Recorder
     bootstrap: list[str]
-    keys: list[TopicPartition]
+    keys: Keys
     stopping: asyncio.Event
     fetch_bytes: int
     """max.partition.fetch.bytes of the readers."""
+    seeks_back: bool = True
+    """Whether a consumer goes back to where a transaction began that was aborted."""
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when groups have read everything: their members are told to stop after all others."""
+    unsure: set[str] = field(default_factory=set)
+    """Topics that may have more partitions than anybody was told."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """What clients did, for the coverage."""
+    skipped: set[str] = field(default_factory=set)
+    """Places that the copying client passed over after an abort."""
+    names: int = 0
+    """Given to new topics so far."""
 
     def any_key(self) -> TopicPartition:
-        """The first ones more often than the last ones."""
-        return self.keys[int(self.loop.random.expovariate(1.5 / len(self.keys))) % len(self.keys)]
+        """One to write to."""
+        return self.keys.written(self.loop.random)
+
+    def new_name(self, of: str) -> str:
+        """A name that no topic had before."""
+        self.names += 1
+        return f"{of}{self.names}"
 
     def timestamp(self) -> int:
         """Unix ms for a record."""
@@ -158,6 +180,7 @@ class Writer:
         error: BaseException | None = None
         for key, value in sends:
             try:
+                await partition_known(producer, key)
                 futures.append(
                     await producer.send(
                         key.topic,
@@ -232,12 +255,15 @@ class Reader:
                 process = recorder.process()
                 self._assign(consumer, process)
                 await consumer.seek_to_beginning()
+            elif random.random() < REASSIGNED_OF:  # without a group it begins at the start of new keys
+                process = recorder.process()
+                self._assign(consumer, process)
             await polled(consumer, recorder, process)
             await asyncio.sleep(IDLE_S)
 
     def _assign(self, consumer: Any, process: int) -> None:
         random, recorder = self._around.loop.random, self._around.recorder
-        keys = sorted(random.sample(self._around.keys, max(1, len(self._around.keys) // 2)))
+        keys = self._around.keys.some(random, READ_MAX)
         consumer.assign(keys)
         recorder.note(process, "assign", "ok", recorder.now_ns(), keys=[name(key) for key in keys])
 
@@ -256,6 +282,14 @@ def seen(records: Mapping[TopicPartition, Sequence[Any]]) -> dict[str, tuple[tup
         name(key): tuple((each.offset, each.value.decode()) for each in records[key])
         for key in sorted(records)
     }
+
+
+async def partition_known(producer: Any, key: TopicPartition) -> None:
+    """aiokafka asserts that it knows a partition: let it look again, the topic may have grown."""
+    if key.partition not in await producer.partitions_for(key.topic):
+        await producer.client.force_metadata_update()
+        if key.partition not in await producer.partitions_for(key.topic):
+            raise UnknownTopicOrPartitionError(str(key))
 
 
 async def stopped(client: Any) -> None:

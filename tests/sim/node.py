@@ -130,6 +130,19 @@ def _without_processes(background: Background) -> None:
         service._writer = None
 
 
+class _SmallEntries(MemoryLog):
+    """A log whose entries are small, so that changes travel in parts that are not large."""
+
+    def __init__(self, server: MemoryServer, clock: SimClock, entry_bytes: int) -> None:
+        super().__init__(server, clock)
+        self._entry_bytes = entry_bytes
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """See coordination.log.Log."""
+        return self._entry_bytes
+
+
 class AgentNode(Node):
     """One real agent: everything but HTTP, over the memory log and store."""
 
@@ -141,8 +154,10 @@ class AgentNode(Node):
         number: int,
         world: tuple[MemoryServer, ObjectStore],
         settings: Mapping[str, Any],
+        entry_bytes: int,
     ) -> None:
         super().__init__(loop, network, name)
+        self.entry_bytes = entry_bytes
         self.number = number
         self.port = PORT_FIRST + number
         self.server, self._objects = world
@@ -184,7 +199,7 @@ class AgentNode(Node):
 
     async def _run(self) -> None:
         clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)
-        self.log = MemoryLog(self.server, clock)
+        self.log = _SmallEntries(self.server, clock, self.entry_bytes)
         self.store = FaultyStore(self._objects, self.loop.random.getrandbits(48), self.rates, clock)
         self.app = App(
             self._config(), clock=clock, log=self.log, store=RetryingStore(self.store, STORE_RETRY, clock)

@@ -39,6 +39,22 @@ class Plan:
     latency_s: tuple[float, float]
     skews_ms: tuple[int, ...]
     faults: tuple[tuple[float, float, str, tuple[int, ...]], ...]
+    live_keys: int
+    """How many keys are written at a time, at least `partitions`."""
+    key_writes: int
+    """After how many writes a key is retired; 0: never."""
+    micro_max: int
+    """Micro-operations of a transaction."""
+    members: int
+    """Of the group that subscribes."""
+    member_kind: str
+    """How they commit: `plain` or in transactions of `v2`."""
+    changes: bool
+    """Whether an administrator changes topics that nobody else uses."""
+    seeks_back: bool
+    """Whether consumers go back to where a transaction began that did not succeed (KAFKA-17582)."""
+    entry_bytes: int
+    """Largest entry of the log: what is larger travels in parts."""
 
     def dump(self) -> str:
         """As JSON that `load` reads."""
@@ -77,6 +93,14 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         latency_s=random.choice(((0.0002, 0.002), (0.001, 0.05))),
         skews_ms=tuple(random.choice((0, 0, 0, 5000, -90_000)) for _ in range(agents)),
         faults=_faults(random, seconds, agents),
+        live_keys=random.choice((0, 4, 10)),
+        key_writes=random.choice((0, 15, 40)),
+        micro_max=random.choice((4, 4, 8)),
+        members=random.choice((0, 0, 2, 3)),
+        member_kind=random.choice(("plain", "v2", "v2")),
+        changes=random.random() < 0.4,
+        seeks_back=random.random() < 0.75,
+        entry_bytes=random.choice((1 << 20, 1 << 20, 1024)),
     )
 
 

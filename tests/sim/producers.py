@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 
 from coordination.kafka_codes import Code
 from tests.equipment.transactional_client import Connection, TransactionalClient
-from tests.sim.clients import SHORT, Surroundings, stopped
+from tests.sim.clients import SHORT, Surroundings, partition_known, stopped
 from tests.sim.loop import NODE
 
 REQUEST_S = 3.0
@@ -86,6 +86,7 @@ class V1:
 
     async def send(self, key: TopicPartition, *values: str) -> int | None:
         """See Producing."""
+        await partition_known(self._producer, key)
         sent = [
             await self._producer.send(
                 key.topic,
@@ -169,12 +170,16 @@ class V2:
         await self._until_answered(send)
         return offset if offset >= 0 else None
 
-    async def positions(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
-        """See Producing."""
+    async def positions(
+        self, offsets: Mapping[TopicPartition, int], group: str, member: tuple[int, str] = (-1, "")
+    ) -> None:
+        """See Producing. `member`: generation and id of a member of the group."""
         self._touched = True
         for key, offset in offsets.items():
             await self._until_answered(
-                lambda key=key, offset=offset: self._client.offsets(group, key.topic, offset, key.partition)
+                lambda key=key, offset=offset: self._client.offsets(
+                    group, key.topic, offset, key.partition, member
+                )
             )
 
     async def end(self, *, commit: bool) -> None:

@@ -9,6 +9,11 @@ from tests.sim.plan import QUIET_S, Plan
 from tests.sim.world import Outcome, World
 
 RUNS_MAX = 200
+LEAST = (
+    ("writers", 0), ("readers", 0), ("relay", ""), ("keepers", False), ("members", 0), ("changes", False),
+    ("partitions", 1), ("live_keys", 0), ("key_writes", 0), ("seeks_back", True), ("entry_bytes", 1 << 20),
+)  # fmt: skip
+"""Fields of a plan, and what makes them least."""
 
 
 def shrunk(
@@ -50,7 +55,7 @@ def candidates(plan: Plan) -> Iterator[Plan]:
     if plan.seconds > QUIET_S * 2:
         half = plan.seconds / 2
         yield replace(plan, seconds=half, faults=tuple(each for each in faults if each[0] < half))
-    for name, least in (("writers", 0), ("readers", 0), ("relay", ""), ("keepers", False), ("partitions", 1)):
+    for name, least in LEAST:
         if getattr(plan, name) != least:
             yield replace(plan, **{name: least})
     for at in range(len(plan.transactors)):

@@ -14,16 +14,25 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.checker.operations import Micro, Poll, Send
-from tests.sim.clients import POLL_MS, RETRY_S, SHORT, Pending, Surroundings, name, seen, stopped
+from tests.sim.clients import (
+    POLL_MS,
+    REASSIGNED_OF,
+    RETRY_S,
+    SHORT,
+    Pending,
+    Surroundings,
+    name,
+    seen,
+    stopped,
+)
 from tests.sim.loop import NODE
 from tests.sim.producers import ERRORS, VERSIONS, Producing
 
 OPERATION_S_MAX = 12.0
-MICRO_MAX = 4
 ABORTED_OF = 0.08
 """How likely an abort is before each micro-operation."""
 PAUSE_S = 0.15
-REASSIGNED_OF = 1 / 64
+ASSIGNED_MAX = 6
 
 
 @dataclass(slots=True)
@@ -52,11 +61,17 @@ def committed_reader(around: Surroundings, group: str) -> Any:
 class Transactor:
     """One client. `pending`: what a crash leaves unanswered."""
 
-    def __init__(self, around: Surroundings, node: str, version: str, timeout_ms: int) -> None:
+    def __init__(
+        self, around: Surroundings, node: str, version: str, timeout_ms: int, micro_max: int
+    ) -> None:
         self._around = around
         self._node = node
         self._version = version
         self._timeout_ms = timeout_ms
+        self._micro_max = micro_max
+        self._aborted: dict[TopicPartition, tuple[int, int]] = {}
+        """By key the first and the following offset of what transactions read that did not succeed."""
+        self._assigned: list[TopicPartition] = []
         self._next = 0
         self.pending: Pending | None = None
 
@@ -84,15 +99,21 @@ class Transactor:
             await asyncio.sleep(random.expovariate(1 / PAUSE_S))
             if random.random() < REASSIGNED_OF:
                 self._assign(consumer, process)
-            await self._transaction(producer, consumer, process)
+            if not await self._transaction(producer, consumer, process) and not self._around.seeks_back:
+                process = self._around.recorder.process()  # what it skips now is nobody's fault but its own
+                self._note_assigned(process)
 
     def _assign(self, consumer: Any, process: int) -> None:
-        random, recorder, known = self._around.loop.random, self._around.recorder, self._around.keys
-        keys = sorted(random.sample(known, random.randint(1, len(known))))
-        consumer.assign(keys)
-        recorder.note(process, "assign", "ok", recorder.now_ns(), keys=[name(key) for key in keys])
+        self._assigned = self._around.keys.some(self._around.loop.random, ASSIGNED_MAX)
+        consumer.assign(self._assigned)
+        self._note_assigned(process)
 
-    async def _transaction(self, producer: Producing, consumer: Any, process: int) -> None:
+    def _note_assigned(self, process: int) -> None:
+        recorder = self._around.recorder
+        recorder.note(process, "assign", "ok", recorder.now_ns(), keys=[name(key) for key in self._assigned])
+
+    async def _transaction(self, producer: Producing, consumer: Any, process: int) -> bool:
+        """One; whether it is committed."""
         recorder, done = self._around.recorder, _Transaction()
         self.pending = pending = Pending(process, "txn", recorder.now_ns(), done.micro, "fail")
         try:
@@ -108,18 +129,21 @@ class Transactor:
             raise
         else:
             pending.outcome, pending.error = ("ok", "") if commit else ("fail", "aborted")
-            if not commit:
+            if not commit and self._around.seeks_back:
                 for key, offset in done.first.items():
                     consumer.seek(key, offset)
+            return commit
         finally:
             if self.pending is pending:  # a crash has noted it already
                 self.pending = None
                 recorder.leave(pending)
+            if pending.outcome != "ok":
+                self._aborted |= {key: (done.first[key], done.following[key]) for key in done.first}
 
     async def _micro(self, producer: Producing, consumer: Any, done: _Transaction) -> bool:
         """The micro-operations; whether to commit."""
         random = self._around.loop.random
-        for _ in range(random.randint(1, MICRO_MAX)):
+        for _ in range(random.randint(1, self._micro_max)):
             if random.random() < ABORTED_OF:
                 return False
             if random.random() < 0.4:
@@ -132,8 +156,16 @@ class Transactor:
         records = await consumer.getmany(timeout_ms=POLL_MS)
         done.micro.append(Poll(seen(records)))
         for key in sorted(records):
+            self._goes_on(key, records[key][0].offset)
             done.first.setdefault(key, records[key][0].offset)
             done.following[key] = records[key][-1].offset + 1
+
+    def _goes_on(self, key: TopicPartition, offset: int) -> None:
+        """Where a key is read first behind a transaction that did not succeed, against what that had read."""
+        first, following = self._aborted.pop(key, (None, None))
+        if first is not None and following is not None:
+            where = "further back" if offset < first else "back" if offset < following else "on"
+            self._around.counts[f"behind an abort {where}"] += 1
 
     async def _send(self, producer: Producing, done: _Transaction) -> None:
         self._next += 1

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from agent.app import App
 from agent.wire.api import APIS
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.memory_server import MemoryServer
@@ -22,11 +23,12 @@ from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History, Operation
 from tests.sim.audit import audit
+from tests.sim.clerk import Clerk
 from tests.sim.clients import Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.coverage import Seen
 from tests.sim.faults import FAULTS, Fault
-from tests.sim.final import all_ended, copies_differ, read_all
+from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
 from tests.sim.keepers import (
     KEPT,
     KEPT_PARTITIONS,
@@ -36,11 +38,14 @@ from tests.sim.keepers import (
     Ledger,
     Restorer,
 )
+from tests.sim.keys import Keys
 from tests.sim.loop import NODE, VirtualLoop
+from tests.sim.members import GROUP as MEMBERS
+from tests.sim.members import SHARED, Member
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
 from tests.sim.plan import Plan, plan_of
-from tests.sim.relay import COPIES, COPIES_PARTITIONS, Relay
+from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
 from tests.sim.transactors import Transactor
 from tests.sim.witness import Witness
 
@@ -56,6 +61,7 @@ SETTINGS: dict[str, Any] = {
     "compaction": {"dirty_bytes_min": 1024},
 }
 CLUSTER = {
+    "group.initial.rebalance.delay.ms": "300",
     "log.cleaner.backoff.ms": "500",
     "log.retention.check.interval.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -106,12 +112,14 @@ class World:
             "tables": {"interval_ms": plan.table_ms},
         }
         self.agents = [
-            AgentNode(self.loop, self.network, f"a{n}", n, world, settings) for n in range(plan.agents)
+            AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.entry_bytes)
+            for n in range(plan.agents)
         ]
         for agent, skew in zip(self.agents, plan.skews_ms, strict=True):
             agent.skew_ms = skew
         self.recorder = Recorder(self.loop, self.trace)
-        self.keys = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
+        first = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
+        self.keys = Keys(first, max(plan.live_keys, plan.partitions), plan.key_writes)
         self.clients: list[Node] = []
         self.living: dict[str, Living] = {}
         self.seen = Seen(NODE.get)
@@ -156,6 +164,7 @@ class World:
             self.keys,
             asyncio.Event(),
             self.plan.fetch_bytes,
+            self.plan.seeks_back,
         )
         self.around = around
         for client in self._cast():
@@ -171,8 +180,9 @@ class World:
         around.stopping.set()
         await asyncio.sleep(DRAIN_S)
         for client in self.clients:
-            self._leave_pending(client)
-            client.crash()
+            if not isinstance(self.living[client.name], Member):
+                self._leave_pending(client)
+                client.crash()
         findings: list[Finding] = await self._node("final", self._final())
         judgement = judge(History(self.recorder.operations), healed_ns=healed)
         judgement.findings += findings
@@ -188,7 +198,33 @@ class World:
         assert app is not None, "healed before it is judged"
         assert self.around is not None, "the world ran"
         findings = await all_ended(app) or await read_all(self.around)
-        return findings or (await copies_differ(self.around, app) if self.plan.relay else [])
+        if findings:
+            return findings
+        read = committed(self.recorder)
+        if self.plan.relay:
+            findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))
+        if self.plan.members:
+            findings += await self._group_judged(self.around, app, read)
+        return findings
+
+    async def _group_judged(
+        self, around: Surroundings, app: App, read: Mapping[str, set[int]]
+    ) -> list[Finding]:
+        """Its members come to the end, and then stop; nothing was passed over, nothing copied twice."""
+        findings = await caught_up(around, app, MEMBERS, read)
+        around.drained.set()
+        await asyncio.sleep(DRAIN_S)
+        members = [each for each in self.clients if isinstance(self.living[each.name], Member)]
+        for client in members:
+            self._leave_pending(client)
+            client.crash()
+        findings += await all_ended(app)
+        at = positions(around, app, MEMBERS)
+        if self.plan.member_kind == "v2":
+            return findings + await copies_differ(around, SHARED, read, at)
+        subscribed = {each.process for each in self.recorder.operations if each.f == "subscribe"}
+        of_group = (each for each in self.recorder.operations if each.process in subscribed)
+        return findings + passed_over(MEMBERS, of_group, read, at)
 
     def _cast(self) -> list[str]:
         """Who takes part: the names of the clients."""
@@ -196,6 +232,9 @@ class World:
         cast = [f"w{n}" for n in range(plan.writers)] + [f"r{n}" for n in range(plan.readers)]
         cast += [f"t{n}" for n in range(len(plan.transactors))]
         cast += ["relay"] if plan.relay else []
+        cast += [f"m{n}" for n in range(plan.members)]
+        if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
+            cast += ["clerk"]
         return cast + (["keeper", "restorer"] if plan.keepers else [])
 
     def _count(self) -> None:
@@ -208,6 +247,11 @@ class World:
         counts["job compacted"] += sum(each.first_dirty_offset > 0 for each in merged)
         counts["job moved log starts"] += sum(each.log_start > 0 for each in partitions)
         counts["job restored"] += self.ledger.restores
+        counts["keys retired"] += self.keys.retired
+        counts["keys"] += len(self.keys.every)
+        if self.around is not None:
+            counts.update(self.around.counts)
+            counts["skipped behind an abort"] += len(self.around.skipped)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
         for kind, number in self.witness.commands.items():
             counts[f"command {kind}"] += number
@@ -235,7 +279,12 @@ class World:
             case "w", _:
                 return Writer(around, plan.rate)
             case "t", _:
-                return Transactor(around, client, plan.transactors[int(client[1:])], plan.timeout_ms)
+                version = plan.transactors[int(client[1:])]
+                return Transactor(around, client, version, plan.timeout_ms, plan.micro_max)
+            case "m", _:
+                return Member(around, client, plan.member_kind, plan.timeout_ms)
+            case _, "clerk":
+                return Clerk(around, plan.changes)
             case _, "relay":
                 return Relay(around, plan.relay, plan.timeout_ms)
             case _, "keeper":
@@ -323,6 +372,7 @@ class World:
             [
                 NewTopic(TOPIC, self.plan.partitions, 1),
                 NewTopic(COPIES, COPIES_PARTITIONS, 1),
+                NewTopic(SHARED, COPIES_PARTITIONS, 1),
                 NewTopic(KEPT, KEPT_PARTITIONS, 1, topic_configs=COMPACTED),
                 NewTopic(SHORT_LIVED, SHORT_PARTITIONS, 1, topic_configs=SHORT_RETENTION),
             ]
