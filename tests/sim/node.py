@@ -163,6 +163,7 @@ class AgentNode(Node):
         self.server, self._objects = world
         self.settings = settings
         self.skew_ms = 0
+        self.clock: SimClock | None = None
         self.app: App | None = None
         self.log: MemoryLog | None = None
         self.store: FaultyStore | None = None
@@ -197,8 +198,14 @@ class AgentNode(Node):
         self.network.trace(f"stopped {self.identity}")
         self.crash()
 
+    def set_clock_right(self) -> None:
+        """Its wall clock jumps to the others'."""
+        self.skew_ms = 0
+        if self.clock is not None:
+            self.clock.skew_ms = 0
+
     async def _run(self) -> None:
-        clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)
+        clock = self.clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)
         self.log = _SmallEntries(self.server, clock, self.entry_bytes)
         self.store = FaultyStore(self._objects, self.loop.random.getrandbits(48), self.rates, clock)
         self.app = App(
