@@ -10,6 +10,7 @@ from coordination.log import LogEntry
 from coordination.state.types import ChunkCommitted, Done, Refused, Result
 
 DIGEST_BYTES = 16
+PLAIN = (int, str, bytes)  # values that are told by their repr
 START = bytes(DIGEST_BYTES)  # the hash of the empty state
 
 
@@ -31,14 +32,18 @@ def _parts(results: Iterable[object]) -> Iterable[bytes]:
             if any(result.errors):
                 yield array("q", result.errors).tobytes()
         elif isinstance(result, Done):
-            yield b"="
-            yield from _parts((result.value,))
+            value = result.value
+            if value is None or isinstance(value, PLAIN):  # most are, and thousands may be in one change
+                yield b"=" + repr(value).encode()
+            else:
+                yield b"="
+                yield from _parts((value,))
         elif isinstance(result, Refused):  # without its wording, which may differ between versions
             yield b"!%d" % result.code
         elif isinstance(result, tuple):  # of values, or of the results of a change in parts
             yield b"(%d" % len(result)
             yield from _parts(result)
-        elif result is None or isinstance(result, int | str | bytes):
+        elif result is None or isinstance(result, PLAIN):
             yield repr(result).encode()
         else:
             raise TypeError(f"no digest for a result of type {type(result).__name__}")
