@@ -14,6 +14,7 @@ import heapq
 import random
 from asyncio import events
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 NODE: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
@@ -119,6 +120,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for task in tasks:
                 task.cancel()
             self.run_until_complete(asyncio.wait(tasks, timeout=1))
+        for task in asyncio.all_tasks(self):  # their next step was dropped when their node died
+            with suppress(Exception, asyncio.CancelledError):
+                task.get_coro().close()  # type: ignore[union-attr]  # tasks of this loop have one
         self.run_until_complete(self.shutdown_asyncgens())
         self.tasks.clear()
         self.close()
