@@ -14,6 +14,7 @@ from typing import Any
 from agent import collection
 from agent.compaction import choice
 from agent.compaction import partition as compaction
+from agent.handlers import k09_offset_fetch
 from agent.produce.buffer import Outcome
 from agent.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server, snapshot_keeper
@@ -270,6 +271,15 @@ def _compaction_drops_the_newest() -> Any:
     return _patched((OffsetMap, "find", property(find)))
 
 
+def _no_generation_check() -> Any:
+    """Who was a member once may commit positions in transactions, whatever the group has become since."""
+    return _patched((pending_offsets, "_member_refusal", lambda group, message: None))
+
+
+def _pending_counts_as_stable() -> Any:
+    return _patched((k09_offset_fetch, "is_pending", lambda state, group, handle: False))
+
+
 def _with(*faults: str) -> Callable[[Plan], bool]:
     """Plans with one of these faults."""
     return lambda plan: any(kind in faults for _, _, kind, _ in plan.faults)
@@ -284,6 +294,15 @@ def _v1_held(plan: Plan) -> bool:
     return "v1" in (*plan.transactors, plan.relay) and _with("hold-requests")(plan)
 
 
+def _shared(plan: Plan) -> bool:
+    return (
+        plan.members > 1
+        and plan.member_kind == "v2"
+        and _with("hold-requests", "pause", "crash-client")(plan)
+    )
+
+
+COPIED_WRONGLY = frozenset({"copied-twice", "copy-lost", "copy-without-position"})
 LOST = frozenset({"lost-write", "unseen", "unreadable-chunk", "stuck"})
 READ_EARLY = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
 CONTROLS: tuple[Control, ...] = (
@@ -328,6 +347,20 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"copy-lost"}),
         _abort_keeps_positions,
         lambda plan: bool(plan.relay),
+    ),
+    Control(
+        "no-generation-check",
+        "8: positions are their generation's",
+        COPIED_WRONGLY,
+        _no_generation_check,
+        _shared,
+    ),
+    Control(
+        "pending-counts-as-stable",
+        "8: a new member waits for positions under way",
+        COPIED_WRONGLY,
+        _pending_counts_as_stable,
+        _shared,
     ),
     Control(
         "retry-looks-for-the-entry",

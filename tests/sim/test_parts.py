@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 
 import pytest
+from aiokafka import TopicPartition
 
 from coordination.commands import ENTRY_FORMAT, Entry
 from coordination.log import LogEntry
 from coordination.state.state import State
 from tests.checker.findings import Finding, Judgement
+from tests.checker.operations import Operation, Poll
 from tests.sim.coverage import RULES, Coverage
+from tests.sim.final import passed_over
+from tests.sim.keys import Keys
 from tests.sim.plan import Plan, plan_of
 from tests.sim.relay import relayed
 from tests.sim.shrink import anomalies, candidates, shrunk
@@ -47,18 +52,60 @@ def test_a_failing_run_is_made_small() -> None:
 @pytest.mark.parametrize(
     ("read", "position", "copies", "anomaly"),
     [
-        ([0, 1, 4], 5, ["0.0", "0.1", "0.4"], None),
-        ([0, 1, 4], 2, ["0.0", "0.1"], None),
-        ([0, 1, 4], 5, ["0.0", "0.4"], "copy-lost"),
-        ([0, 1, 4], 2, ["0.0", "0.1", "0.4"], "copy-without-position"),
-        ([0, 1, 4], 5, ["0.0", "0.1", "0.1", "0.4"], "copied-twice"),
+        ([0, 1, 4], 5, ["x-0.0", "x-0.1", "x-0.4"], None),
+        ([0, 1, 4], 2, ["x-0.0", "x-0.1"], None),
+        ([0, 1, 4], 5, ["x-0.0", "x-0.4"], "copy-lost"),
+        ([0, 1, 4], 2, ["x-0.0", "x-0.1", "x-0.4"], "copy-without-position"),
+        ([0, 1, 4], 5, ["x-0.0", "x-0.1", "x-0.1", "x-0.4"], "copied-twice"),
+        ([0, 1], 0, ["y-3.0"], "copy-without-position"),
     ],
 )
 def test_copies_are_what_lies_below_the_position(
     read: list[int], position: int, copies: list[str], anomaly: str | None
 ) -> None:
-    found = {each.anomaly for each in relayed({0: read}, {0: position}, copies)}
+    found = {each.anomaly for each in relayed("copies", {"x-0": read}, {"x-0": position}, copies)}
     assert found == ({anomaly} if anomaly else set())
+
+
+def test_what_a_client_skipped_by_itself_is_not_lost() -> None:
+    read, at = {"x-0": [0, 1, 2]}, {"x-0": 3}
+    assert not list(relayed("copies", read, at, ["x-0.0", "x-0.1"], {"x-0.1", "x-0.2"}))
+    lost = [each.anomaly for each in relayed("copies", read, at, ["x-0.0"], {"x-0.1"})]
+    assert lost == ["copy-lost"]
+
+
+def _polls(*offsets: int) -> list[Operation]:
+    records = {"x-0": tuple((offset, f"v{offset}") for offset in offsets)}
+    return [Operation(0, 1, "poll", "ok", (Poll(records),))]
+
+
+def test_what_a_group_passes_over_is_seen() -> None:
+    read = {"x-0": {0, 1, 4}}
+    assert not passed_over("g", _polls(0, 1, 4), read, {"x-0": 5})
+    assert not passed_over("g", _polls(0), read, {"x-0": 1})
+    assert [each.anomaly for each in passed_over("g", _polls(0, 4), read, {"x-0": 5})] == ["group-skip"]
+
+
+def test_a_key_is_retired_after_so_many_writes() -> None:
+    first, more = [TopicPartition("x", n) for n in range(2)], [TopicPartition("x1", n) for n in range(3)]
+    keys, dice = Keys(first, 2, 5), Random(1)
+    while keys.wanted < 2:
+        assert keys.written(dice) in first
+    keys.add(more[:1])
+    assert (keys.retired, keys.wanted, len(keys.live)) == (1, 1, 2)
+    keys.add(more[1:])
+    assert (keys.retired, keys.wanted, keys.live[2:], keys.every) == (2, 0, more[2:], first + more)
+    assert set(keys.live) == set(more)
+
+
+def test_keys_grow_to_as_many_as_live_at_a_time() -> None:
+    keys = Keys([TopicPartition("x", 0)], 4, 0)
+    assert keys.wanted == 3
+    keys.add(TopicPartition("x1", n) for n in range(3))
+    assert (keys.wanted, len(keys.live), keys.retired) == (0, 4, 0)
+    dice = Random(1)
+    found = Counter(keys.written(dice) for _ in range(1000))
+    assert found[keys.live[0]] > found[keys.live[1]] > found[keys.live[3]] > 0
 
 
 def test_a_transaction_that_ends_twice_is_seen() -> None:
