@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from google.protobuf import text_format
 
+from agent.fetch.planner import Wanted, plan_fetch
 from coordination.commands import Command, Entry
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
@@ -30,6 +31,7 @@ class Storyteller:
             "snapshot": self._snapshot,
             "time": self._time,
             "replay": self._replay,
+            "fetch": self._fetch,
         }
 
     def tell(self, story: str) -> str:
@@ -93,6 +95,24 @@ class Storyteller:
             other.apply(entry)
         same = (other.hash, encode(other)) == (self.state.hash, encode(self.state))
         yield f"another agent at revision {other.revision}: {'the same' if same else 'DIFFERENT'}"
+
+    def _fetch(self, argument: str) -> Iterator[str]:
+        """What a consumer gets: `topic-index offset [bytes=n] [committed]`, by the agent's own planner."""
+        place, at, *options = argument.split()
+        name, _, index = place.rpartition("-")
+        bytes_max = next((int(o.removeprefix("bytes=")) for o in options if o.startswith("bytes=")), 1 << 30)
+        partition = self.state.topics[name].partitions[int(index)]
+        wanted = [Wanted(partition, int(at), bytes_max)]
+        (planned,) = plan_fetch(wanted, 1 << 30, "committed" in options).partitions
+        if planned.code:
+            yield f"{planned.code.name}, log start {planned.log_start}, watermark {planned.high_watermark}"
+            return
+        for ref in planned.slices:
+            yield f"{ref.base_offset}..{ref.end_offset - 1} {self._where(ref)}"
+        for each in planned.aborted:
+            yield f"left out: producer {each.producer_id} from {each.first_offset} on"
+        if not planned.slices:
+            yield "reads what is merged" if planned.merged else "waits: nothing yet"
 
     def _show(self, argument: str) -> Iterator[str]:
         for name, topic in self.state.topics.items():
