@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from deploy.run.damage import damage
 from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
+from tests.compat.raw import set_broker_config
 from tests.unit.agent.cli.conftest import Dev, floe
 
+LEAVING, DELETED = 200, 30  # records written to a topic, and of them deleted by request
 ROWS = 5_000  # enough for a better compression of the damaged file to make up for its metadata
 WAIT_S_MAX = 60.0
 pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # Spark, twice
@@ -83,6 +90,50 @@ def transactions(dev: Dev, topic: str) -> dict[int, int]:
         if number == 1:
             producer.abort_transaction(WAIT_S_MAX)
     return aborted
+
+
+def test_what_left_the_topic_by_right_stays_in_its_table(dev: Dev) -> None:
+    """Records that were deleted, and those that compaction took: history, and no difference."""
+    configs = ("cleanup.policy=compact,delete", "max.compaction.lag.ms=1", "retention.ms=-1")
+    options = [part for config in configs for part in ("--config", config)]
+    assert dev.run("topic", "create", "leaves", "--partitions", "1", *options).status == 0
+    assert asyncio.run(set_broker_config(dev.bootstrap, "log.cleaner.backoff.ms", "50")) == 0
+    lines = "".join(f"key {n % 7}\tvalue {n}\n" for n in range(LEAVING))
+    assert dev.run("produce", "leaves", "--key-separator", "\t", stdin=lines).status == 0
+    until(lambda: behind(dev, "leaves") == 0, "the table has no record")  # before the first ones go
+    start = [TopicPartition("leaves", 0, DELETED)]
+    admin = AdminClient({"bootstrap.servers": dev.bootstrap})
+    admin.delete_records(start)[start[0]].result(WAIT_S_MAX)
+    until(lambda: compacted_away(dev) > 0, "nothing was compacted")
+
+    status, verdict = audit(dev, "leaves", ensure("iceberg")[0].parent)
+    assert (status, verdict["equal"]) == (0, True), verdict
+    (count,) = verdict["topics"]
+    assert count["table"] == LEAVING
+    assert 7 <= count["consumed"] < LEAVING - DELETED, "read after it was compacted"
+    assert count["history"] == LEAVING - count["consumed"]
+
+
+def until(done: Callable[[], bool], otherwise: str) -> None:
+    """Wait for it."""
+    end = time.monotonic() + WAIT_S_MAX
+    while not done():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.2)
+
+
+def behind(dev: Dev, topic: str) -> int | None:
+    """Records that the topic's table lacks; None before there is one."""
+    with urllib.request.urlopen(f"{dev.http}/status.json", timeout=WAIT_S_MAX) as answer:
+        tables = json.load(answer)["tables"]
+    return next((row["records_behind"] for row in tables if row["topic"] == topic), None)
+
+
+def compacted_away(dev: Dev) -> float:
+    """Bytes that compaction has taken away so far."""
+    with urllib.request.urlopen(f"{dev.http}/metrics", timeout=WAIT_S_MAX) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith("floe_compacted_away_bytes_total"))
 
 
 def test_what_an_audit_needs_is_told(dev: Dev, tmp_path: Path) -> None:
