@@ -57,8 +57,8 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name, JOBS=scopes side by side)
 	$(PY) -m tests.explore --only "$(ONLY)" --jobs $(or $(JOBS),1)
 
-simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
-	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(if $(SEED),--seed $(SEED)) \
+simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
+	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) --jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED)) \
 		$(if $(PLAN),--plan $(PLAN)) $(if $(SHRINK),--shrink) $(if $(CONTROLS),--controls)
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)

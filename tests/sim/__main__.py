@@ -1,4 +1,4 @@
-"""`python -m tests.sim`: seeds one after the other, one seed with its trace, or the table of controls."""
+"""`python -m tests.sim`: many seeds, one seed with its trace, or the table of controls."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import argparse
 import logging
 import os
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from tests.sim.controls_table import catch
-from tests.sim.coverage import Coverage
+from tests.sim.many import run
 from tests.sim.plan import Plan, plan_of
 from tests.sim.shrink import shrunk
 from tests.sim.timeline import page
 from tests.sim.world import Outcome, World
-
-_wall, _cpu = time.perf_counter, time.process_time  # taken before any run replaces them
 
 
 def main() -> int:
@@ -38,13 +35,14 @@ def main() -> int:
     if given.plan is not None:
         return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
     plans = (plan_of(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
-    return _many((plan for plan in plans if plan.agents in (given.agents or (plan.agents,))), given.out)
+    return _many((plan for plan in plans if plan.agents in (given.agents or (plan.agents,))), given)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the seeds")
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="simulated seconds under faults, per seed"
     )
@@ -57,27 +55,9 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _many(plans: Iterable[Plan], out: Path) -> int:
-    begun, worked, virtual, bad = _wall(), _cpu(), 0.0, []
-    counts: Counter[str] = Counter()
-    coverage = Coverage()
-    for plan in plans:
-        outcome = World(plan).run()
-        virtual += outcome.virtual_s
-        counts.update(seeds=1, acknowledged=outcome.judgement.acknowledged, read=outcome.judgement.read)
-        coverage.note(outcome)
-        if not outcome.judgement.valid:
-            bad.append(plan.seed)
-            print(f"seed {plan.seed}: {outcome.judgement.report()}\n{outcome.plan}", flush=True)
-            _keep(outcome, str(plan.seed), out)
-    real, cpu = _wall() - begun, _cpu() - worked
-    print(coverage.report())
-    print(
-        f"{counts['seeds']} seeds · {virtual:,.0f} simulated s in {real:,.0f} s, {cpu:,.1f} s of a core "
-        f"({virtual / cpu:.0f} per s) · acknowledged {counts['acknowledged']:,} · read {counts['read']:,} · "
-        f"bad {len(bad)} {bad[:20]}"
-    )
-    return 1 if bad else 0
+def _many(plans: Iterable[Plan], given: argparse.Namespace) -> int:
+    whole = run(plans, given.jobs, partial(_keep, out=given.out), partial(print, flush=True))
+    return 1 if whole.bad else 0
 
 
 def _one(plan: Plan, name: str, given: argparse.Namespace) -> int:

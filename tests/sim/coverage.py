@@ -83,6 +83,11 @@ class Coverage:
         self.runs += 1
         self.counts.update(outcome.coverage)
 
+    def add(self, other: Coverage) -> None:
+        """Those of another process."""
+        self.runs += other.runs
+        self.counts.update(other.counts)
+
     def report(self) -> str:
         """What happened how often, and what never did."""
         lines = [
