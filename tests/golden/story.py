@@ -210,7 +210,10 @@ class Storyteller:
 def _said(result: Result) -> str:
     if isinstance(result, ChunkCommitted):
         pairs = zip(result.errors, result.base_offsets, strict=True)
-        return "; ".join(f"offset {offset}" if not error else f"error {error}" for error, offset in pairs)
+        return "; ".join(
+            f"offset {offset}" if not error else f"error {error}" + (f" AT {offset}" if offset != -1 else "")
+            for error, offset in pairs
+        )
     if isinstance(result, Refused):
         return f"refused {result.code.name}: {result.message}"
     assert isinstance(result, Done)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.checker.test_checker import FAILING
 from tests.golden.story import Storyteller
 
-STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+FOLDER = Path(__file__).parent
+STORIES = sorted(FOLDER.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
@@ -21,8 +24,35 @@ def test_story(path: Path, request: pytest.FixtureRequest) -> None:
     assert told == written
 
 
-def test_the_stories_are_there() -> None:
-    assert len(STORIES) >= 8
+def rows() -> dict[str, list[str]]:
+    """The tables of README.md: what is told, and the files and tests that tell it."""
+    lines = [line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| ")]
+    columns = [line.strip("| ").split(" | ", 1) for line in lines]
+    return {what: re.findall("`([^`]+)`", where) for what, where in columns if not where.startswith("story")}
+
+
+def is_there(named: str) -> bool:
+    """A story of this folder, or a test: path::function."""
+    if named.endswith(".txt"):
+        return (FOLDER / named).is_file()
+    path, _, function = named.partition("::")
+    test = FOLDER.parents[1] / path
+    return test.is_file() and f"def {function}(" in test.read_text()
+
+
+@pytest.mark.parametrize(("what", "where"), rows().items(), ids=list(rows()))
+def test_what_is_told_is_there(what: str, where: list[str]) -> None:
+    assert where, f"nothing tells {what}"
+    assert [named for named in where if not is_there(named)] == []
+
+
+def test_every_rule_anomaly_and_story_is_in_the_tables() -> None:
+    told = rows()
+    rules = {what.split()[0] for what in told}
+    assert rules.issuperset(map(str, range(1, 14)))
+    words = {word for what in told for word in re.split(r"[ ,]+", what)}
+    assert words >= FAILING
+    assert {path.name for path in STORIES} <= {named for where in told.values() for named in where}
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
