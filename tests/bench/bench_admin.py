@@ -17,8 +17,9 @@ from agent.wire.generated import create_topics as ct
 from agent.wire.generated import delete_topics as dt
 from agent.wire.generated import metadata as m
 from deploy.services import Etcd, Minio
-from deploy.services.floe import FloeAgent, clustered
+from deploy.services.floe import FloeAgent
 from deploy.services.kafka import Kafka
+from tests.bench.agents import on_services
 from tests.bench.figure import ROUNDS, Figure
 from tests.bench.load import Wire, frame_of
 
@@ -105,14 +106,7 @@ def figures() -> Iterable[Figure]:
     """Creation, then Metadata when nothing is ready and when everything is."""
     with ExitStack() as stack:
         etcd, minio = stack.enter_context(Etcd()), stack.enter_context(Minio())
-        settings = clustered(
-            etcd=etcd.endpoint,
-            bucket_url=f"s3://{minio.make_bucket('bench')}/floe",
-            s3_endpoint=minio.endpoint,
-            access_key=minio.access_key,
-            secret_key=minio.secret_key,
-        )
-        settings["tables"] = {"enabled": False}
+        settings = on_services(etcd, minio, minio.make_bucket("bench"))
         agent = stack.enter_context(FloeAgent("agent", settings))
         kafka = stack.enter_context(Kafka())
         found = {

@@ -18,8 +18,9 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from deploy.services import Etcd, Minio
-from deploy.services.floe import FloeAgent, clustered
+from deploy.services.floe import FloeAgent
 from deploy.services.kafka import Kafka, tool
+from tests.bench.agents import on_services
 from tests.bench.figure import Figure, interleaved
 from tests.bench.load import cpu_seconds
 from tests.bench.scrape import metric
@@ -88,14 +89,7 @@ def figures() -> Iterable[Figure]:
     """Large batches, then Java's defaults."""
     with ExitStack() as stack:
         etcd, minio = stack.enter_context(Etcd()), stack.enter_context(Minio())
-        settings = clustered(
-            etcd=etcd.endpoint,
-            bucket_url=f"s3://{minio.make_bucket('bench')}/floe",
-            s3_endpoint=minio.endpoint,
-            access_key=minio.access_key,
-            secret_key=minio.secret_key,
-        )
-        settings["tables"] = {"enabled": False}
+        settings = on_services(etcd, minio, minio.make_bucket("bench"))
         agent = stack.enter_context(FloeAgent("agent", settings))
         kafka = stack.enter_context(Kafka())
         produce(agent.bootstrap, LARGE)  # both warm

@@ -19,8 +19,9 @@ import uvloop
 from agent.wire.generated import find_coordinator as fc
 from coordination.kafka_codes import Code
 from deploy.services import Etcd, Minio
-from deploy.services.floe import FloeAgent, clustered
+from deploy.services.floe import FloeAgent
 from deploy.services.kafka import Kafka
+from tests.bench.agents import on_services
 from tests.bench.bench_quiet import floor_ms
 from tests.bench.figure import Figure, interleaved
 from tests.bench.load import NOW, create_topic, fetch_all
@@ -141,15 +142,7 @@ def figures() -> Iterable[Figure]:
     with ExitStack() as stack:
         etcd, minio = stack.enter_context(Etcd()), stack.enter_context(Minio())
         bucket = minio.make_bucket("exactly-once-bench")
-        settings = clustered(
-            etcd=etcd.endpoint,
-            bucket_url=f"s3://{bucket}/floe",
-            s3_endpoint=minio.endpoint,
-            access_key=minio.access_key,
-            secret_key=minio.secret_key,
-        )
-        settings |= {"logging": {"level": "warning"}, "tables": {"enabled": False}}
-        at = stack.enter_context(FloeAgent("agent", settings)).bootstrap
+        at = stack.enter_context(FloeAgent("agent", on_services(etcd, minio, bucket))).bootstrap
         ours, floor = interleaved(
             [lambda: uvloop.run(alone_ms(at)), lambda: uvloop.run(floor_ms(etcd, minio, bucket, appends=2))]
         )

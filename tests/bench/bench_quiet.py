@@ -18,10 +18,11 @@ from agent.wire.generated import create_topics as ct
 from coordination.clock import SystemClock
 from coordination.open import open_log
 from deploy.services import Etcd, Minio
-from deploy.services.floe import FloeAgent, clustered
+from deploy.services.floe import FloeAgent
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.open import open_store
 from objectstore.store import CREATE
+from tests.bench.agents import on_services
 from tests.bench.figure import Figure, interleaved
 from tests.bench.load import CREATE_VERSION, Wire, batch_of, check, create_topic, produce_frame
 
@@ -124,15 +125,7 @@ def figures() -> Iterable[Figure]:
     with ExitStack() as stack:
         etcd, minio = stack.enter_context(Etcd()), stack.enter_context(Minio())
         bucket = minio.make_bucket("quiet-bench")
-        settings = clustered(
-            etcd=etcd.endpoint,
-            bucket_url=f"s3://{bucket}/floe",
-            s3_endpoint=minio.endpoint,
-            access_key=minio.access_key,
-            secret_key=minio.secret_key,
-        )
-        settings["tables"] = {"interval_ms": 1_000}
-        settings["logging"] = {"level": "warning"}
+        settings = on_services(etcd, minio, bucket, tables={"interval_ms": 1_000})
         agent = stack.enter_context(FloeAgent("agent", settings))
         asyncio.run(create(agent.bootstrap, "quiet", False))
         ours, floor = interleaved(

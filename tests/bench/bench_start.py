@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from deploy.services import Etcd, Minio
-from deploy.services.floe import FloeAgent, clustered
+from deploy.services.floe import FloeAgent
+from tests.bench.agents import on_services
 from tests.bench.figure import ROUNDS, Figure
 from tests.bench.load import batch_of, create_topic, produce_all, produce_frame
 
@@ -63,14 +64,7 @@ def figures() -> Iterable[Figure]:
     """Fill, snapshot, append a tail, then start again and again."""
     with ExitStack() as stack:
         etcd, minio = stack.enter_context(Etcd()), stack.enter_context(Minio())
-        settings = clustered(
-            etcd=etcd.endpoint,
-            bucket_url=f"s3://{minio.make_bucket('start-bench')}/floe",
-            s3_endpoint=minio.endpoint,
-            access_key=minio.access_key,
-            secret_key=minio.secret_key,
-        )
-        settings["tables"] = {"enabled": False}
+        settings = on_services(etcd, minio, minio.make_bucket("start-bench"))
         with FloeAgent("agent", {**settings, "snapshots": {"interval_s": 1}}) as agent:
             asyncio.run(fill(agent.bootstrap, SLICES_BEFORE, create=True))
             await_snapshot(agent)
