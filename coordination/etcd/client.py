@@ -18,7 +18,7 @@ from coordination.backoff import Backoff
 from coordination.clock import Clock
 from coordination.etcd.errors import EtcdError, being_cancelled, from_grpc
 from coordination.etcd.proto import rpc_pb2 as pb
-from coordination.etcd.proto.rpc_pb2_grpc import AuthStub, KVStub, LeaseStub, MaintenanceStub, WatchStub
+from coordination.etcd.stubs import KV, Auth, Lease, Maintenance, Watch
 from coordination.etcd.watch import WatchStream
 
 _T = TypeVar("_T")
@@ -68,11 +68,11 @@ class Endpoint:
             self.channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
         else:
             self.channel = grpc.aio.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
-        self.kv = KVStub(self.channel)
-        self.watch = WatchStub(self.channel)
-        self.lease = LeaseStub(self.channel)
-        self.maintenance = MaintenanceStub(self.channel)
-        self.auth = AuthStub(self.channel)
+        self.kv = KV(self.channel)
+        self.watch = Watch(self.channel)
+        self.lease = Lease(self.channel)
+        self.maintenance = Maintenance(self.channel)
+        self.auth = Auth(self.channel)
         self.timeouts = 0  # in a row
 
 

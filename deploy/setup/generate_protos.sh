@@ -8,6 +8,4 @@ protoc() {
 }
 protoc coordination/proto/log.proto coordination/proto/snapshot.proto
 protoc objectstore/proto/chunk.proto objectstore/proto/segment.proto
-protoc coordination/etcd/proto/kv.proto
-protoc --plugin=protoc-gen-mypy_grpc=.venv/bin/protoc-gen-mypy_grpc --grpc_python_out=. --mypy_grpc_out=quiet:. \
-    coordination/etcd/proto/rpc.proto
+protoc coordination/etcd/proto/kv.proto coordination/etcd/proto/rpc.proto

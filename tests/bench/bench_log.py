@@ -19,7 +19,7 @@ import grpc
 from coordination.clock import SystemClock
 from coordination.etcd import keys as requests
 from coordination.etcd.keys import Keys
-from coordination.etcd.proto.rpc_pb2_grpc import KVStub
+from coordination.etcd.stubs import KV
 from coordination.log import Log
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
@@ -65,7 +65,7 @@ def bare_txn_ms(etcd: Etcd, size: int) -> float:
         keys, incarnation, payload = Keys("floor"), next(_numbers), os.urandom(size)
         revision, sequence = 0, 0
         async with grpc.aio.insecure_channel(etcd.endpoint) as channel:
-            stub = KVStub(channel)
+            stub = KV(channel)
 
             async def step() -> None:
                 nonlocal revision, sequence

@@ -16,7 +16,7 @@ from coordination.etcd.errors import EtcdError
 from coordination.etcd.follower import FollowOptions
 from coordination.etcd.log import EtcdLog, EtcdOptions
 from coordination.etcd.proto import rpc_pb2 as pb
-from coordination.etcd.proto.rpc_pb2_grpc import AuthStub
+from coordination.etcd.stubs import unary
 from coordination.log import Chain, Fenced, LogRegressed, Unavailable
 from coordination.open import open_log
 from deploy.services import Etcd, EtcdCluster
@@ -166,11 +166,17 @@ async def test_nobody_there_is_unavailable_and_definite() -> None:
 
 async def enable_passwords(etcd: Etcd) -> None:
     client = EtcdClient([etcd.endpoint], SystemClock())
-    auth: AuthStub = client._endpoint().auth
-    await auth.RoleAdd(pb.AuthRoleAddRequest(name="root"))
-    await auth.UserAdd(pb.AuthUserAddRequest(name="root", password="secret"))
-    await auth.UserGrantRole(pb.AuthUserGrantRoleRequest(user="root", role="root"))
-    await auth.AuthEnable(pb.AuthEnableRequest())
+    channel = client._endpoint().channel
+    role, user = pb.AuthRoleAddRequest(name="root"), pb.AuthUserAddRequest(name="root", password="secret")
+    grant = pb.AuthUserGrantRoleRequest(user="root", role="root")
+    await unary(channel, "Auth/RoleAdd", pb.AuthRoleAddRequest, pb.AuthRoleAddResponse)(role)
+    await unary(channel, "Auth/UserAdd", pb.AuthUserAddRequest, pb.AuthUserAddResponse)(user)
+    await unary(channel, "Auth/UserGrantRole", pb.AuthUserGrantRoleRequest, pb.AuthUserGrantRoleResponse)(
+        grant
+    )
+    await unary(channel, "Auth/AuthEnable", pb.AuthEnableRequest, pb.AuthEnableResponse)(
+        pb.AuthEnableRequest()
+    )
     await client.close()
 
 
