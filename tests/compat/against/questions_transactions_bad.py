@@ -10,6 +10,9 @@ from typing import Any
 
 from agent.wire.generated import add_offsets_to_txn as ao
 from agent.wire.generated import add_partitions_to_txn as ap
+from agent.wire.generated import create_partitions as cp
+from agent.wire.generated import create_topics as ct
+from agent.wire.generated import delete_topics as dl
 from agent.wire.generated import describe_transactions as dt
 from agent.wire.generated import end_txn as et
 from agent.wire.generated import find_coordinator as fc
@@ -17,6 +20,7 @@ from agent.wire.generated import init_producer_id as ip
 from agent.wire.generated import list_offsets as lo
 from agent.wire.generated import txn_offset_commit as to
 from tests.compat.against.questions_transactions import (
+    AGAIN,
     PAUSE_S,
     Ask,
     client,
@@ -25,10 +29,12 @@ from tests.compat.against.questions_transactions import (
     taken,
 )
 from tests.compat.against.side import Answers, Question, Side, code
+from tests.compat.raw import call
 from tests.equipment.transactional_client import V1, V2, TransactionalClient
 
 GROUP = "positions"
 WIDE, NAMED = 300, 10_000  # partitions that are there, and that are named
+WIDEST_MS_MAX = 300_000  # that Kafka may take to make them, and for a transaction over them
 MEGABYTE = "x" * 1_000_000
 ORDERS: dict[str, list[tuple[str, int]]] = {
     "v1 that produces 12": [("Produce", 12), ("EndTxn", 4)],
@@ -231,6 +237,68 @@ async def _codes(x: TransactionalClient, topic: str, count: int) -> Counter[int]
     return Counter(int(row.partition_error_code) for row in answer.results_by_partition)
 
 
+async def widest(side: Side) -> Answers:
+    """One transaction over ten thousand partitions that are all there, a few of which get a record."""
+    await coordinated(side)
+    found: Answers = {}
+    topic = f"{side.prefix}widest"
+    await _make_widest(side, topic)
+    async with client(side, "widest") as x:
+        found["init"] = await settled(lambda: x.init(WIDEST_MS_MAX))
+        for commit in (True, False):
+            name = "commit" if commit else "abort"
+            codes = await _all_added(x, topic)
+            found[f"add before {name}"] = str({code(number): count for number, count in codes.items()})
+            for index in (0, NAMED // 2, NAMED - 1):
+                sent = await settled(lambda index=index: x.send(topic, b"a", index=index))
+                found[f"send to {index} before {name}"] = sent
+            found[f"committed ends before {name}"] = str(await _ends_of_all(side, topic, 1))
+            found[name] = await settled(lambda commit=commit: x.end(commit=commit))
+            found[f"{name} again"] = await settled(lambda commit=commit: x.end(commit=commit))
+            ended = await _ends_of_all(side, topic, 1, 1 if commit else 2)
+            found[f"committed ends after {name}"] = str(ended)
+            assert ended == await _ends_of_all(side, topic, 0), "nothing is left open"
+    await call(
+        side.bootstrap,
+        "DeleteTopics",
+        dl.DeleteTopicsRequest([dl.DeleteTopicState(topic)], [], WIDEST_MS_MAX),
+        6,
+    )
+    return found
+
+
+async def _make_widest(side: Side, topic: str) -> None:
+    """In two requests: Kafka takes 10,000 records of metadata in one, the topic's own among them."""
+    wanted = ct.CreatableTopic(topic, NAMED // 2, 1, configs=[ct.CreatableTopicConfig("retention.ms", "-1")])
+    made = await call(side.bootstrap, "CreateTopics", ct.CreateTopicsRequest([wanted], WIDEST_MS_MAX), 7)
+    more = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(topic, NAMED, None)], WIDEST_MS_MAX)
+    grown = await call(side.bootstrap, "CreatePartitions", more, 3)
+    codes = (made.topics[0].error_code, grown.results[0].error_code)
+    assert codes == (0, 0), [code(number) for number in codes]
+    await _ends_of_all(side, topic, 0)
+
+
+async def _all_added(x: TransactionalClient, topic: str) -> Counter[int]:
+    """The codes of all partitions, once the transaction before is over everywhere."""
+    while True:
+        codes = await _codes(x, topic, NAMED)
+        if not set(codes) & set(AGAIN):
+            return codes
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _ends_of_all(side: Side, topic: str, isolation: int, least: int = 0) -> dict[int, int]:
+    """How many partitions end at which offset, once all have a leader and end at `least`."""
+    parts = [lo.ListOffsetsPartition(index, -1, -1) for index in range(NAMED)]
+    request = lo.ListOffsetsRequest(-1, isolation, [lo.ListOffsetsTopic(topic, parts)], WIDEST_MS_MAX)
+    while True:
+        answer = await call(side.bootstrap, "ListOffsets", request, 9)
+        rows = answer.topics[0].partitions
+        if not any(row.error_code for row in rows) and min(row.offset for row in rows) >= least:
+            return dict(sorted(Counter(int(row.offset) for row in rows).items()))
+        await asyncio.sleep(PAUSE_S)
+
+
 Sent = tuple[str, Any, int, Callable[[Any], int]]  # API, request, version, where the answer has its code
 
 
@@ -289,5 +357,6 @@ QUESTIONS: dict[str, Question] = {
     "Transactions.mixed": mixed,
     "Transactions.batched": batched,
     "Transactions.wide": wide,
+    "Transactions.widest": widest,
     "Transactions.long": long_ids,
 }

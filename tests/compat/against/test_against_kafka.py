@@ -70,8 +70,13 @@ async def unharmed(request: pytest.FixtureRequest, asked: str) -> AsyncIterator[
         assert [record.value for each in batches for record in records(each)] == before
 
 
+LONG = {"Transactions.widest": 1200}  # seconds; of Kafka, that makes and serves ten thousand partitions
+
+
 @pytest.mark.services
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.timeout(LONG.get(name, 300))) for name in QUESTIONS]
+)
 async def test_floe_answers_as_kafka_does(
     name: str, asked: str, unharmed: None, pytestconfig: pytest.Config
 ) -> None:
