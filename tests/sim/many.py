@@ -65,10 +65,11 @@ def line(whole: Sum, wall_s: float) -> str:
     """How many, how fast, how bad."""
     counts, bad = whole.counts, [seed for seed, _ in whole.bad]
     speed = whole.virtual_s / max(whole.cpu_s, 1e-9)
+    took = f"{whole.virtual_s:,.0f} simulated s in {wall_s:,.0f} s, {whole.cpu_s:,.1f} s of a core"
+    acknowledged, read = counts["acknowledged"], counts["read"]
     return (
-        f"{counts['seeds']} seeds · {whole.virtual_s:,.0f} simulated s in {wall_s:,.0f} s, {whole.cpu_s:,.1f} s "
-        f"of a core ({speed:.0f} per s) · acknowledged {counts['acknowledged']:,} · read {counts['read']:,} · "
-        f"bad {len(bad)} {bad[:20]}"
+        f"{counts['seeds']} seeds · {took} ({speed:.0f} per s) · acknowledged {acknowledged:,} · "
+        f"read {read:,} · bad {len(bad)} {bad[:20]}"
     )
 
 

@@ -140,9 +140,13 @@ class Network:
                 deliver()
 
     def heal_all(self) -> None:
-        """No link is cut any more."""
+        """No link is cut any more, and whoever waits on a dead connection is told."""
         for source, target in sorted(self._links):
             self.heal(source, target)
+        for name in sorted(self._ends):
+            for end in list(self._ends[name]):
+                if end.lost or (end.peer is not None and end.peer.gone):
+                    end.abort()
 
     def lose(self, source: str, target: str, share: float) -> None:
         """Lose that share of segments from `source` to `target` from now on."""
