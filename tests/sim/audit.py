@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 
 from agent.app import App
+from coordination.state.tables import topic_id_of
 from coordination.state.types import Partition, Table
 from iceberg import head, manifests
 from iceberg.warehouse import Warehouse
@@ -128,8 +129,10 @@ class _Topic:
 
     @property
     def tables(self) -> list[Table]:
-        """The topic's table, when there is one."""
-        return [table for table in self.app.replica.state.tables.values() if table.topic == self.name]
+        """The topic's table, when there is one: of this topic, not of one that had its name before."""
+        state = self.app.replica.state
+        topic_id = state.topics[self.name].topic_id
+        return [table for table in state.tables.values() if topic_id_of(state, table) == topic_id]
 
     def complete(self) -> bool:
         """Whether the table has everything, as far as its ledger says."""

@@ -28,7 +28,7 @@ ASIDE = "aside"
 ASIDE_OF = 0.4
 LARGE = 24
 """Topics of one large change."""
-LARGE_OF = 0.1
+LARGE_OF = 0.3
 RECORDS = 3
 
 

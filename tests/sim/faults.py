@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agent.wire.api import BY_NAME
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore.faulty import FaultRates
 from objectstore.steps import STEPS
@@ -67,21 +68,21 @@ def _power_off(world: World, targets: Sequence[AgentNode]) -> None:
         agent.crash(told=False)
 
 
-def _kill_at_step(world: World, targets: Sequence[AgentNode]) -> None:
+def _kill_at_step(world: World, targets: Sequence[AgentNode], step: str = "") -> None:
     """Die at the next step of a kind."""
     for agent in targets:
-        _arm(world, agent, agent.crash)
+        _arm(world, agent, agent.crash, step)
 
 
-def _pause_at_step(world: World, targets: Sequence[AgentNode]) -> None:
+def _pause_at_step(world: World, targets: Sequence[AgentNode], step: str = "") -> None:
     """Stand still at the next step of a kind: leases end, others take over, and then it goes on."""
     for agent in targets:
-        _arm(world, agent, partial(_pause, world, [agent]))
+        _arm(world, agent, partial(_pause, world, [agent]), step)
 
 
-def _arm(world: World, agent: AgentNode, happens: Callable[[], None]) -> None:
-    """Of steps, those that this run has come to before."""
-    known = [step for step in ALL_STEPS if world.seen.counts[f"step {step}"]]
+def _arm(world: World, agent: AgentNode, happens: Callable[[], None], step: str) -> None:
+    """At the given step, or else at any of those that this run has come to before."""
+    known = [step] if step else [step for step in ALL_STEPS if world.seen.counts[f"step {step}"]]
     if agent.alive and known:
         world.seen.armed[agent.name] = (world.loop.random.choice(known), happens)
 
@@ -225,10 +226,11 @@ def _crash_client(world: World, targets: Sequence[AgentNode]) -> None:
     world.crash_client(world.loop.random.choice(world.clients))
 
 
-def _hold(world: World, targets: Sequence[AgentNode]) -> None:
+def _hold(world: World, targets: Sequence[AgentNode], name: str = "") -> None:
+    """Requests of the named kind, or of some."""
     del targets
     kinds = [kind for kind in HELD_KINDS if world.loop.random.random() < 0.6]
-    world.network.held_kinds = frozenset(kinds)
+    world.network.held_kinds = frozenset([BY_NAME[name].key] if name else kinds)
 
 
 def _release(world: World, targets: Sequence[AgentNode]) -> None:
@@ -264,3 +266,27 @@ FAULTS: tuple[Fault, ...] = (
     Fault("hold-requests", _hold, _release),
     Fault("crash-client", _crash_client, _nothing),
 )
+AIMED: Mapping[str, Callable[[World, Sequence[AgentNode], str], None]] = {
+    "kill-at-step": _kill_at_step,
+    "pause-at-step": _pause_at_step,
+    "hold-requests": _hold,
+}
+"""Those that a plan may aim: at a step, or at a kind of request."""
+
+
+def _aimed(
+    begin: Callable[[World, Sequence[AgentNode], str], None],
+    aim: str,
+    world: World,
+    targets: Sequence[AgentNode],
+) -> None:
+    begin(world, targets, aim)
+
+
+def fault_of(kind: str) -> Fault:
+    """The fault that a plan names, aimed by a second word: `kill-at-step flush/submit`. Raises KeyError."""
+    name, _, aim = kind.partition(" ")
+    fault = next((each for each in FAULTS if each.name == name), None)
+    if fault is None:
+        raise KeyError(f"no fault is called {name!r}")
+    return replace(fault, begin=partial(_aimed, AIMED[name], aim)) if aim else fault

@@ -100,7 +100,7 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         member_kind=random.choice(("plain", "v2", "v2")),
         changes=random.random() < 0.4,
         seeks_back=random.random() < 0.75,
-        entry_bytes=random.choice((1 << 20, 1 << 20, 1024)),
+        entry_bytes=random.choice((1 << 20, 1 << 20, 512)),
     )
 
 

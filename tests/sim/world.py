@@ -27,7 +27,7 @@ from tests.sim.clerk import Clerk
 from tests.sim.clients import Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.coverage import Seen
-from tests.sim.faults import FAULTS, Fault
+from tests.sim.faults import FAULTS, Fault, fault_of
 from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
 from tests.sim.keepers import (
     KEPT,
@@ -310,11 +310,11 @@ class World:
             self.recorder.leave(pending)
 
     async def _faults(self) -> None:
-        named = {fault.name: fault for fault in FAULTS}
         events: list[tuple[float, int, bool, Fault, tuple[int, ...]]] = []
         for number, (at, seconds, kind, targets) in enumerate(self.plan.faults):
-            events.append((at, number, True, named[kind], targets))
-            events.append((min(at + seconds, self.plan.seconds), number, False, named[kind], targets))
+            fault = fault_of(kind)
+            events.append((at, number, True, fault, targets))
+            events.append((min(at + seconds, self.plan.seconds), number, False, fault, targets))
         begun = self.loop.time()
         for at, _, begins, fault, numbers in sorted(events, key=lambda event: event[:3]):
             await asyncio.sleep(max(0.0, begun + at - self.loop.time()))

@@ -1,0 +1,41 @@
+"""The plans that are kept are clean, and their stories still happen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
+SECONDS_MAX = 1800  # of a machine that does other things; ten seconds of a quiet core
+pytestmark = pytest.mark.timeout(SECONDS_MAX)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Any]:
+    """All of them in one process of their own, by name."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sim.stories"],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) -> None:
+    run, kept = runs[path.stem], json.loads(path.read_text())
+    assert kept["story"], "a plan says what it is kept for"
+    assert kept["needs"], "and by what one sees that it happened"
+    assert run["valid"], run["report"]
+    assert not run["missing"], f"{kept['story']} happened too rarely: {run['missing']} of {kept['needs']}"
+    assert run["acknowledged"] > 20
