@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -144,14 +145,25 @@ class TransactionalClient:
             self.sequences[topic, index] = sequence + len(values)
         return int(row.error_code), int(row.base_offset)
 
-    async def offsets(
-        self, group: str, topic: str, offset: int, index: int = 0, member: tuple[int, str] = (-1, "")
+    async def offsets(self, group: str, topic: str, offset: int, index: int = 0) -> int:
+        """TxnOffsetCommit of one position; its code."""
+        return await self.positions(group, {(topic, index): offset})
+
+    async def positions(
+        self, group: str, offsets: Mapping[tuple[str, int], int], member: tuple[int, str] = (-1, "")
     ) -> int:
-        """TxnOffsetCommit of one position, by a member's generation and id or by nobody; its code."""
-        rows = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(index, offset)])]
+        """TxnOffsetCommit of positions by topic and index, by a member's generation and id or by nobody.
+
+        The first code that is an error.
+        """
+        rows = [
+            TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(index, offset)])
+            for (topic, index), offset in offsets.items()
+        ]
         request = TxnOffsetCommitRequest(self.name, group, *self.pair, *member, topics=rows)
         answer = await self.call("TxnOffsetCommit", request)
-        return int(answer.topics[0].partitions[0].error_code)
+        codes = [int(row.error_code) for topic in answer.topics for row in topic.partitions]
+        return next((code for code in codes if code), 0)
 
     def ending(self, *, commit: bool) -> EndTxnRequest:
         """EndTxn as it would be sent now."""

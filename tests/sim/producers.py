@@ -175,12 +175,8 @@ class V2:
     ) -> None:
         """See Producing. `member`: generation and id of a member of the group."""
         self._touched = True
-        for key, offset in offsets.items():
-            await self._until_answered(
-                lambda key=key, offset=offset: self._client.offsets(
-                    group, key.topic, offset, key.partition, member
-                )
-            )
+        by_place = {(key.topic, key.partition): offset for key, offset in offsets.items()}
+        await self._until_answered(lambda: self._client.positions(group, by_place, member))
 
     async def end(self, *, commit: bool) -> None:
         """See Producing. Nothing is asked about a transaction in which nothing was done."""
