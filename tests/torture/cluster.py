@@ -107,6 +107,11 @@ class Cluster:
         return {"endpoint": store.endpoint, "allow_http": True, **account}
 
     @property
+    def opened(self) -> tuple[str, str, dict[str, Any]]:
+        """Log, store and the store's options, as audits open them."""
+        return self.log_url, self.store_url, self.store_options
+
+    @property
     def s3_properties(self) -> dict[str, str]:
         """What pyiceberg needs to read the tables' files without a link in between."""
         return {

@@ -28,14 +28,14 @@ def history_of(
         )
 
     for each in sent:
-        known = each.offset if each.outcome == "ok" else None
-        told = Send(_key(each.topic, each.partition), _text(each.value), known)
+        known = each.offset if each.outcome == "ok" and each.offset >= 0 else None
+        told = Send(_key(each.topic, each.partition), text(each.value), known)
         add(each.writer, "send", OUTCOMES[each.outcome], told)
     for (reader, topic, partition), run in groupby(seen, lambda s: (s.reader, s.topic, s.partition)):
-        records = tuple((record.offset, _text(record.value)) for record in run)
+        records = tuple((record.offset, text(record.value)) for record in run)
         add(reader, "poll", "ok", Poll({_key(topic, partition): records}))
     for (topic, partition), rows in final.items():
-        records = tuple((offset, _text(value)) for offset, value in rows)
+        records = tuple((offset, text(value)) for offset, value in rows)
         add("final", "poll", "ok", Poll({_key(topic, partition): records}))
     return made
 
@@ -44,5 +44,6 @@ def _key(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def _text(value: bytes) -> str:
+def text(value: bytes) -> str:
+    """A record's value as a history spells it, without what fills it up."""
     return value.decode("latin-1").rstrip(".")

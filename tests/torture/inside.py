@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from coordination.clock import SystemClock
@@ -37,8 +38,7 @@ def inspect(cluster: Cluster, topic: str | None = None) -> list[Finding]:
     """Everything below, over a cluster that is whole again; the chunks of one topic, or of all."""
     findings = [Finding("agent-ended", "process", words) for words in cluster.ended]
     findings += asyncio.run(_agree(cluster))
-    opened = (cluster.log_url, cluster.store_url, cluster.store_options)
-    findings += asyncio.run(chunks_differ(*opened, topic))
+    findings += asyncio.run(chunks_differ(*cluster.opened, topic))
     for member in cluster.members:
         findings += list(words(member))
     return findings
@@ -77,6 +77,25 @@ async def chunks_differ(
     log_url: str, store_url: str, store_options: dict[str, Any], topic: str | None
 ) -> list[Finding]:
     """Every partition's batches tile [log start, high watermark), exist, are whole and in sequence."""
+    async with standing(log_url, store_url, store_options) as inside:
+        partitions = partitions_of(inside.state, topic)
+        return [
+            found for each in partitions for found in await _partition(each, inside.ranges, inside.reader)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A state that stands still, and what reads the records that it names."""
+
+    state: State
+    ranges: MergedRanges
+    reader: ChunkReader
+
+
+@asynccontextmanager
+async def standing(log_url: str, store_url: str, store_options: dict[str, Any]) -> AsyncIterator[Inside]:
+    """The state as the log's last entry of now leaves it."""
     clock = SystemClock()
     log = open_log(log_url, clock)
     store = open_store(store_url, **store_options)
@@ -89,13 +108,10 @@ async def chunks_differ(
         async with asyncio.timeout(AGREE_SECONDS_MAX):
             await follower.wait(target)
         await _cancelled(following)  # the state stands still from here on
-        reader = ChunkReader(store, CACHE_BYTES)
-        partitions = _partitions(follower.state, topic)
-        ranges = MergedRanges(store)
-        findings = [found for each in partitions for found in await _partition(each, ranges, reader)]
+        reader, ranges = ChunkReader(store, CACHE_BYTES), MergedRanges(store)
+        yield Inside(follower.state, ranges, reader)
         await ranges.close()
         await reader.close()
-        return findings
     finally:
         await _cancelled(following)
         await store.close()
@@ -108,7 +124,8 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
         await task
 
 
-def _partitions(state: State, topic: str | None) -> list[Partition]:
+def partitions_of(state: State, topic: str | None) -> list[Partition]:
+    """Those of the topic, or all."""
     there = [partition for partition in state.partitions if partition is not None]
     return [partition for partition in there if topic in (None, partition.topic.name)]
 
@@ -135,7 +152,7 @@ async def _partition(partition: Partition, ranges: MergedRanges, reader: ChunkRe
             header = peek(data, position)
             if not check_crc(data, position, position + length):
                 return [Finding("corrupt-batch", place, f"offset {header.base_offset}")]
-            wrong = walk.batch(header, header.control and _aborts(data[position : position + length]))
+            wrong = walk.batch(header, header.control and aborts(data[position : position + length]))
             if wrong is not None:
                 return [Finding("tiling", place, wrong)]
     wrong = walk.end(partition.high_watermark)
@@ -150,7 +167,7 @@ def _listed(partition: Partition, producer: int, offset: int) -> bool:
     )
 
 
-def _aborts(marker: memoryview) -> bool:
+def aborts(marker: memoryview) -> bool:
     """Whether a control batch is the marker of an abort: its one record's key is (version, type)."""
     (record,) = records(marker)
     return record.key is not None and record.key[2:4] == b"\0\0"

@@ -9,6 +9,7 @@ control: an experiment that finds nothing there proves nothing.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -32,13 +33,16 @@ from deploy.services.kafka import VERSION, Kafka
 from deploy.services.service import free_port
 from tests.checker.findings import Finding
 from tests.checker.judge import judge
-from tests.checker.tables import write
+from tests.checker.tables import Logged
 from tests.equipment.proxy import Proxy, kafka_frames
+from tests.torture.broker_log import read_log
+from tests.torture.inside import chunks_differ
 from tests.torture.late_clients import CLIENTS, hush
 from tests.torture.late_work import PARTITIONS, Recorder, Worker
 from tests.torture.links import LinkLoop
 from tests.torture.mischief import Mischief, mixes
 from tests.torture.run import create_topic
+from tests.torture.spark import Kept
 
 TOPIC = "late"
 AGENTS = 2
@@ -64,6 +68,8 @@ class Brokers:
     direct: str
     bootstraps: list[str] = field(default_factory=list)
     links: list[list[Proxy]] = field(default_factory=list)
+    opened: tuple[str, str, dict[str, Any]] | None = None
+    """Log, store and the store's options, where audits may look inside."""
 
 
 def _behind(loop: LinkLoop, clients: int, ports: Sequence[Sequence[int]]) -> Brokers:
@@ -126,6 +132,9 @@ def floe(clients: int) -> Iterator[Brokers]:
             settings["listeners"] = _listeners(brokers, ports[number], number)
             settings["tables"] = {"enabled": False}
             stack.enter_context(Agent(f"agent-{number}", settings))
+        account = {"access_key": store.access_key, "secret_key": store.secret_key}
+        options = {"endpoint": store.endpoint, "allow_http": True, **account}
+        brokers.opened = (f"etcd://{etcd.endpoint}/floe", f"s3://{bucket}/floe", options)
         yield brokers
 
 
@@ -155,6 +164,8 @@ class Outcome:
     recorder: Recorder
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """By the kind of client whose transaction it is."""
+    log: list[Logged] = field(default_factory=list)
+    """What the log holds in the end, where it can be read."""
     workers: list[Worker] = field(default_factory=list)
     mischief: list[Mischief] = field(default_factory=list)
     operations: int = 0
@@ -266,6 +277,10 @@ def _judge(brokers: Brokers, outcome: Outcome) -> None:
     _read_all(brokers.direct, recorder)
     for worker in outcome.workers:
         wrong += [(worker.kind, each) for each in _positions(brokers.direct, worker)]
+    if brokers.opened is not None:
+        outcome.log = read_log(*brokers.opened, TOPIC)
+        inside = asyncio.run(chunks_differ(*brokers.opened, TOPIC))
+        wrong += [("", Finding(each.anomaly, each.place, each.detail, ())) for each in inside]
     judgement = judge(recorder.history)
     operations = recorder.history.operations
     for finding in judgement.findings:
@@ -341,15 +356,19 @@ def _positions(bootstrap: str, worker: Worker) -> list[Finding]:
     ]
 
 
-def main() -> int:
-    """Run and report; 0 when Floe shows nothing, or Apache Kafka something."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--broker", choices=sorted(BROKERS), default="floe")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--per-kind", type=int, default=2, help="clients of each make")
     parser.add_argument("--only-hold", action="store_true", help="EndTxn is held, and nothing else happens")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run and report; 0 when Floe shows nothing, or Apache Kafka something."""
+    arguments = _arguments()
     seed = arguments.seed if arguments.seed is not None else secrets.randbelow(1_000_000)
     kinds = [kind for kind in CLIENTS for _ in range(arguments.per_kind)]
     print(
@@ -359,7 +378,10 @@ def main() -> int:
     with BROKERS[arguments.broker](len(kinds)) as brokers:
         outcome = run(brokers, kinds, arguments.minutes * 60, seed, only_hold=arguments.only_hold)
     print(outcome.report())
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = Kept()
+    kept.add("late-ends", outcome.recorder.history, outcome.log)
+    by_spark = kept.judged(FOLDER / f"{arguments.broker}-{seed}")["late-ends"]
+    print(f"by Spark: {dict(by_spark) or 'clean'}")
     told = {
         "broker": f"Apache Kafka {VERSION}" if arguments.broker == "kafka" else "Floe",
         "minutes": arguments.minutes,
@@ -367,12 +389,12 @@ def main() -> int:
         "only holds": arguments.only_hold,
         "all": outcome.figures(),
         "clients": {kind: outcome.figures(kind) for kind in CLIENTS},
+        "by Spark": dict(sorted(by_spark.items())),
         "first findings": [f"{kind}: {finding}" for kind, finding in outcome.findings[:20]],
     }
-    write({"late-ends": outcome.recorder.history}, FOLDER / f"{arguments.broker}-{seed}")
     path = FOLDER / f"{arguments.broker}-{seed}.json"
     path.write_text(json.dumps(told, indent=2) + "\n")
-    count = len(outcome.findings)
+    count = len(outcome.findings) + by_spark.total()
     print(f"late ends: {arguments.broker}, seed {seed}: {f'FOUND {count}' if count else 'nothing'}; {path}")
     return int(bool(count) != (arguments.broker == "kafka"))
 

@@ -9,6 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog.rest import RestCatalog
 
 from tests.checker.operations import History
+from tests.checker.tables import Logged
+from tests.torture.broker_log import read_log
 from tests.torture.cluster import Cluster
 from tests.torture.faults import Step, act
 from tests.torture.history import history_of
@@ -31,7 +33,7 @@ def torture(
     cluster: Cluster,
     steps: Iterable[Step],
     *,
-    keep: Callable[[History], None] = lambda history: None,
+    keep: Callable[[History, Sequence[Logged]], None] | None = None,
     topic: str = "torture",
     partitions: int = 6,
     writers: int = 2,
@@ -39,7 +41,7 @@ def torture(
 ) -> Verdict:
     """Idempotent writers and readers run through all steps; afterwards everything is judged.
 
-    `keep` gets the clients' history, for the checker.
+    `keep` gets the clients' history and what the log holds in the end, for the checker.
     """
     create_topic(cluster.bootstrap, topic, partitions)
     places = range(partitions)
@@ -57,7 +59,8 @@ def torture(
     _wait_for_readers(reading, final)
     sent = [send for writer in writing for send in writer.sent]
     seen = [record for reader in reading for record in reader.seen]
-    keep(history_of(sent, seen, final))
+    if keep is not None:
+        keep(history_of(sent, seen, final), read_log(*cluster.opened, topic))
     verdict = judge(sent, final, seen)
     if len(sent) != sum(writer.attempted for writer in writing):
         verdict.findings.append(Finding("stuck", topic, "a client never answered for some of its records"))

@@ -1,6 +1,6 @@
 """`make soak MINUTES=n [SEED=s]`: torture for as long as you like. The same seed gives the same schedule.
 
-The clients' history is kept as Parquet below build/soak and judged by Spark as well.
+The clients' history and what the log holds are kept as Parquet below build/soak and judged by Spark as well.
 """
 
 from __future__ import annotations
@@ -10,23 +10,15 @@ import itertools
 import secrets
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from deploy.setup.jars import ensure
-from deploy.setup.java import java_home
-from iceberg.spark.session import session
-from tests.checker.operations import History
-from tests.checker.spark_judge import judge_all
-from tests.checker.tables import write
 from tests.torture.cluster import Cluster
 from tests.torture.faults import Step, schedule
 from tests.torture.run import torture
+from tests.torture.spark import Kept
 
 FOLDER = Path("build/soak")
-NO_CATALOG = "http://127.0.0.1:1/iceberg"  # histories are files, no tables
 
 
 def for_minutes(steps: Iterator[Step], minutes: float) -> Iterator[Step]:
@@ -43,22 +35,6 @@ def noted(steps: Iterator[Step], faults: list[str]) -> Iterator[Step]:
         yield step
 
 
-def judged_by_spark(history: History, faults: list[str], folder: Path) -> Counter[str]:
-    """What the checker finds in the history's tables, by anomaly; only what fails a history."""
-    write({"soak": history}, folder, faults)
-    with TemporaryDirectory() as scratch:
-        jars, java = ensure("iceberg"), java_home()
-        spark = session(NO_CATALOG, jars, scratch=Path(scratch), java_home=java, short_lived=True)
-        try:
-            found = judge_all(spark, folder).get("soak", Counter())
-        finally:
-            spark.stop()
-    failing: Counter[str] = Counter()
-    for (anomaly, weight, _), count in found.items():
-        failing[anomaly] += count * (weight == "fail")
-    return +failing
-
-
 def main() -> int:
     """Run, print the verdict; 0 when nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -68,12 +44,12 @@ def main() -> int:
     seed = arguments.seed if arguments.seed is not None else secrets.randbelow(1_000_000)
     print(f"soak: seed {seed}, {arguments.minutes:g} min, 3 agents")
     faults: list[str] = []
-    histories: list[History] = []
+    kept = Kept()
     with Cluster() as cluster:
         steps = noted(for_minutes(schedule(seed, 3), arguments.minutes), faults)
-        verdict = torture(cluster, steps, keep=histories.append)
+        verdict = torture(cluster, steps, keep=kept.keeper("soak"))
     print(verdict.report())
-    found = judged_by_spark(histories[0], faults, FOLDER / f"seed-{seed}")
+    found = kept.judged(FOLDER / f"seed-{seed}", faults)["soak"]
     print(f"by Spark: {dict(found) or 'clean'}")
     count = len(verdict.findings) + found.total()
     print(f"soak: seed {seed}: {f'FOUND {count}' if count else 'nothing lost'}")

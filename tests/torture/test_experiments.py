@@ -10,17 +10,22 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.torture.broker_log import read_log
 from tests.torture.cluster import Cluster, Member
+from tests.torture.history import history_of
 from tests.torture.run import create_topic
-from tests.torture.verdict import judge
+from tests.torture.spark import Kept
+from tests.torture.verdict import Place, judge
 from tests.torture.workload import BASE, Writer, read_all
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
+Final = dict[Place, list[tuple[int, bytes]]]
 MESSAGES, RATE, FAULT_AT = 100_000, 10_000, 30_000
 
 
@@ -36,6 +41,18 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
     yield shared
     shared.heal()
     assert shared.ended == [], "an agent ended by itself"
+
+
+@pytest.fixture(scope="module")
+def kept() -> Kept:
+    """What the experiments leave for Spark."""
+    return Kept()
+
+
+def keep(kept: Kept, run: str, cluster: Cluster, topic: str, writer: Writer, final: Final) -> None:
+    """Keep a run where `make torture` runs it."""
+    if FULL:
+        kept.add(run, history_of(writer.sent, [], final), read_log(*cluster.opened, topic))
 
 
 def leader(cluster: Cluster, topic: str) -> Member:
@@ -59,7 +76,7 @@ def isolate_from_coordination(member: Member) -> None:
     member.etcd.requests.cut = member.etcd.answers.cut = True
 
 
-def test_kafka_2013_isolated_writer(cluster: Cluster) -> None:
+def test_kafka_2013_isolated_writer(cluster: Cluster, kept: Kept) -> None:
     """1,000 synchronous writes; the writer's agent is cut off at 300 and lost for good at 600 [rule 1]."""
     create_topic(cluster.bootstrap, "jepsen", 1)
     victim = leader(cluster, "jepsen")
@@ -71,19 +88,22 @@ def test_kafka_2013_isolated_writer(cluster: Cluster) -> None:
     final = read_all(cluster.bootstrap, "jepsen", [0])
     verdict = judge(writer.sent, final, [])
     print(f"\nkafka-2013: {verdict.report()}")
+    cluster.heal()
+    keep(kept, "jepsen acks=all", cluster, "jepsen", writer, final)
     assert verdict.acknowledged == 1_000
     assert verdict.findings == []
 
 
 # TORTURE=full (`make torture`) runs every scenario with every kind of acknowledgement; `make test` those
 # in which Apache Kafka lost most, and every scenario at least once.
+FULL = os.environ.get("TORTURE") == "full"
 RUNS = [(kill, "1"), (kill, "all"), (isolate, "1"), (isolate_from_coordination, "all")]
-if os.environ.get("TORTURE") == "full":
+if FULL:
     RUNS = [(f, acks) for f in (kill, isolate, isolate_from_coordination) for acks in ("0", "1", "all")]
 
 
 @pytest.mark.parametrize(("fault", "acks"), RUNS)
-def test_vanlightly(cluster: Cluster, fault: Callable[[Member], None], acks: str) -> None:
+def test_vanlightly(cluster: Cluster, kept: Kept, fault: Callable[[Member], None], acks: str) -> None:
     """100,000 messages at 10,000/s; at 30,000 the leader is killed, cut off, or cut off from etcd only.
 
     acks=0 promises nothing: it is counted. acks=1 without idempotence may repeat, never lose.
@@ -103,6 +123,7 @@ def test_vanlightly(cluster: Cluster, fault: Callable[[Member], None], acks: str
     verdict = judge(writer.sent, final, [])
     found = Counter(finding.anomaly for finding in verdict.findings)
     print(f"\nvanlightly {fault.__name__} acks={acks}: {verdict.report().splitlines()[0]} {dict(found)}")
+    keep(kept, f"{fault.__name__} acks={acks}", cluster, topic, writer, final)
     assert len(writer.sent) == MESSAGES
     if acks != "0":
         assert verdict.acknowledged > FAULT_AT
@@ -110,6 +131,23 @@ def test_vanlightly(cluster: Cluster, fault: Callable[[Member], None], acks: str
         assert found["phantom-read"] == 0
     if acks == "all":
         assert verdict.findings == []
+
+
+# What a writer may see that asked for no acknowledgement, or for one without idempotence.
+ALLOWED = {"0": {"unseen", "lost-write", "not-in-log"}, "1": set(), "all": set()}
+TWICE = {"duplicate", "nonmonotonic-send", "aborted-read", "failed-in-log"}
+
+if FULL:
+
+    def test_spark_finds_as_little(kept: Kept) -> None:
+        """All of the runs above, in the tables that the checker reads."""
+        found = kept.judged(Path("build/torture/experiments"))
+        print(f"\nby Spark: { {run: dict(counts) for run, counts in found.items()} }")
+        assert len(found) == len(RUNS) + 1
+        for run, counts in found.items():
+            acks = run.rpartition("=")[2]
+            allowed = ALLOWED[acks] | (TWICE if acks != "all" else set())
+            assert counts.keys() <= allowed, run
 
 
 def _when(writer: Writer, count: int, act: Callable[[], None]) -> None:
