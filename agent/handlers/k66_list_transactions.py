@@ -11,6 +11,7 @@ Deviations: there are no states PrepareCommit, PrepareAbort, Dead and PrepareEpo
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
 from agent.context import Context
 from agent.groups.consumer.errors import GroupError
@@ -25,6 +26,7 @@ from coordination.state.transaction_types import PHASE_NAMES, Transaction
 
 KEY = 66
 VERSIONS = (0, 2)
+LOOKS_PER_STEP = 1_000  # ids; a few ms
 NEVER_HERE = ("PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence")
 STATES = (*PHASE_NAMES.values(), *NEVER_HERE)
 
@@ -33,13 +35,7 @@ async def handle(ctx: Context, request: ListTransactionsRequest, version: int) -
     """One row per id that passes every filter."""
     if not await ctx.barrier():
         return ListTransactionsResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
-    services, now_ms = ctx.services, ctx.services.clock.now_ms()
-    found = [
-        known
-        for known in ctx.state.transactions.values()
-        if _passes(request, known, now_ms)
-        and services.hints.coordinator(known.transactional_id) == services.replica.node_id
-    ]
+    found = await _found(ctx, request)
     pattern = request.transactional_id_pattern
     if pattern:
         try:
@@ -55,6 +51,21 @@ async def handle(ctx: Context, request: ListTransactionsRequest, version: int) -
             for each in found
         ],
     )
+
+
+async def _found(ctx: Context, request: ListTransactionsRequest) -> list[Transaction]:
+    """Those of this broker, looked for in steps: there may be hundreds of thousands."""
+    services, now_ms = ctx.services, ctx.services.clock.now_ms()
+    every, found = iter(list(ctx.state.transactions.values())), []
+    while step := list(islice(every, LOOKS_PER_STEP)):
+        found += [
+            known
+            for known in step
+            if _passes(request, known, now_ms)
+            and services.hints.coordinator(known.transactional_id) == services.replica.node_id
+        ]
+        await asyncio.sleep(0)
+    return found
 
 
 def _passes(request: ListTransactionsRequest, known: Transaction, now_ms: int) -> bool:

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from coordination.state.data import StateData
 from coordination.state.transaction_types import Extent
 from coordination.state.types import Partition, Topic
-from coordination.topic_configs import effective
+from coordination.topic_configs import effective_bool
 
 SPANS_MAX = 4_096  # of partitions, over all extents of one topic; about 200 bytes each
 LOOKED_AT = 64  # extents between two looks at the bound; one with more spans than this is one by itself
-OFF = "false"
 
 
 def note(state: StateData, ended: Sequence[tuple[Partition, int]]) -> None:
@@ -24,7 +23,7 @@ def note(state: StateData, ended: Sequence[tuple[Partition, int]]) -> None:
     found: dict[str, Extent] = {}
     for partition, first in ended:
         topic = partition.topic
-        if effective("floe.table.enabled", topic.configs, state.cluster_configs) == OFF:
+        if not effective_bool("floe.table.enabled", topic.configs, state.cluster_configs):
             topic.extents = []
             continue
         topics[topic.name] = topic

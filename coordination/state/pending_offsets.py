@@ -10,7 +10,7 @@ from coordination.state import consumer_groups, fence
 from coordination.state.data import StateData
 from coordination.state.group_types import CONSUMER, CommittedOffset, Group
 from coordination.state.groups import is_empty, open_group
-from coordination.state.transaction_owner import begin, owned
+from coordination.state.transaction_owner import begin, owned, too_many_groups
 from coordination.state.transaction_types import PendingOffset, Transaction
 from coordination.state.types import At, Done, Refused, Result
 
@@ -36,7 +36,7 @@ def commit_transaction_offsets(state: StateData, message: CommitTransactionOffse
     metadata: Sequence[str] = message.metadata or ("",) * total
     if not len(message.offset) == len(epochs) == len(metadata) == total:
         return Refused(Code.INVALID_REQUEST, "CommitTransactionOffsets: columns of different lengths")
-    opened = open_group(state, message.group)
+    opened = too_many_groups(known, (message.group,)) or open_group(state, message.group)
     if isinstance(opened, Refused):
         return opened
     begin(known, at)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coordination.kafka_codes import Code
 from coordination.state.data import StateData
 from coordination.state.transaction_types import Phase, Transaction
 from coordination.state.types import At, Refused
 
+GROUPS_MAX = 1_000  # of one transaction: a name has up to 32 KiB, a snapshot has them in one section
 EPOCH_MAX = (1 << 15) - 2  # the last epoch that a producer gets: the fence of it must fit an int16
 
 
@@ -29,6 +32,18 @@ def begin(transaction: Transaction, at: At) -> None:
         return
     transaction.phase, transaction.started_ms, transaction.timed_out = Phase.ONGOING, at.now_ms, False
     transaction.number += 1
+
+
+def too_many_groups(transaction: Transaction, added: Sequence[str]) -> Refused | None:
+    """The refusal of groups that would be more than a transaction takes; None when it takes them."""
+    few = len(transaction.groups) + len(added) <= GROUPS_MAX
+    if few or len(transaction.groups | dict.fromkeys(added)) <= GROUPS_MAX:
+        return None
+    return Refused(
+        Code.POLICY_VIOLATION,
+        f"transactional id {transaction.transactional_id!r}: a transaction has positions of at most "
+        f"{GROUPS_MAX} groups",
+    )
 
 
 def owned(

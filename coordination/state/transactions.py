@@ -19,7 +19,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.state import extents, fence, pending_offsets
 from coordination.state.data import StateData
-from coordination.state.transaction_owner import begin, bump, owned
+from coordination.state.transaction_owner import begin, bump, owned, too_many_groups
 from coordination.state.transaction_types import NO_PRODUCER, Phase, Transaction
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
 from objectstore.naming import MarkerId
@@ -97,6 +97,9 @@ def add_to_transaction(state: StateData, message: AddToTransaction, at: At) -> R
                 for gone in missing
             )
         )
+    refused = too_many_groups(known, message.group)
+    if refused is not None:
+        return refused
     begin(known, at)
     for handle in message.partition:
         known.partitions[handle] = None
@@ -117,7 +120,7 @@ def end_transaction(state: StateData, message: EndTransaction, at: At) -> Result
         refused = fence.refusal(known, source, at)
         if refused is not None:
             return refused
-    if known is not None and pair == known.previous:
+    if known is not None and pair == known.previous != NO_PRODUCER:
         return _end_again(known, message)
     found = owned(state, name, pair, Code.PRODUCER_FENCED, abortable_known=message.abortable_known)
     if isinstance(found, Refused):

@@ -372,6 +372,30 @@ def test_ids_are_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> Non
             Producer(script, A, name).init()
 
 
+def test_groups_of_a_transaction_are_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot has them in one section, which has a bound too."""
+    monkeypatch.setattr("coordination.state.transaction_owner.GROUPS_MAX", 2)
+    producer = Producer(script, A, "x")
+    producer.init()
+    for groups in (["a"], ["a", "b"], ["b"]):
+        assert producer.add(groups=groups) == Done()
+    assert code_of(producer.add(groups=["c"])) is Code.POLICY_VIOLATION
+    assert code_of(producer.commit_offsets("c", (0, 1))) is Code.POLICY_VIOLATION
+    assert "c" not in script.state.groups
+    assert producer.commit_offsets("b", (0, 1)) == Done()
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_an_end_without_a_pair_is_no_retry_of_anything(script: Script, v2: bool) -> None:
+    producer = Producer(script, A, "x", v2=v2)
+    producer.init()
+    assert code_of(producer.end(commit=True, pair=(-1, -1))) is Code.INVALID_PRODUCER_ID_MAPPING
+    producer.add(0)
+    producer.end(commit=True)
+    for commit in (True, False):
+        assert code_of(producer.end(commit=commit, pair=(-1, -1))) is Code.INVALID_PRODUCER_ID_MAPPING
+
+
 def test_a_chunk_with_a_transaction_column_that_does_not_fit_is_malformed(script: Script) -> None:
     for column, batch in (([1, 1], (0, 1, 0, 0, 0)), ([3], (0, 1, 0, 0, 0)), ([1], (0, 1))):
         message = chunk(1, batch)
