@@ -3,10 +3,13 @@
 Versions 0.
 Behaviour: answered after a read barrier, by any agent. Of a transaction with positions only the partitions
 are named, none of them.
-Deviations: there is no PrepareCommit and no PrepareAbort: a transaction ends at one entry of the log.
+Deviations: there is no PrepareCommit and no PrepareAbort: a transaction ends at one entry of the log. An id
+that is named twice is answered once: a small request cannot ask for thousands of partitions again and again.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from agent.context import Context
 from agent.wire.generated.describe_transactions import (
@@ -26,9 +29,12 @@ VERSIONS = (0, 0)
 async def handle(
     ctx: Context, request: DescribeTransactionsRequest, version: int
 ) -> DescribeTransactionsResponse:
-    """One row per id, in the request's order."""
+    """One row per id, in the request's order; each as it is when its row is made."""
     fresh = await ctx.barrier()
-    rows = [_row(ctx.state, name, fresh) for name in request.transactional_ids]
+    rows = []
+    for name in dict.fromkeys(request.transactional_ids):
+        rows.append(_row(ctx.state, name, fresh))
+        await asyncio.sleep(0)  # each may have thousands of partitions
     return DescribeTransactionsResponse(transaction_states=rows)
 
 

@@ -33,7 +33,7 @@ async def test_what_administrators_see(agent: Agent) -> None:
     await idle.init()
     await produce(agent, batch(b"plain"))
     await producer.send(b"a")
-    request = DescribeTransactionsRequest(["x", "idle", "nope", ""])
+    request = DescribeTransactionsRequest(["x", "idle", "nope", "", "x"])
     rows = (await agent.call("DescribeTransactions", request, 0)).transaction_states
     assert [row.error_code for row in rows] == [0, 0, Code.TRANSACTIONAL_ID_NOT_FOUND, Code.INVALID_REQUEST]
     assert [row.transaction_state for row in rows[:2]] == ["Ongoing", "Empty"]
