@@ -38,7 +38,8 @@ from tests.explore.world import (
 class Scope:
     """How much there is to explore. `targets`: per client the partition of each of its batches.
 
-    `reduced`: leave out orders that make no difference (README.md). `broken`: a negative control.
+    `reduced`: leave out orders that make no difference (README.md); `alone`: those too in which several
+    commands are in one entry. `broken`: a negative control.
     """
 
     budget: Budget
@@ -46,6 +47,7 @@ class Scope:
     partitions: int = 2
     targets: tuple[tuple[int, ...], ...] = ((0, 0), (0, 1))
     reduced: bool = True
+    alone: bool = False
     broken: str = ""
     state: type[State] = field(default=State)
 

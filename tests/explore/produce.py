@@ -63,7 +63,8 @@ class Produce(AgentMoves):
 
     def steps(self, world: World) -> Iterator[Step]:
         """(what happened, the world after it), in an order that is always the same."""
-        if self.scope.reduced:
+        scope = self.scope
+        if scope.reduced:
             at_once = self._storing(world) or self._urgent(world)
             if at_once:
                 yield from at_once
@@ -71,7 +72,9 @@ class Produce(AgentMoves):
         for number in range(len(world.clients)):
             yield from self._client(world, number)
         for at in range(len(world.sends)):
-            yield from self._deliver(world, at)
+            agent = world.agents[world.sends[at].agent]
+            if not (scope.alone and agent.registered and agent.appending):
+                yield from self._deliver(world, at)
         for number in range(len(world.agents)):
             yield from self.agent_steps(world, number)
         for at in range(len(world.attempts)):
