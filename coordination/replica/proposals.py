@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coordination.commands import ENTRY_FORMAT, Abort, Command, Entry, command, split_large
+from coordination.kafka_codes import Code
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.state import Applied, Done, Refused, Result, State
+from coordination.state.multipart import CHANGE_BYTES_MAX
 from objectstore.steps import reach
 
 HEADER_BYTES_MAX = 64  # of an Entry without commands
@@ -79,13 +81,19 @@ class Proposals:
         return len(self._parked)
 
     def submit(self, commands: Sequence[Command], incarnation: int | None) -> Results:
-        """Queue the commands as one proposal; one above an entry's size travels as a multi-part change."""
+        """Queue the commands as one proposal; one above an entry's size travels as a multi-part change.
+
+        Each is refused with POLICY_VIOLATION when they are more than a change may be: again would be in vain.
+        """
         future: Results = asyncio.get_running_loop().create_future()
         future.add_done_callback(_retrieved)
         encoded = [one.SerializeToString() for one in commands]
         size = sum(map(len, encoded)) + FRAMING_BYTES_MAX * len(encoded)
         if incarnation is not None and incarnation != self.incarnation:
             future.set_exception(StaleIncarnation(f"incarnation {incarnation:016x} is over"))
+        elif size > (most := min(CHANGE_BYTES_MAX, self._bytes_max)):
+            why = f"a change of {size} bytes in one: at most {most} are taken; make several requests of it"
+            future.set_result([Refused(Code.POLICY_VIOLATION, why) for _ in commands])
         elif len(self._queue) >= self._proposals_max or self.queued_bytes + size > self._bytes_max:
             future.set_exception(
                 Unavailable(

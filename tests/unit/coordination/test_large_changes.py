@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from coordination.commands import CreateTopic, FenceIncarnation, command, split_large
+from coordination.kafka_codes import Code
 from coordination.replica import Replica, author
 from coordination.replica.proposals import PART_BYTES_MAX
 from coordination.snapshot_keeper import SnapshotKeeper
-from coordination.state import Done
+from coordination.state import Done, Refused
 from tests.unit.coordination.conftest import Agents, until
 from tests.unit.coordination.test_replica import crash
 
@@ -30,6 +31,22 @@ def test_no_part_outweighs_its_limit() -> None:
     *parts, _ = list(split_large([command(one) for one in many()], 1, PART_BYTES_MAX))[1:]
     assert len(parts) == 4
     assert max(len(each.part.content) for each in parts) == PART_BYTES_MAX
+
+
+async def test_what_is_too_much_for_one_change_is_refused_for_good(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for now, as when the log is away: clients would send it again for ever."""
+    agent = await agents.start("a")
+    monkeypatch.setattr("coordination.replica.proposals.CHANGE_BYTES_MAX", 1 << 20)
+    topics = [command(one) for one in many()]
+    results = await agent.submit(topics)
+    assert len(results) == COUNT
+    assert {
+        (r.code, "at most 1048576 are taken" in r.message) for r in results if isinstance(r, Refused)
+    } == {(Code.POLICY_VIOLATION, True)}
+    assert not agent.state.topics
+    assert all(isinstance(result, Done) for result in await agent.submit(topics[:100]))
 
 
 @pytest.mark.parametrize("arrived", [1, 2])
