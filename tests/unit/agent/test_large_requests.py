@@ -82,11 +82,14 @@ async def test_what_is_wrong_with_one_topic_is_its_own(agent: Agent) -> None:
     assert [row.error_code for row in answer.responses] == twofold
 
 
-async def test_a_rehearsal_finds_what_the_request_itself_would_have_left(agent: Agent) -> None:
-    rows = [topic("a.b"), topic("a_b"), topic("c")]
+async def test_a_rehearsal_finds_what_the_request_itself_would_have_left(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordination.state.topics.PARTITIONS_MAX", 5)
+    rows = [topic("a", 3), topic("b", 3), topic("c", 2)]
     for tried in (True, False):
         made = await create(agent, *rows, validate_only=tried)
-        assert [row.error_code for row in made] == [0, Code.INVALID_TOPIC_EXCEPTION, 0]
+        assert [row.error_code for row in made] == [0, Code.INVALID_PARTITIONS, 0]
 
 
 @pytest.mark.parametrize("what", ["grown", "deleted"])
