@@ -86,15 +86,15 @@ def _takes_over(name: str, old: TransactionalClient, new: TransactionalClient, t
     return {f"{name}: {step}": ask for step, ask in steps.items()}
 
 
-async def _end(side: Side, topic: str) -> str:
-    """Where committed reads end, once they reach all of it."""
+async def _end(side: Side, topic: str, least: int = 0) -> str:
+    """Where committed reads end, once they reach all of it and `least`: Kafka's markers take a moment."""
     part = lo.ListOffsetsPartition(0, -1, -1)
     while True:
         ends = []
         for isolation in (0, 1):
             request = lo.ListOffsetsRequest(-1, isolation, [lo.ListOffsetsTopic(topic, [part])])
             ends.append((await side.ask("ListOffsets", request, 9)).topics[0].partitions[0].offset)
-        if ends[0] == ends[1]:
+        if ends[0] == ends[1] >= least:
             return str(ends[0])
         await asyncio.sleep(PAUSE_S)
 
@@ -109,13 +109,19 @@ async def empty(side: Side) -> Answers:
             found,
             {
                 "init": x.init,
+                "commit without a pair": lambda: _end_of_nobody(x, commit=True),
+                "abort without a pair": lambda: _end_of_nobody(x, commit=False),
                 "add no partition": lambda: _add_nothing(x),
                 "commit of no partition": lambda: x.end(commit=True),
                 "add": lambda: x.add(topic, 0),
                 "commit of a partition without records": lambda: x.end(commit=True),
             },
         )
-        found["its end"] = await _end(side, topic)
+        found["its end"] = await _end(side, topic, 1)
+        for commit in (True, False):
+            found[f"after a commit, an end without a pair ({commit})"] = await settled(
+                lambda commit=commit: _end_of_nobody(x, commit=commit)
+            )
         await taken(
             found,
             {
@@ -125,7 +131,7 @@ async def empty(side: Side) -> Answers:
                 "commit of a group without positions": lambda: x.end(commit=True),
             },
         )
-        found["its end after both"] = await _end(side, topic)
+        found["its end after both"] = await _end(side, topic, 2)
     async with client(side, "empty-v2", **V2) as x:
         await taken(found, {"v2: init": x.init, "v2: positions": lambda: x.offsets(GROUP, topic, 1)})
         before = x.pair[1]
@@ -133,6 +139,11 @@ async def empty(side: Side) -> Answers:
         await taken(found, {"v2: abort of nothing": lambda: x.end(commit=False)})
         found["v2: epochs"] = str(x.pair[1] - before)
     return found
+
+
+async def _end_of_nobody(x: TransactionalClient, *, commit: bool) -> int:
+    answer = await x.call("EndTxn", et.EndTxnRequest(x.name, -1, -1, commit))
+    return int(answer.error_code)
 
 
 async def _add_nothing(x: TransactionalClient) -> int:
