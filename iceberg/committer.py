@@ -123,6 +123,21 @@ class Committer:
         """Whether a commit of this committer may still land: nothing of the table may be deleted then."""
         return bool(self._unsure)
 
+    async def settled_head(self) -> Head | None:
+        """The head while nothing but this committer can move it on, as a read barrier says; else None.
+
+        Who stood still for longer than its lease takes its old head for the table's and its successor's
+        files for garbage. Raises coordination.log.LogError.
+        """
+        replica, head = self._parts.replica, self._head
+        if head is None or self._unsure or not self.claim_revision:
+            return None
+        await replica.barrier()
+        topic, holder = replica.state.topics.get(self.topic), replica.state.claims.get(self._claim_name)
+        if topic is None or holder != ClaimHolder(replica.incarnation, self.claim_revision):
+            return None
+        return head if pointer(replica.state, table_key(topic)) == head.location else None
+
     async def run_once(self) -> Committed | None:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
 
@@ -258,7 +273,7 @@ class Committer:
         self._head = head
         if head.location == self._unsure:
             self._unsure = ""
-        return head
+        return head if pointer(replica.state, table_key(topic)) == head.location else None
 
     async def _plan(self, topic: Topic, head: Head) -> _Work | None:
         options = self._parts.options

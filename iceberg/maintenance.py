@@ -1,9 +1,10 @@
 """Removes files that no table names: what dead committers left behind and what expired.
 
-Safe by order and by claim: a file is garbage only when the current head, read after this committer took the
-claim, does not reach it; nobody without the claim can make it reachable any more. The grace period is for
-readers that planned with a snapshot which has expired since, and for metadata that a catalog is about to
-commit. A file leaves the table before its object is deleted.
+Safe by order and by claim: a file is garbage only when the current head does not reach it, as a read barrier
+shows that finds the claim still held. Nobody without the claim can make it reachable any more, and what the
+next holder makes is younger than the moment before that barrier. The grace period is for clocks that differ
+from the store's, for readers that planned with a snapshot which has expired since, and for metadata that a
+catalog is about to commit. A file leaves the table before its object is deleted.
 """
 
 from __future__ import annotations

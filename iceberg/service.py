@@ -295,20 +295,21 @@ class CommitterService:
         return min(self._options.retry_s_max, self._options.retry_s * factor)
 
     async def _collect(self, job: _Job, now: float) -> None:
-        head = job.committer.head
-        if head is None or job.committer.unsure or not job.committer.claim_revision:
-            return
         if not job.collected:
             job.collected = now  # not at once: a start is busy enough
         if now - job.collected < self._options.collect_s:
             return
         job.collected = now
         parts = self._parts
+        now_ms = parts.clock.now_ms()  # before the barrier: whatever a successor makes is younger
+        head = await job.committer.settled_head()
+        if head is None:
+            return
         count = await maintenance.collect(
             parts.store,
             parts.warehouse,
             head,
-            parts.clock.now_ms(),
+            now_ms,
             parts.options.orphan_grace_s,
             Steps(),
         )

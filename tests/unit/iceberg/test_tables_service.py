@@ -169,6 +169,23 @@ async def test_the_service_collects_in_its_own_time(rig: Rig) -> None:
     await rig.assert_table_is_topic_rows(number)
 
 
+async def test_who_was_overtaken_collects_nothing_by_its_old_head(rig: Rig, tmp_path: Path) -> None:
+    """Seed 13 of the simulation: an agent stood still, went on and deleted its successor's files."""
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    paused = rig.committer()
+    await paused.run_once()
+    assert await paused.settled_head() is paused.head
+    async with rigs.running(tmp_path, server=rig.server, name="other") as other:
+        rig.server.expire(rig.replica.incarnation)
+        await until(lambda: "committer/t" not in other.replica.state.claims)
+        await other.produce([b"b"])
+        successor = other.committer()
+        assert await successor.run_once() is not None
+        assert paused.head is not None
+        assert await paused.settled_head() is None
+
+
 async def test_another_agent_takes_over_when_the_committers_agent_dies(rig: Rig, tmp_path: Path) -> None:
     await rig.create_topic()
     async with rigs.running(tmp_path, server=rig.server, name="other") as other, serving(other) as second:
