@@ -8,11 +8,15 @@ it; the first pass that sees none gives it a delete horizon (Kafka's CleanedTran
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import NamedTuple
 
 from objectstore.batch import BatchHeader, peek, split
+
+_marker_offset = attrgetter("marker_offset")
 
 
 class Aborted(NamedTuple):
@@ -37,18 +41,17 @@ class Transactions:
         self._aborted: dict[int, list[Aborted]] = {}
         for each in aborted:
             self._aborted.setdefault(each.producer_id, []).append(each)
+        for ended in self._aborted.values():  # one after the other: a producer has one open at a time
+            ended.sort(key=_marker_offset)
         self._open: set[int] = set()  # producers with records since their last marker
 
     def aborted(self, header: BatchHeader) -> bool:
         """Whether the batch is part of an aborted transaction."""
-        return (
-            header.transactional
-            and not header.control
-            and any(
-                each.first_offset <= header.base_offset < each.marker_offset
-                for each in self._aborted.get(header.producer_id, ())
-            )
-        )
+        ended = self._aborted.get(header.producer_id)
+        if not ended or not header.transactional or header.control:
+            return False
+        following = bisect_right(ended, header.base_offset, key=_marker_offset)
+        return following < len(ended) and ended[following].first_offset <= header.base_offset
 
     def discard(self, header: BatchHeader) -> bool:
         """Note a batch that a pass cleans; whether it goes because its transaction was aborted."""
