@@ -273,7 +273,7 @@ class Committer:
         self._head = head
         if head.location == self._unsure:
             self._unsure = ""
-        return head if pointer(replica.state, table_key(topic)) == head.location else None
+        return head
 
     async def _plan(self, topic: Topic, head: Head) -> _Work | None:
         options = self._parts.options
