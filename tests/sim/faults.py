@@ -266,6 +266,25 @@ FAULTS: tuple[Fault, ...] = (
     Fault("hold-requests", _hold, _release),
     Fault("crash-client", _crash_client, _nothing),
 )
+
+
+def _pause_member(world: World, targets: Sequence[AgentNode]) -> None:
+    """A member of the group stands still: the others go on without it, and it knows nothing of that."""
+    del targets
+    members = [client for client in world.clients if client.name.startswith("m")]
+    for client in members[:1]:
+        world.trace(f"pause {client.identity}")
+        world.loop.pause(client.identity)
+
+
+def _resume_members(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    for client in world.clients:
+        world.loop.resume(client.identity)
+
+
+NAMED = (Fault("pause-member", _pause_member, _resume_members),)
+"""Those that only kept plans have: no seed draws them."""
 AIMED: Mapping[str, Callable[[World, Sequence[AgentNode], str], None]] = {
     "kill-at-step": _kill_at_step,
     "pause-at-step": _pause_at_step,
@@ -286,7 +305,7 @@ def _aimed(
 def fault_of(kind: str) -> Fault:
     """The fault that a plan names, aimed by a second word: `kill-at-step flush/submit`. Raises KeyError."""
     name, _, aim = kind.partition(" ")
-    fault = next((each for each in FAULTS if each.name == name), None)
+    fault = next((each for each in (*FAULTS, *NAMED) if each.name == name), None)
     if fault is None:
         raise KeyError(f"no fault is called {name!r}")
     return replace(fault, begin=partial(_aimed, AIMED[name], aim)) if aim else fault
