@@ -98,6 +98,7 @@ class Worker(threading.Thread):
         self._random = random.Random(seed)
         self._halt = threading.Event()
         self._next = 0
+        self._done = False
 
     def run(self) -> None:
         while not self._halt.is_set():
@@ -115,6 +116,7 @@ class Worker(threading.Thread):
                 if client is not None:
                     client.stop()
                 self._recorder.note(process, "crash", "info", time.monotonic_ns())
+        self._done = True
 
     def stop(self) -> None:
         """After the transaction that is under way."""
@@ -124,6 +126,7 @@ class Worker(threading.Thread):
         """Wait for its end."""
         self.join(JOIN_S_MAX)
         assert not self.is_alive(), f"{self.name} is stuck"
+        assert self._done, f"{self.name} ended by an error that no client should raise"
 
     def _work(self, client: Transacting, process: int) -> None:
         self._assign(client, process)
