@@ -161,7 +161,10 @@ async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger) -> list[Fi
         return [Finding("stuck", topic.name, f"the table's ledger stays at {known}", ())]
     if not any(partition.high_watermark for partition in topic.partitions):
         return []
-    rows, findings = await _rows(topic, objects)
+    try:
+        rows, findings = await _rows(topic, objects)
+    except StoreError as error:
+        return [Finding("table-differs", topic.name, f"the table cannot be read: {error}", ())]
     left = (
         await topic.records()
     )  # after the rows: what goes meanwhile may be a row, never the other way round

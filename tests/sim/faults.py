@@ -20,6 +20,8 @@ RATES = FaultRates(
     refused=0.05, lost_request=0.03, lost_answer=0.05, truncated=0.02, corrupt=0.02, slow=0.2, slow_s_max=1.5
 )
 
+SLOW = FaultRates(slow=1.0, slow_s_max=1.5)
+COMMIT_STEPS = ("plan", "read-records", "store-file", "store-manifest-list")
 ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
 HELD_KINDS = (0, 8, 11, 14, 22, 24, 25, 26, 28)
 """Produce, OffsetCommit, JoinGroup, SyncGroup, and those of transactions: InitProducerId, AddPartitionsToTxn,
@@ -61,6 +63,26 @@ def _start_anew(world: World, targets: Sequence[AgentNode]) -> None:
         if agent.stopping:
             agent.crash()
     _start(world, targets)
+
+
+def _stop_in_commit(world: World, targets: Sequence[AgentNode]) -> None:
+    """Leave in the middle of a table's commit that takes long: others go on with the table meanwhile."""
+    for agent in targets:
+        if agent.alive:
+            step = world.loop.random.choice(COMMIT_STEPS)
+            world.seen.armed[agent.name] = (f"table/{step}", partial(_leave_slowly, agent))
+
+
+def _leave_slowly(agent: AgentNode) -> None:
+    agent.stop()
+    if agent.store is not None:
+        agent.store.rates = SLOW
+
+
+def _start_disarmed(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        world.seen.armed.pop(agent.name, None)
+    _start_anew(world, targets)
 
 
 def _power_off(world: World, targets: Sequence[AgentNode]) -> None:
@@ -246,6 +268,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("kill", _kill, _start),
     Fault("power-off", _power_off, _start),
     Fault("stop", _stop, _start_anew),
+    Fault("stop-in-commit", _stop_in_commit, _start_disarmed),
     Fault("kill-at-step", _kill_at_step, _disarm),
     Fault("pause-at-step", _pause_at_step, _disarm),
     Fault("pause", _pause, _resume),

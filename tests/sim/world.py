@@ -109,7 +109,7 @@ class World:
         world = (self.server, self.objects)
         settings = SETTINGS | {
             "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-            "tables": {"interval_ms": plan.table_ms},
+            "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 1, "orphan_grace_s": 6},
         }
         self.agents = [
             AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.entry_bytes)
