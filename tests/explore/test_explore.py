@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordination.commands import Fence
+from coordination.state import ChunkCommitted, Done, Refused
 from tests.explore.agents import Scope
 from tests.explore.groups import Groups
 from tests.explore.language import Commits
@@ -89,22 +90,37 @@ def test_orders_left_out_make_no_difference(budget: Budget, targets: tuple[tuple
 
 
 class Told(Transactions):
-    """Remembers of every world what its clients were told, and what became of what stands in the log."""
+    """Remembers of every world what its clients were told, and what became of what stands in the log; and of
+    every request how it was answered over which log."""
 
     seen: set[Hashable]
 
     def findings(self, world: Any) -> list[str]:
         """The model's own."""
         told = tuple(tuple((each.acked, each.outcome) for each in client.told) for client in world.clients)
-        fates = self.checker.fates_of(world.head)
-        self.seen.add((told, tuple(sorted((who, tuple(sorted(of.items()))) for who, of in fates.items()))))
+        self.seen.add((told, self.fates(world.head)))
         return super().findings(world)
+
+    def fates(self, head: int) -> Hashable:
+        """Of each transaction, by partition."""
+        fates = self.checker.fates_of(head)
+        return tuple(sorted((who, tuple(sorted(of.items()))) for who, of in fates.items()))
+
+    def _result(self, head: int) -> Done | Refused | ChunkCommitted:
+        result = super()._result(head)
+        content = self.history[head].content
+        assert content is not None
+        ((kind, client, fields),) = content[2]
+        what = fields[:3] if isinstance(fields, tuple) and kind not in ("init", "topic") else ()
+        code = result.code if isinstance(result, Refused) else tuple(getattr(result, "errors", ()))
+        self.seen.add((kind, client, what, code, self.fates(head)))
+        return result
 
 
 def all_told(speaks: tuple[Speaks, ...], chances: Chances, *, reduced: bool) -> tuple[Outcome, set[Hashable]]:
     """What can be told."""
+    Told.seen = set()
     model = Told(speaks, chances, reduced=reduced)
-    model.seen = set()
     return explore(model, STATES_MAX), model.seen
 
 
