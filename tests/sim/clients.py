@@ -203,14 +203,8 @@ class Writer:
             done.append(Send(name(key), value, offset))
             error = answer if isinstance(answer, BaseException) else error
         self.pending = None
-        recorder.note(
-            process,
-            "send",
-            "info" if error else "ok",
-            invoked,
-            done,
-            error=type(error).__name__ if error else "",
-        )
+        outcome, what = ("ok", "") if error is None else ("info", type(error).__name__)
+        recorder.note(process, "send", outcome, invoked, done, error=what)
         if error is not None:
             raise error
 

@@ -157,16 +157,7 @@ class World:
             assert agent.started is not None, "it was started above"
             await agent.started
         await self._node("setup", self._create_topics())
-        around = Surroundings(
-            self.loop,
-            self.recorder,
-            [a.bootstrap for a in self.agents],
-            self.keys,
-            asyncio.Event(),
-            self.plan.fetch_bytes,
-            self.plan.seeks_back,
-        )
-        self.around = around
+        around = self.around = self._surroundings()
         for client in self._cast():
             self._begin_client(client)
         await self._faults()
@@ -191,6 +182,17 @@ class World:
         judgement.findings += self.witness.findings
         self._count()
         return judgement
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            self.loop,
+            self.recorder,
+            [a.bootstrap for a in self.agents],
+            self.keys,
+            asyncio.Event(),
+            self.plan.fetch_bytes,
+            self.plan.seeks_back,
+        )
 
     async def _final(self) -> list[Finding]:
         """The last reads, when no transaction is open any more."""
