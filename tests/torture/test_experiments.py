@@ -139,6 +139,7 @@ ALLOWED = {"0": TWICE | {"unseen", "lost-write", "not-in-log"}, "1": TWICE, "all
 
 if FULL:
 
+    @pytest.mark.timeout(3600)
     def test_spark_finds_as_little(kept: Kept) -> None:
         """All of the runs above, in the tables that the checker reads."""
         found = kept.judged(Path("build/torture/experiments"))

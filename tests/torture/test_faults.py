@@ -16,7 +16,7 @@ from tests.torture.run import torture
 from tests.torture.spark import Kept
 
 FOLDER = Path("build/torture")
-pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
 
 SEED = int(os.environ.get("SEED", "1"))
 FULL = os.environ.get("TORTURE") == "full"  # then what is kept is judged by Spark as well

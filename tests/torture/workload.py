@@ -85,8 +85,9 @@ class Writer(threading.Thread):
         key = b"%d" % (turn % self._keys) if self._keys else None
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            outcome, offset = ("ok", message.offset()) if error is None else ("info", -1)
-            told = Sent(self.name, sequence, self._topic, partition, value, outcome, offset or 0, key)
+            outcome, offset = ("ok", message.offset()) if error is None else ("info", None)
+            known = -1 if offset is None else offset  # with acks=0 nobody tells it
+            told = Sent(self.name, sequence, self._topic, partition, value, outcome, known, key)
             self.sent.append(told)
 
         while True:
