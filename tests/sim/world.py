@@ -109,7 +109,7 @@ class World:
         world = (self.server, self.objects)
         settings = SETTINGS | {
             "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-            "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 1, "orphan_grace_s": 6},
+            "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 4, "orphan_grace_s": 6},
         }
         self.agents = [
             AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.entry_bytes)
@@ -392,6 +392,8 @@ def _without_collector() -> Iterator[None]:
     for ever: here that would be all that other runs leave behind.
     """
     enable, freeze = gc.enable, gc.freeze
+    if not gc.get_freeze_count():
+        gc.freeze()  # once: modules are looked at by no collection
     gc.disable()
     gc.enable = gc.freeze = lambda: None
     try:
