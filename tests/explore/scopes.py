@@ -66,18 +66,13 @@ SCOPES = (
     Named("produce, a lease ends", _produce(Budget(leases=1), BOTH)),
     Named("produce, a lease ends, 1 message", _produce(_ONE._replace(leases=1), RACE)),
     Named("produce, a lease ends, 2 messages, singly", _produce(_TWO._replace(leases=1), RACE, alone=True)),
-    Named(
-        "produce, a lease ends, 2 messages, one producer, singly",
-        _produce(_TWO._replace(leases=1), ONE, alone=True),
-    ),
+    Named("produce, a lease ends, 2 messages, one producer", _produce(_TWO._replace(leases=1), ONE)),
     Named("produce, 2 leases end", _produce(Budget(leases=2), RACE)),
-    Named("produce, 2 leases end, 3 batches, singly", _produce(Budget(leases=2), ORDER, alone=True)),
+    Named("produce, 2 leases end, 3 batches", _produce(Budget(leases=2), ORDER)),
     Named("produce, 1 append, trimmed twice", _produce(Budget(messages=1, appends=1, trims=2), ORDER)),
     Named("produce, an agent is killed", _produce(Budget(crashes=1), RACE)),
     Named("produce, an agent is killed, 1 message", _produce(_ONE._replace(crashes=1), ONE)),
-    Named(
-        "produce, an agent is killed, 2 messages, singly", _produce(_TWO._replace(crashes=1), ONE, alone=True)
-    ),
+    Named("produce, an agent is killed, 2 messages", _produce(_TWO._replace(crashes=1), ONE)),
     Named("produce, a PUT fails", _produce(Budget(puts_failed=1), ORDER), quick=True),
     Named("v2, 3 messages, a timeout, an abort", _transactions(Chances(3, 1, 1), (*V2, (C, C)))),
     Named("v2, 3 messages", _transactions(Chances(3), (*V2, (C, A)))),
