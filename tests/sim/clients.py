@@ -113,6 +113,8 @@ class Surroundings:
     """What clients did, for the coverage."""
     skipped: set[str] = field(default_factory=set)
     """Places that the copying client passed over after an abort."""
+    before_end: Callable[[], None] | None = None
+    """What happens to the member that comes to the end of a transaction whose positions are sent, once."""
     names: int = 0
     """Given to new topics so far."""
 

@@ -11,6 +11,7 @@ from agent.wire.api import BY_NAME
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore.faulty import FaultRates
 from objectstore.steps import STEPS
+from tests.sim.loop import NODE
 from tests.sim.node import AgentNode
 
 if TYPE_CHECKING:
@@ -300,13 +301,25 @@ def _pause_member(world: World, targets: Sequence[AgentNode]) -> None:
         world.loop.pause(client.identity)
 
 
+def _pause_member_before_end(world: World, targets: Sequence[AgentNode]) -> None:
+    """Whoever comes to the end of its transaction next, with its positions sent."""
+    del targets
+    if world.around is not None:
+        world.around.before_end = lambda: world.loop.pause(NODE.get())
+
+
 def _resume_members(world: World, targets: Sequence[AgentNode]) -> None:
     del targets
+    if world.around is not None:
+        world.around.before_end = None
     for client in world.clients:
         world.loop.resume(client.identity)
 
 
-NAMED = (Fault("pause-member", _pause_member, _resume_members),)
+NAMED = (
+    Fault("pause-member", _pause_member, _resume_members),
+    Fault("pause-member-before-end", _pause_member_before_end, _resume_members),
+)
 """Those that only kept plans have: no seed draws them."""
 AIMED: Mapping[str, Callable[[World, Sequence[AgentNode], str], None]] = {
     "kill-at-step": _kill_at_step,

@@ -182,6 +182,7 @@ class Member:
             return False
         rows = [(topic.name, row) for topic in answer.topics for row in topic.partitions]
         if any(row.error_code for _, row in rows):
+            self._around.counts["group waits for stable positions"] += 1
             return False
         for topic, row in rows:
             share.consumer.seek(TopicPartition(topic, row.partition_index), max(0, row.committed_offset))
@@ -250,6 +251,10 @@ class Member:
                     raise
                 commit, pending.error = False, str(refused)
                 self._around.counts[f"group commits refused {refused}"] += 1
+        if commit and self._around.before_end is not None:
+            happens, self._around.before_end = self._around.before_end, None
+            happens()
+            await asyncio.sleep(0)
         if commit:
             pending.outcome = "info"
         await producer.end(commit=commit)

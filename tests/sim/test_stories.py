@@ -46,9 +46,15 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
     assert run["acknowledged"] > 20
 
 
-def test_a_commit_of_a_generation_that_is_over_would_be_seen() -> None:
-    """With the check of generations broken, what the member that stood still had read is copied twice."""
-    name = "member_stands_still_until_others_have_its_keys"
-    run = _told(name, "no-generation-check")[name]
+@pytest.mark.parametrize(
+    ("name", "control"),
+    [
+        ("member_stands_still_until_others_have_its_keys", "no-generation-check"),
+        ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable"),
+    ],
+)
+def test_a_rule_of_groups_that_is_broken_shows_in_its_story(name: str, control: str) -> None:
+    """What the member that stood still had read is copied twice then."""
+    run = _told(name, control)[name]
     assert not run["valid"]
     assert "copied-twice (fail)" in run["report"], run["report"]
