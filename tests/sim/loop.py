@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import heapq
 import random
+import warnings
 from asyncio import events
 from collections.abc import Callable
 from contextlib import suppress
@@ -120,12 +121,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for task in tasks:
                 task.cancel()
             self.run_until_complete(asyncio.wait(tasks, timeout=1))
-        for task in asyncio.all_tasks(self):  # their next step was dropped when their node died
-            with suppress(Exception, asyncio.CancelledError):
-                task.get_coro().close()  # type: ignore[union-attr]  # tasks of this loop have one
+        self._close_coroutines()
         self.run_until_complete(self.shutdown_asyncgens())
         self.tasks.clear()
         self.close()
+
+    def _close_coroutines(self) -> None:
+        """Of tasks whose next step was dropped when their node died. What they had not begun is no news."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in asyncio.all_tasks(self):
+                with suppress(Exception, asyncio.CancelledError):
+                    task.get_coro().close()  # type: ignore[union-attr]  # tasks of this loop have one
 
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
