@@ -62,6 +62,7 @@ class Writer(threading.Thread):
             size,
         )
         self._keys = keys
+        self._told = str(settings.get("acks")) != "0"  # nobody tells offsets then; librdkafka makes some up
         self._halt = threading.Event()
         client = {"bootstrap.servers": bootstrap, "delivery.timeout.ms": DELIVERY_TIMEOUT_MS, "linger.ms": 5}
         self._producer = Producer({**BASE, "enable.idempotence": True, **client, **settings})
@@ -86,7 +87,7 @@ class Writer(threading.Thread):
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             outcome, offset = ("ok", message.offset()) if error is None else ("info", None)
-            known = -1 if offset is None else offset  # with acks=0 nobody tells it
+            known = offset if offset is not None and self._told else -1
             told = Sent(self.name, sequence, self._topic, partition, value, outcome, known, key)
             self.sent.append(told)
 
