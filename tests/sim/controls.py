@@ -289,10 +289,6 @@ def _has(**wanted: Any) -> Callable[[Plan], bool]:
     return lambda plan: all(getattr(plan, name) == value for name, value in wanted.items())
 
 
-def _v1_held(plan: Plan) -> bool:
-    return "v1" in (*plan.transactors, plan.relay) and _with("hold-requests")(plan)
-
-
 def _shared(plan: Plan) -> bool:
     return (
         plan.members > 1
@@ -332,7 +328,7 @@ CONTROLS: tuple[Control, ...] = (
         "8: the end of another transaction is refused",
         READ_EARLY,
         _commit_without_number_check,
-        _v1_held,
+        _with("late-ends"),
     ),
     Control(
         "last-stable-too-high",
@@ -359,7 +355,7 @@ CONTROLS: tuple[Control, ...] = (
         "8: a new member waits for positions under way",
         COPIED_WRONGLY,
         _pending_counts_as_stable,
-        _shared,
+        _with("pause-member-before-end"),
     ),
     Control(
         "retry-looks-for-the-entry",

@@ -316,11 +316,22 @@ def _resume_members(world: World, targets: Sequence[AgentNode]) -> None:
         world.loop.resume(client.identity)
 
 
+def _end_late(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.network.late_ends.on = True
+
+
+def _end_in_time(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.network.late_ends.on = False
+
+
 NAMED = (
+    Fault("late-ends", _end_late, _end_in_time),
     Fault("pause-member", _pause_member, _resume_members),
     Fault("pause-member-before-end", _pause_member_before_end, _resume_members),
 )
-"""Those that only kept plans have: no seed draws them."""
+"""Those of stories: of kept plans, and of seeds that tell one (plan.py)."""
 AIMED: Mapping[str, Callable[[World, Sequence[AgentNode], str], None]] = {
     "kill-at-step": _kill_at_step,
     "pause-at-step": _pause_at_step,

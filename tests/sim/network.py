@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.late_ends import LATE_END, LateEnds
 from tests.sim.loop import NODE, VirtualLoop
 
 CONNECT_S_MAX = 30.0
@@ -39,6 +40,7 @@ EVENTS = (
     "half-open",
     "peer gone",
     "reset by a new life",
+    LATE_END,
 )
 """What is counted, for the coverage."""
 HOST = "sim"
@@ -108,6 +110,7 @@ class Network:
         self.messages = 0
         self.held_kinds: frozenset[int] = frozenset()
         """API keys of Kafka whose requests, or their answers, are held."""
+        self.late_ends = LateEnds(self)
         self.held: Counter[int] = Counter()
         self.requests: Counter[int] = Counter()
         """By API key, as far as each is written at once."""
@@ -233,10 +236,22 @@ class Network:
         source = end if random.random() < 0.5 else end.peer
         if source is None or source.held is not None:
             return
-        self.trace(f"hold {end.node} {'request' if source is end else 'answer'} {kind}")
+        self.hold(source, f"hold {end.node} {'request' if source is end else 'answer'} {kind}", kind)
+        self.release_later(source, random.uniform(*HELD_S))
+
+    def hold(self, source: VirtualTransport, what: str, kind: int) -> None:
+        """Keep what this end sends from here on, beginning with a message about a request of this kind."""
+        self.trace(what)
         self.held[kind] += 1
         source.held = []
-        self._loop.call_later(random.uniform(*HELD_S), self.release, source, context=self._own)
+
+    def release_later(self, source: VirtualTransport, late_s: float) -> None:
+        """Let it go on after so long."""
+        self._loop.call_later(late_s, self.release, source, context=self._own)
+
+    def drawn(self) -> float:
+        """A number of the seed's, from 0 to 1."""
+        return self._loop.random.random()
 
     def release(self, source: VirtualTransport) -> None:
         """Let a connection's direction go on."""
@@ -248,7 +263,7 @@ class Network:
 
     def release_all(self) -> None:
         """Hold nothing any more."""
-        self.held_kinds = frozenset()
+        self.held_kinds, self.late_ends.on = frozenset(), False
         for name in sorted(self._ends):
             for end in list(self._ends[name]):
                 self.release(end)
@@ -364,6 +379,7 @@ class VirtualTransport(asyncio.Transport):
         self._network.noted(self.node, copy)
         if not _is_agent(self.node):
             self._network.requests[int.from_bytes(copy[4:6], "big")] += 1
+            self._network.late_ends.written(self, copy)
         if self._network.held_kinds:
             self._network.maybe_hold(self, copy)
         if self._in_flight > self._high and not self._paused_peer:

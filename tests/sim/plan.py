@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from random import Random
 from typing import Any
 
@@ -12,6 +12,9 @@ from tests.sim.faults import FAULTS
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
+STORIES = ("late-ends", "pause-member-before-end")
+"""Faults that mean something only to some clients, and only while their transactions stay open."""
+STORY_TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
     """The seed's own plan."""
     random = Random(seed ^ 0x5EED)
     agents = random.choice((2, 3, 3))
-    return Plan(
+    plan = Plan(
         seed=seed,
         seconds=seconds,
         agents=agents,
@@ -102,6 +105,18 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         seeks_back=random.random() < 0.75,
         entry_bytes=random.choice((1 << 20, 1 << 20, 512)),
     )
+    return _with_story(plan, random.choice(("", "", "", *STORIES)))
+
+
+def _with_story(plan: Plan, story: str) -> Plan:
+    """The plan with a story that its clients can live; else as it is."""
+    v1 = "v1" in (*plan.transactors, plan.relay)
+    lived = {"late-ends": v1, "pause-member-before-end": plan.members > 1 and plan.member_kind == "v2"}
+    if not lived.get(story, False):
+        return plan
+    told = (QUIET_S, plan.seconds - QUIET_S - 1, story, (0,))
+    faults = tuple(sorted((*plan.faults, told)))
+    return replace(plan, timeout_ms=STORY_TIMEOUT_MS, faults=faults)
 
 
 def _faults(
