@@ -22,6 +22,7 @@ from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History, Operation
+from tests.sim import avro_memory
 from tests.sim.audit import audit
 from tests.sim.clerk import Clerk
 from tests.sim.clients import Reader, Recorder, Surroundings, Writer
@@ -133,6 +134,7 @@ class World:
 
     def run(self) -> Outcome:
         """The whole run."""
+        avro_memory.remember()
         asyncio.set_event_loop(self.loop)
         try:
             with (
