@@ -19,7 +19,11 @@ def remember() -> None:
     """From here on, in this process."""
     if getattr(avro.resolve_reader, "remembers", False):
         return
-    derived, resolved = avro.AvroFileHeader.get_schema, avro.resolve_reader
+    derived, resolved, constructed = (
+        avro.AvroFileHeader.get_schema,
+        avro.resolve_reader,
+        avro.construct_reader,
+    )
     schemas: dict[str, Any] = {}
     readers: dict[tuple[object, ...], tuple[Any, ...]] = {}
 
@@ -43,9 +47,18 @@ def remember() -> None:
             readers[key] = (reader, file_schema, read_schema)  # kept alive, so that no other has its id
         return readers[key][0]
 
+    def construct_reader(
+        file_schema: Any, read_types: Mapping[int, Callable[..., Any]] = avro.EMPTY_DICT
+    ) -> Any:
+        key = (id(file_schema), tuple(read_types.items()))
+        if key not in readers:
+            _bound(readers)
+            readers[key] = (constructed(file_schema, dict(read_types)), file_schema)
+        return readers[key][0]
+
     resolve_reader.remembers = True  # type: ignore[attr-defined]  # a mark for the next call
     avro.AvroFileHeader.get_schema = get_schema
-    avro.resolve_reader = resolve_reader
+    avro.resolve_reader, avro.construct_reader = resolve_reader, construct_reader
 
 
 def _bound(known: dict[Any, Any]) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol
 
 from aiokafka import TopicPartition
@@ -92,6 +93,11 @@ class Living(Protocol):
         """Until told to stop."""
 
 
+COLLECTED_RUNS = 4
+"""How many runs' garbage is collected at once; some tens of MB each."""
+_runs = count(1)
+
+
 class NotHealed(Exception):
     """An agent did not come back although nothing is broken any more."""
 
@@ -110,7 +116,7 @@ class World:
         world = (self.server, self.objects)
         settings = SETTINGS | {
             "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-            "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 4, "orphan_grace_s": 6},
+            "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 8, "orphan_grace_s": 6},
         }
         self.agents = [
             AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.entry_bytes)
@@ -388,7 +394,7 @@ class World:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """A run's garbage goes at its end: looking for it meanwhile took a quarter of the time.
+    """A run's garbage goes at its end or runs later: looking for it meanwhile took a quarter of the time.
 
     An agent that loads a snapshot lets the collector be for a while and keeps what is there out of its sight
     for ever: here that would be all that other runs leave behind.
@@ -403,7 +409,8 @@ def _without_collector() -> Iterator[None]:
     finally:
         gc.enable, gc.freeze = enable, freeze
         gc.enable()
-        gc.collect()
+        if next(_runs) % COLLECTED_RUNS == 0:
+            gc.collect()
 
 
 def _ready(agent: AgentNode) -> bool:
