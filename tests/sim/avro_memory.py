@@ -6,7 +6,7 @@ cluster's time. Both depend on nothing but the schemas, and readers have no stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from pyiceberg.avro import file as avro
@@ -15,52 +15,38 @@ REMEMBERED_MAX = 1000
 """Schemas, and readers; then all are forgotten."""
 
 
+class _Remembered:
+    """One function of pyiceberg's, with what it answered. `key` names what an answer depends on."""
+
+    def __init__(self, function: Callable[..., Any], key: Callable[..., Any]) -> None:
+        self._function = function
+        self._key = key
+        self._known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+
+    def __call__(self, *given: Any) -> Any:
+        key = self._key(*given)
+        if key not in self._known:
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            # What was given is kept alive, so that nothing else gets its id.
+            self._known[key] = (self._function(*given), given)
+        return self._known[key][0]
+
+
 def remember() -> None:
     """From here on, in this process."""
-    if getattr(avro.resolve_reader, "remembers", False):
+    if isinstance(avro.resolve_reader, _Remembered):
         return
-    derived, resolved, constructed = (
-        avro.AvroFileHeader.get_schema,
-        avro.resolve_reader,
-        avro.construct_reader,
-    )
-    schemas: dict[str, Any] = {}
-    readers: dict[tuple[object, ...], tuple[Any, ...]] = {}
+    derived = _Remembered(avro.AvroFileHeader.get_schema, lambda header: header.meta.get("avro.schema", ""))
 
-    def get_schema(self: Any) -> Any:
-        text = self.meta.get("avro.schema", "")
-        if text not in schemas:
-            _bound(schemas)
-            schemas[text] = derived(self)
-        return schemas[text]
+    def get_schema(header: Any) -> Any:  # a function, for it becomes a method
+        return derived(header)
 
-    def resolve_reader(
-        file_schema: Any,
-        read_schema: Any,
-        read_types: Mapping[int, Callable[..., Any]] = avro.EMPTY_DICT,
-        read_enums: Mapping[int, Callable[..., Any]] = avro.EMPTY_DICT,
-    ) -> Any:
-        key = (id(file_schema), id(read_schema), tuple(read_types.items()), tuple(read_enums.items()))
-        if key not in readers:
-            _bound(readers)
-            reader = resolved(file_schema, read_schema, dict(read_types), dict(read_enums))
-            readers[key] = (reader, file_schema, read_schema)  # kept alive, so that no other has its id
-        return readers[key][0]
-
-    def construct_reader(
-        file_schema: Any, read_types: Mapping[int, Callable[..., Any]] = avro.EMPTY_DICT
-    ) -> Any:
-        key = (id(file_schema), tuple(read_types.items()))
-        if key not in readers:
-            _bound(readers)
-            readers[key] = (constructed(file_schema, dict(read_types)), file_schema)
-        return readers[key][0]
-
-    resolve_reader.remembers = True  # type: ignore[attr-defined]  # a mark for the next call
     avro.AvroFileHeader.get_schema = get_schema
-    avro.resolve_reader, avro.construct_reader = resolve_reader, construct_reader
+    avro.resolve_reader = _Remembered(avro.resolve_reader, _by_identity)
+    avro.construct_reader = _Remembered(avro.construct_reader, _by_identity)
 
 
-def _bound(known: dict[Any, Any]) -> None:
-    if len(known) >= REMEMBERED_MAX:
-        known.clear()
+def _by_identity(*given: Any) -> tuple[Any, ...]:
+    """Schemas by their identity, for they are large; which types are read as what by value."""
+    return tuple(tuple(each.items()) if hasattr(each, "items") else id(each) for each in given)
