@@ -12,8 +12,8 @@ from tests.sim.faults import FAULTS
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
-STORIES = ("late-ends", "pause-member-before-end")
-"""Faults that mean something only to some clients, and only while their transactions stay open."""
+STORIES = {"late-ends": ((2.0, 15.0),), "pause-member-before-end": ((2.0, 8.5), (11.0, 8.5))}
+"""Faults that mean something only to some clients, while their transactions stay open: at s, for s."""
 STORY_TIMEOUT_MS = 20_000
 
 
@@ -114,8 +114,8 @@ def _with_story(plan: Plan, story: str) -> Plan:
     lived = {"late-ends": v1, "pause-member-before-end": plan.members > 1 and plan.member_kind == "v2"}
     if not lived.get(story, False):
         return plan
-    told = (QUIET_S, plan.seconds - QUIET_S - 1, story, (0,))
-    faults = tuple(sorted((*plan.faults, told)))
+    told = ((at, for_s, story, (0,)) for at, for_s in STORIES[story])
+    faults = tuple(sorted((*plan.faults, *told)))
     return replace(plan, timeout_ms=STORY_TIMEOUT_MS, faults=faults)
 
 
