@@ -135,9 +135,7 @@ class Cluster:
         settings: dict[str, Any] = clustered(
             etcd=etcd.endpoint,
             bucket_url=f"s3://{bucket}/run",
-            s3_endpoint=minio.endpoint,
-            access_key=minio.access_key,
-            secret_key=minio.secret_key,
+            store=minio,
         )
         settings["log"]["lease_ttl_s"] = LEASE_SECONDS
         settings["replica"] = {"heartbeat_ms": LEASE_SECONDS * 300}

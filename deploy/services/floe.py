@@ -5,23 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from deploy.services.s3 import S3Service
 from deploy.services.service import Service, answers, free_port
 
 
-def clustered(
-    *, etcd: str, bucket_url: str, s3_endpoint: str, access_key: str, secret_key: str
-) -> dict[str, object]:
-    """The settings of an agent on etcd and an S3-compatible server, as a tree for FloeAgent."""
+def clustered(*, etcd: str, bucket_url: str, store: S3Service, s3_endpoint: str = "") -> dict[str, Any]:
+    """The settings of an agent on etcd and an S3-compatible server, as a tree for FloeAgent.
+
+    `s3_endpoint`: where the server is reached when not directly, such as a proxy's URL.
+    """
     return {
         "log": {"url": f"etcd://{etcd}/floe"},
         "store": {
             "url": bucket_url,
-            "endpoint": s3_endpoint,
-            "access_key": access_key,
-            "secret_key": secret_key,
+            "endpoint": s3_endpoint or store.endpoint,
+            "access_key": store.access_key,
+            "secret_key": store.secret_key,
             "allow_http": True,
         },
     }

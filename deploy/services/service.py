@@ -12,6 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
@@ -43,7 +44,7 @@ def free_port() -> int:
     raise ServiceError(f"no free TCP port in {PORTS.start}..{PORTS.stop - 1}")
 
 
-class Service:
+class Service(ABC):
     """A server as a child process: `with Etcd() as etcd: …`. Ports and data stay over restarts.
 
     Calls block (start waits until the server answers); from a coroutine use asyncio.to_thread.
@@ -62,17 +63,17 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
 
+    @abstractmethod
     def command(self) -> list[str]:
         """The command line."""
-        raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
         """The whole environment of the process: nothing of ours leaks in."""
         return {"PATH": "/usr/bin:/bin", "HOME": str(self.directory), "TMPDIR": tempfile.gettempdir()}
 
+    @abstractmethod
     def ready(self) -> bool:
         """Whether the server answers."""
-        raise NotImplementedError
 
     @property
     def pid(self) -> int:

@@ -13,8 +13,6 @@ def on_services(etcd: Etcd, minio: Minio, bucket: str, **sections: dict[str, Any
     settings = clustered(
         etcd=etcd.endpoint,
         bucket_url=f"s3://{bucket}/floe",
-        s3_endpoint=minio.endpoint,
-        access_key=minio.access_key,
-        secret_key=minio.secret_key,
+        store=minio,
     )
     return settings | {"logging": {"level": "warning"}, "tables": {"enabled": False}} | sections

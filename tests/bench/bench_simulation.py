@@ -6,29 +6,23 @@ machine does meanwhile must not count.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 
 from tests.bench.figure import Figure
+from tests.sim import child
 
 SEEDS = 30
 AGENTS = 3
+SECONDS_MAX = 1800
 SPEED_GOAL = 20.0
 _SUMMARY = re.compile(r"(\d+) seeds · ([\d,]+) simulated s in [\d,]+ s, ([\d,.]+) s of a core .* bad (\d+)")
 
 
 def figures() -> Iterable[Figure]:
     """Simulated seconds per second of a core with three agents, and the seeds that were bad."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sim", "--seeds", str(SEEDS), "--agents", str(AGENTS)],
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    wanted = ("--seeds", str(SEEDS), "--agents", str(AGENTS))
+    done = child.run("tests.sim", *wanted, seconds_max=SECONDS_MAX)
     found = _SUMMARY.search(done.stdout)
     assert found is not None, done.stdout + done.stderr
     seeds, virtual, cpu, bad = (float(each.replace(",", "")) for each in found.groups())

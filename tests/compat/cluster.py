@@ -38,9 +38,7 @@ class Cluster:
         settings: dict[str, Any] = clustered(
             etcd=etcd.endpoint,
             bucket_url=f"s3://{store.make_bucket(f'compat-{number}')}/floe",
-            s3_endpoint=store.endpoint,
-            access_key=store.access_key,
-            secret_key=store.secret_key,
+            store=store,
         )
         self.log_url = f"etcd://{etcd.endpoint}/compat-{number}"
         settings["log"] = {"url": self.log_url, **log}

@@ -63,9 +63,7 @@ def test_a_bucket_is_found_missing_prepared_and_found_fit(etcd: Etcd, minio: Min
     settings = clustered(
         etcd=etcd.endpoint,
         bucket_url=f"s3://{name}/prod",
-        s3_endpoint=minio.endpoint,
-        access_key=minio.access_key,
-        secret_key=minio.secret_key,
+        store=minio,
     )
     file = FloeAgent("check", settings, tmp_path).config_file  # never started
 

@@ -44,9 +44,7 @@ class Zoned:
             base: dict[str, Any] = clustered(
                 etcd=self.etcd.endpoint,
                 bucket_url=f"s3://{bucket}/floe",
-                s3_endpoint=self.store.endpoint,
-                access_key=self.store.access_key,
-                secret_key=self.store.secret_key,
+                store=self.store,
             )
             base["tables"] = {"enabled": False}
             base.update(self._settings)

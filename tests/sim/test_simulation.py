@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from tests.sim import child
 
 SEEDS = 100  # three minutes of one quiet core; `make simulate` runs more
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things
 QUICK = ("ack-before-append", "last-stable-too-high", "abort-keeps-positions")
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sim", *arguments],
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+_sim = partial(child.run, "tests.sim", seconds_max=SECONDS_MAX)
 
 
 def test_seeds_are_clean(tmp_path: Path) -> None:
-    done = _run("--seeds", str(SEEDS), "--jobs", str(JOBS), "--out", str(tmp_path))
+    done = _sim("--seeds", str(SEEDS), "--jobs", str(JOBS), "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"acknowledged ([\d,]+)", done.stdout)[1].replace(",", "")) > 1000, done.stdout
     untested = re.search(r"rules never put to the test: (.*)", done.stdout)[1]
@@ -37,11 +27,11 @@ def test_seeds_are_clean(tmp_path: Path) -> None:
     assert "never in the network: none\n" in done.stdout, done.stdout
 
 
-def test_one_seed_is_one_run(tmp_path: Path) -> None:
+def test_one_seed_is_one_sim(tmp_path: Path) -> None:
     traces = []
     plan = tmp_path / "0" / "12.json"
     for number, source in enumerate((("--seed", "12"), ("--plan", str(plan)))):
-        done = _run(*source, "--out", str(tmp_path / str(number)))
+        done = _sim(*source, "--out", str(tmp_path / str(number)))
         assert done.returncode == 0, done.stdout + done.stderr
         traces.append((tmp_path / str(number) / "12.trace").read_text())
     assert traces[0] == traces[1]
@@ -51,6 +41,6 @@ def test_one_seed_is_one_run(tmp_path: Path) -> None:
 
 def test_broken_rules_are_caught() -> None:
     """Three quick ones of the table that `make simulate CONTROLS=1` prints."""
-    done = _run("--controls", *QUICK)
+    done = _sim("--controls", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n") == 1 + len(QUICK)

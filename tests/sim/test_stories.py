@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.sim import child
 
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 SECONDS_MAX = 1800  # of a machine that does other things; ten seconds of a quiet core
@@ -18,14 +17,7 @@ pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
 def _told(*arguments: str) -> dict[str, Any]:
     """Runs in a process of their own, by name."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sim.stories", *arguments],
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    done = child.run("tests.sim.stories", *arguments, seconds_max=SECONDS_MAX)
     assert done.returncode == 0, done.stdout + done.stderr
     return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
 

@@ -144,9 +144,8 @@ class Cluster:
         settings: dict[str, Any] = clustered(
             etcd=etcd.address,
             bucket_url=self.store_url,
+            store=self.store,
             s3_endpoint=f"http://{store.address}",
-            access_key=self.store.access_key,
-            secret_key=self.store.secret_key,
         )
         settings["listeners"] = [
             {

@@ -125,9 +125,7 @@ def floe(clients: int) -> Iterator[Brokers]:
             settings = clustered(
                 etcd=etcd.endpoint,
                 bucket_url=f"s3://{bucket}/floe",
-                s3_endpoint=store.endpoint,
-                access_key=store.access_key,
-                secret_key=store.secret_key,
+                store=store,
             )
             settings["listeners"] = _listeners(brokers, ports[number], number)
             settings["tables"] = {"enabled": False}

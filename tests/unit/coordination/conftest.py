@@ -14,6 +14,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
 from objectstore.adapters.memory import MemoryStore
+from tests.unit.coordination.kit import A, B, Script
 
 QUICK = ReplicaOptions(
     ttl_s=1.0, heartbeat_s=0.2, members_s=0.1, tick_s=0.02, gap_s=0.2, queue_wait_s=0.5, outcome_wait_s=5.0,
@@ -54,6 +55,15 @@ async def until(condition: Callable[[], object]) -> None:
     """Return once the condition holds; the test's own timeout ends a wait that never does."""
     while not condition():  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def script() -> Script:
+    """A log with two agents, A and B."""
+    made = Script()
+    made.register(A)
+    made.register(B)
+    return made
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.naming import MarkerId, marker_as_chunk
 
 START_MS = 1_700_000_000_000
+A, B = 11, 12
+"""The two agents of `script` (conftest.py)."""
 
 
 class Script:

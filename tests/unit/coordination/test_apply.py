@@ -48,17 +48,7 @@ from coordination.state import (
 )
 from coordination.state.data import FEATURE_LEVEL_MAX as LEVEL_MAX
 from coordination.state.members import runs_jobs
-from tests.unit.coordination.kit import Script, chunk
-
-A, B = 11, 12
-
-
-@pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
-    return script
+from tests.unit.coordination.kit import A, B, Script, chunk
 
 
 def refused(result: Result, code: Code) -> bool:

@@ -18,16 +18,11 @@ from coordination.kafka_codes import Code
 from coordination.state import Done, Refused, Result
 from coordination.state.group_offsets import position_of
 from coordination.state.pending_offsets import is_pending
-from tests.unit.coordination.kit import Producer, Script
-
-A, B = 11, 12
+from tests.unit.coordination.kit import A, B, Producer, Script
 
 
 @pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
+def script(script: Script) -> Script:
     script.topic(A, "t", 3)
     return script
 

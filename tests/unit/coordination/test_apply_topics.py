@@ -23,17 +23,7 @@ from coordination.state import (
 )
 from coordination.state.state import HANDLERS
 from objectstore.naming import ChunkId, SliceRef
-from tests.unit.coordination.kit import START_MS, Script, chunk, tiles
-
-A, B = 11, 12
-
-
-@pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
-    return script
+from tests.unit.coordination.kit import START_MS, A, B, Script, chunk, tiles
 
 
 def refused(result: Result, code: Code) -> bool:

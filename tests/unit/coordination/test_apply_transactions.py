@@ -21,16 +21,11 @@ from coordination.state.transaction_owner import EPOCH_MAX
 from coordination.state.transaction_types import Phase
 from objectstore.naming import MarkerId
 from objectstore.transactions import Aborted
-from tests.unit.coordination.kit import START_MS, Producer, Script, chunk, pair_of, swap, tiles
-
-A, B = 11, 12
+from tests.unit.coordination.kit import START_MS, A, B, Producer, Script, chunk, pair_of, swap, tiles
 
 
 @pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
+def script(script: Script) -> Script:
     script.topic(A, "t", 3)
     return script
 

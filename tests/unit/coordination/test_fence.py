@@ -8,17 +8,13 @@ from coordination.commands import Fence
 from coordination.kafka_codes import Code
 from coordination.state import Done, Refused, Result
 from coordination.state.fence import CLOSE
-from tests.unit.coordination.kit import Producer, Script
+from tests.unit.coordination.kit import A, B, Producer, Script
 
-A, B = 11, 12
 OTHER, JAVA, LIBRDKAFKA = Fence.OTHER, Fence.JAVA, Fence.LIBRDKAFKA
 
 
 @pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
+def script(script: Script) -> Script:
     script.topic(A, "t", 2)
     return script
 

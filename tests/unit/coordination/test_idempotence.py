@@ -7,17 +7,14 @@ import pytest
 from coordination.commands import AllocateProducerIds, ExpireProducers
 from coordination.kafka_codes import Code
 from coordination.state import Done, Refused
-from tests.unit.coordination.kit import START_MS, Script, tiles
+from tests.unit.coordination.kit import START_MS, A, B, Script, tiles
 
-A, B, P = 11, 12, 7  # two agents and a producer id
+P = 7  # a producer id
 MAX = (1 << 31) - 1
 
 
 @pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
+def script(script: Script) -> Script:
     script.topic(A, "t", partitions=2)
     return script
 

@@ -8,9 +8,8 @@ from coordination.commands import Begin, Commands, CreateTopic, DeleteTopic, End
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest
 from coordination.state import Done, Refused, Result
-from tests.unit.coordination.kit import Script
+from tests.unit.coordination.kit import A, B, Script
 
-A, B = 11, 12
 FIRST, SECOND = b"1" * 16, b"2" * 16  # requests
 
 
@@ -23,14 +22,6 @@ def taken(results: tuple[Result, ...]) -> list[bool]:
     refused = [result.code for result in results if isinstance(result, Refused)]
     assert set(refused) <= {Code.INVALID_TOPIC_EXCEPTION}
     return [isinstance(result, Done) for result in results]
-
-
-@pytest.fixture
-def script() -> Script:
-    script = Script()
-    script.register(A)
-    script.register(B)
-    return script
 
 
 def test_names_of_one_request_may_differ_by_dots_only(script: Script) -> None:
