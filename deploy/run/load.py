@@ -74,30 +74,31 @@ class Reports:
 
     history: HistoryWriter
     acknowledged: int = 0
-    bytes: int = 0
+    sent_bytes: int = 0
     told_at: float = 0.0
 
     def delivered(self, error: KafkaError | None, message: Message, headers: bytes = NO_HEADERS) -> None:
         """librdkafka's callback. It gives key and value back, but no headers: `headers` is their hash."""
         topic = str(message.topic())
         key, value = message.key(), message.value()
-        hashes = bytes_hash(key), bytes_hash(value), headers
-        timestamp_ms = message.timestamp()[1]
+        key_hash, value_hash, timestamp_ms = bytes_hash(key), bytes_hash(value), message.timestamp()[1]
         if error is None:
-            place = message.partition(), message.offset()
-            self.history.add(HistoryRow(topic, *place, *hashes, timestamp_ms))
+            partition, offset = message.partition(), message.offset()
+            row = HistoryRow(topic, partition, offset, key_hash, value_hash, headers, timestamp_ms)
+            self.history.add(row)
             self.acknowledged += 1
-            self.bytes += len(key or b"") + len(value or b"")
+            self.sent_bytes += len(key or b"") + len(value or b"")
             if time.time() - self.told_at > TELL_SECONDS:
                 self.tell(topic)
             return
         outcome = REJECTED if error.code() == KafkaError.INVALID_RECORD else UNKNOWN
-        self.history.add(HistoryRow(topic, None, None, *hashes, timestamp_ms, outcome, error.str()))
+        unplaced = HistoryRow(topic, None, None, key_hash, value_hash, headers, timestamp_ms)
+        self.history.add(unplaced._replace(outcome=outcome, reason=error.str()))
 
     def tell(self, topic: str) -> None:
         """Report progress."""
         self.told_at = time.time()
-        tell("progress", topic=topic, acknowledged=self.acknowledged, bytes=self.bytes, at=self.told_at)
+        tell("progress", topic=topic, acknowledged=self.acknowledged, bytes=self.sent_bytes, at=self.told_at)
 
 
 class Load:

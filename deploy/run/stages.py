@@ -72,7 +72,7 @@ class Embedded:
     """One process on SQLite and a local folder."""
 
     title = "floe dev: one process, SQLite and a local folder"
-    s3 = None
+    s3: S3Access | None = None
 
     def __init__(self, directory: Path) -> None:
         self._dev = _Dev(directory)
@@ -101,6 +101,7 @@ class Cluster:
         self._stack = ExitStack()
         self._faults: dict[float, Callable[[], None]] = {KILL_AT: self._kill, PAUSE_AT: self._pause}
         self._resume: threading.Timer | None = None
+        self.s3: S3Access | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -44,7 +44,7 @@ class FloeAgent(Service):
         self.bootstrap = f"127.0.0.1:{self.kafka_port}"
         self.http = f"http://127.0.0.1:{self.http_port}"
         listener = {"host": "127.0.0.1", "port": self.kafka_port}
-        tree = {
+        tree: dict[str, Any] = {
             "agent": {"name": name},
             "listeners": [listener],
             "http": {"host": "127.0.0.1", "port": self.http_port},

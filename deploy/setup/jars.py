@@ -79,8 +79,13 @@ def pinned(name: str) -> list[Jar]:
     """What deploy/setup/jars-<name>.sha256 lists. Raises JarsFailed for an unknown set."""
     if name not in ROOTS:
         raise JarsFailed(f"no set of jars is called {name!r}: there are {', '.join(sorted(ROOTS))}")
-    lines = (line.split() for line in _list_file(name).read_text().splitlines())
-    return [Jar(*coordinates.split("/"), sha256=sha256) for sha256, coordinates in lines]
+    return [_listed(line) for line in _list_file(name).read_text().splitlines()]
+
+
+def _listed(line: str) -> Jar:
+    sha256, coordinates = line.split()
+    organisation, name, version = coordinates.split("/")
+    return Jar(organisation, name, version, sha256)
 
 
 def check(folder: Path, jars: Sequence[Jar]) -> None:

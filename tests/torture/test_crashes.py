@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from agent.wire.generated import incremental_alter_configs as ia
@@ -169,11 +169,17 @@ def _until(condition: Callable[[], bool], what: str = "it came true") -> None:
 
 
 def _delete(cluster: Cluster, topic: str) -> None:
+    """Ask until the topic is gone: the agent that was asked may die before it did so, or with its answer."""
     admin = AdminClient({**BASE, "bootstrap.servers": cluster.bootstrap})
-    try:
-        admin.delete_topics([topic], request_timeout=30)[topic].result(30)
-    except KafkaException:  # the agent that was asked died with its answer: it was done all the same
-        _until(lambda: topic not in admin.list_topics(timeout=5).topics, f"{topic} was deleted")
+
+    def gone() -> bool:
+        try:
+            admin.delete_topics([topic], request_timeout=10)[topic].result(15)
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return True
+
+    _until(gone, f"{topic} was deleted")
 
 
 def _has_table(cluster: Cluster, topic: str) -> bool:

@@ -28,6 +28,7 @@ BASE: Client = {
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 1_000,
     "topic.metadata.refresh.fast.interval.ms": 100,
+    "allow.auto.create.topics": False,  # a producer's refresh would make a topic anew that a test deleted
     "log_level": 0,
 }
 
