@@ -34,6 +34,33 @@ class Deadlock(AssertionError):
     """Nothing is ready and no timer is set: whoever is awaited will never come."""
 
 
+class _Handle(events.Handle):
+    """asyncio's, without what it keeps for debugging: a run makes a hundred thousand of them."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: Any, context: Any) -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        """See asyncio."""
+        self._cancelled = True
+        self._callback = self._args = None
+
+
+class _TimerHandle(_Handle, events.TimerHandle):
+    """Likewise."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Any) -> None:
+        _Handle.__init__(self, callback, args, loop, context)
+        self._when, self._scheduled = when, False
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `random` is the seed's only source: network, threads and nodes draw from it."""
 
@@ -49,7 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.server_factory: Callable[..., Any] | None = None
         self.connection_factory: Callable[..., Any] | None = None
         self._now = 0.0
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _TimerHandle]] = []
         self._timers_made = 0
         self.set_task_factory(self._make_task)
 
@@ -73,34 +100,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """One turn, as asyncio's own, but that the clock is moved where it would wait."""
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]  # asyncio has it
-        while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]  # likewise
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         wait_s = 0.0
         if not ready and not self._stopping:  # type: ignore[attr-defined]  # likewise
             if not timers:
                 raise Deadlock("nothing is ready and no timer is set")
             wait_s = timers[0][0] - self._now
-        self._now += max(wait_s, TURN_S)
+        self._now += wait_s if wait_s > TURN_S else TURN_S
         due = self._now + RESOLUTION_S
         while timers and timers[0][0] < due:
             ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
-                self._run(handle)
+                self._run(handle, handle._context)
 
-    def _run(self, handle: Any) -> None:
+    def _run(self, handle: Any, context: contextvars.Context) -> None:
         """Run a callback unless its node is dead; keep it when the node is paused."""
-        node = handle._context.get(NODE, "")
+        node = context.get(NODE, "")
         if node in self.dead:
             return
-        waiting = self._paused.get(node)
-        if waiting is not None:
-            waiting.append(handle)
+        if node in self._paused:
+            self._paused[node].append(handle)
             return
         self.steps += 1
         try:
-            handle._context.run(handle._callback, *handle._args)
+            context.run(handle._callback, *handle._args)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -145,9 +171,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self.tasks = [each for each in self.tasks if not each.done()]
         return task
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> events.TimerHandle:
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Handle:
+        """See asyncio."""
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]  # asyncio has it
+        return handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _TimerHandle:
         """See asyncio. Of two at one time the older one runs first."""
-        timer = events.TimerHandle(when, callback, args, self, context)
+        timer = _TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer

@@ -49,6 +49,7 @@ class ConsumerGroups:
         self._replica = around.replica
         self._refusal = refusal
         self._running: dict[str, Runner] = {}
+        self._begun = asyncio.Event()  # a group runs here
         self._tasks: list[asyncio.Task[None]] = []
         self._adopting: asyncio.Task[None] | None = None
         around.replica.on_wake.append(self._count_anew)
@@ -169,6 +170,7 @@ class ConsumerGroups:
         runner = self._running.get(group_id)
         if runner is None:
             runner = self._running[group_id] = Runner(group_id, self._around)
+            self._begun.set()
             data = runner.data
             if data is not None:
                 runner.sessions.restart(data, self._session_s(group_id), self._now)
@@ -187,6 +189,10 @@ class ConsumerGroups:
         expected = self._now
         away = False
         while True:
+            if not self._running:  # an agent without groups does not wake twenty times a second
+                self._begun.clear()
+                await self._begun.wait()
+                expected, away = self._now, False
             late_s = self._now - expected
             if not self._replica.ready:
                 away = True
