@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from agent.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -59,6 +62,25 @@ async def test_what_administrators_see(agent: Agent) -> None:
     assert (await agent.call("ListTransactions", broken, 2)).error_code == Code.INVALID_REGULAR_EXPRESSION
     found = await agent.call("FindCoordinator", FindCoordinatorRequest("", 1, ["x"]), 4)
     assert (found.coordinators[0].error_code, found.coordinators[0].node_id) == (0, 1)
+
+
+async def test_many_ids_are_listed_in_steps(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, and the agent's other work has its turn between two steps."""
+    names = [f"id-{number}" for number in range(7)]
+    for name in names:
+        await Txn(agent, name).init()
+
+    async def turns_while_listed(step: int) -> int:
+        monkeypatch.setattr("agent.handlers.k66_list_transactions.LOOKS_PER_STEP", step)
+        listing = asyncio.ensure_future(agent.call("ListTransactions", ListTransactionsRequest(), 2))
+        turns = 0
+        while not listing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert [each.transactional_id for each in listing.result().transaction_states] == names
+        return turns
+
+    assert await turns_while_listed(2) - await turns_while_listed(1_000) == 3, "four steps instead of one"
 
 
 async def test_an_operator_aborts_the_whole_transaction(agent: Agent) -> None:
