@@ -71,6 +71,11 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
     return min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)
 
 
+def claim_of(handle: int) -> str:
+    """The claim of who compacts a partition. Merging leaves its segments alone meanwhile."""
+    return f"compaction/{handle}"
+
+
 def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | None:
     """Whether the partition is due; offsets from `limit` on do not count."""
     tail_bytes, tail_ms = _cleanable_tail(partition, limit, now_ms - rules.lag_ms_min)

@@ -1,8 +1,9 @@
 """What a compaction changes in a partition's manifest, and how that fits one that changed meanwhile. Pure.
 
 Merging appends segments behind the last one and takes expired ones away in front while a compaction reads and
-writes. Neither touches what lies between, so a compaction need not begin anew: its edit is made on the
-manifest as it is now, as long as that still names what the compaction read.
+writes. Neither touches what lies between: as long as the compaction's claim is held, merging joins none of
+the older segments with a new one (agent/merging/merge.py). So a compaction need not begin anew: its edit is
+made on the manifest as it is now, as long as that still names what the compaction read.
 """
 
 from __future__ import annotations

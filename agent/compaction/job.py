@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Iterator
 
-from agent.compaction.choice import Due, Rules, all_due
+from agent.compaction.choice import Due, Rules, all_due, claim_of
 from agent.compaction.partition import Compacted, PartitionCompaction, Parts
 from agent.logs import logger
 from agent.metrics import Metrics
@@ -36,7 +36,7 @@ PARTITIONS_STEP = 50  # … and partitions of one
 BACKOFF = "log.cleaner.backoff.ms"
 MAP_BYTES = "log.cleaner.dedupe.buffer.size"
 KEYS_MIN = 1_000  # whatever the setting says
-PUT_OFF_S = 30.0  # a partition that failed, or gave nothing to do, is left alone for so long
+PUT_OFF_S = 30.0  # a partition that failed, or gave nothing to do, is left alone for so long at most
 PUT_OFF_MAX = 100_000  # partitions left alone that are remembered
 
 
@@ -98,18 +98,19 @@ class Compaction(Job):
 
     def _taken(self, handle: int) -> bool:
         """Whether another live agent compacts the partition."""
-        holder = self.replica.state.claims.get(_claim_name(handle))
+        holder = self.replica.state.claims.get(claim_of(handle))
         return holder is not None and holder.incarnation != self.replica.incarnation
 
     async def compact(self, handle: int) -> Compacted | None:
         """Compact one partition under its claim; None when there was nothing to do or it is another's."""
         incarnation = self.replica.incarnation
         reach("compact/claim")
-        claimed = await self.replica.propose(Claim(name=_claim_name(handle)), incarnation=incarnation)
+        claimed = await self.replica.propose(Claim(name=claim_of(handle)), incarnation=incarnation)
         if not isinstance(claimed, Done):
             return None
         assert isinstance(claimed.value, int)
         done: Compacted | None = None
+        begun_s = asyncio.get_running_loop().time()
         try:
             done = await self._compact(handle, incarnation)
         except (LogError, StoreError, HelperDied, ValueError) as error:  # ValueError: damaged bytes
@@ -117,9 +118,12 @@ class Compaction(Job):
             level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
             self._metrics.compactions_failed.inc()
         finally:
-            if done is None or not done.swapped:
-                self._leave_alone(handle)
-            release = ReleaseClaim(name=_claim_name(handle), claim_revision=claimed.value)
+            if done is None:
+                self._leave_alone(handle, PUT_OFF_S)
+            elif not done.swapped:  # merging was first: half of the work counts
+                took_s = asyncio.get_running_loop().time() - begun_s
+                self._leave_alone(handle, min(PUT_OFF_S, took_s))
+            release = ReleaseClaim(name=claim_of(handle), claim_revision=claimed.value)
             await self.replica.propose(release, incarnation=incarnation)
         return done
 
@@ -151,11 +155,7 @@ class Compaction(Job):
             unreadable_batches=counts.unreadable,
         )
 
-    def _leave_alone(self, handle: int) -> None:
+    def _leave_alone(self, handle: int, seconds: float) -> None:
         while len(self._put_off) >= PUT_OFF_MAX:
             del self._put_off[next(iter(self._put_off))]
-        self._put_off[handle] = asyncio.get_running_loop().time() + PUT_OFF_S
-
-
-def _claim_name(handle: int) -> str:
-    return f"{Compaction.claim}/{handle}"
+        self._put_off[handle] = asyncio.get_running_loop().time() + seconds

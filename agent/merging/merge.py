@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from agent.compaction.choice import claim_of
 from agent.logs import logger
 from agent.merging.planner import Due, MergeRules, Step
 from agent.merging.planner import plan as plan_one
@@ -160,7 +161,8 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     partition = state.partitions[due.handle]
     if partition is None or partition.merged is not expected:
         return None
-    step = plan_one(partition, manifest, due.rows, parts.rules, state.cluster_configs)
+    alone = claim_of(due.handle) in state.claims  # what a compaction reads stays until it has swapped
+    step = plan_one(partition, manifest, due.rows, parts.rules, state.cluster_configs, alone=alone)
     if step is None:
         return None
     older = [

@@ -135,8 +135,13 @@ def plan(
     rows: int,
     rules: MergeRules,
     cluster_configs: dict[str, str],
+    *,
+    alone: bool = False,
 ) -> Step | None:
-    """What one merge of the oldest rows does; None when there are none. `manifest`: the partition's own."""
+    """What one merge of the oldest rows does; None when there are none. `manifest`: the partition's own.
+
+    `alone`: no segment is taken along.
+    """
     taken = take(partition, rows, rules.segment_bytes)
     if taken is None:
         return None
@@ -147,7 +152,9 @@ def plan(
         manifest = bare.with_first_dirty(manifest.first_dirty_offset)
     newest_ms = max(ref.max_timestamp_ms for ref in taken.refs)
     spread_ms = span_ms(partition.topic, cluster_configs)
-    absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms)
+    absorbed = len(manifest)
+    if not alone:
+        absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms)
     return Step(manifest, max(absorbed, manifest.find(partition.log_start)), taken)
 
 

@@ -32,6 +32,8 @@ CACHE_BYTES = 1 << 20
 PLAN_BYTES_MAX = 1 << 60
 AGREE_SECONDS_MAX = 30
 LEVELS = ("error", "critical")
+UNREADABLE = ("unreadable-manifest", "unreadable-chunk")
+LOOKS_MAX = 5  # at a partition of which something was replaced while it was read
 
 
 def inspect(cluster: Cluster, topic: str | None = None) -> list[Finding]:
@@ -76,12 +78,21 @@ async def _agree(cluster: Cluster) -> list[Finding]:
 async def chunks_differ(
     log_url: str, store_url: str, store_options: dict[str, Any], topic: str | None
 ) -> list[Finding]:
-    """Every partition's batches tile [log start, high watermark), exist, are whole and in sequence."""
-    async with standing(log_url, store_url, store_options) as inside:
-        partitions = partitions_of(inside.state, topic)
-        return [
-            found for each in partitions for found in await _partition(each, inside.ranges, inside.reader)
-        ]
+    """Every partition's batches tile [log start, high watermark), exist, are whole and in sequence.
+
+    The agents go on merging and collecting, so what this state names may be replaced and gone by the time it
+    is read. What the state of then names and nobody has is lost.
+    """
+    found: list[Finding] = []
+    for _ in range(LOOKS_MAX):
+        async with standing(log_url, store_url, store_options) as inside:
+            partitions = partitions_of(inside.state, topic)
+            found = [
+                one for each in partitions for one in await _partition(each, inside.ranges, inside.reader)
+            ]
+        if not any(one.anomaly in UNREADABLE for one in found):
+            break
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,15 @@ def partition_of(agent: Agent, name: str = "t", index: int = 0) -> Partition:
 
 
 async def merge_rows(
-    agent: Agent, store: ObjectStore, rows: int, *, index: int = 0, parts: Parts | None = None
+    agent: Agent,
+    store: ObjectStore,
+    rows: int,
+    *,
+    index: int = 0,
+    parts: Parts | None = None,
+    name: str = "t",
 ) -> Outcome:
-    """Merge the oldest rows of topic t, whatever the rules say of need."""
-    due = Due(partition_of(agent, index=index).handle, rows, 1)
+    """Merge the oldest rows of a topic's partition, whatever the rules say of need."""
+    due = Due(partition_of(agent, name, index).handle, rows, 1)
     parts, incarnation = parts or parts_of(agent, store), agent.services.replica.incarnation
     return await merge(parts, await plan(parts, [due], incarnation), incarnation)

@@ -13,6 +13,7 @@ import pytest
 from agent.compaction.choice import Rules
 from agent.compaction.partition import PartitionCompaction
 from agent.compaction.worker import HelperWorker
+from agent.merging.planner import FAN_IN
 from agent.wire.generated import init_producer_id as ipi
 from agent.wire.generated import list_offsets as lo
 from coordination.commands import DeleteTopic, FenceIncarnation, MoveLogStart
@@ -33,6 +34,7 @@ from tests.unit.agent.compaction_rig import (
     read,
 )
 from tests.unit.agent.conftest import StartAgent
+from tests.unit.agent.merging_rig import merge_rows, parts_of
 from tests.unit.agent.rig import Agent
 from tests.unit.agent.test_handlers_retention import send
 
@@ -207,6 +209,43 @@ async def test_what_is_produced_meanwhile_stays_in_the_tail(agent: Agent, memory
     assert (done.swapped, done.cleaned_to) == (True, 18)
     assert await newest(agent) == {**NEWEST, b"k0": b"late", b"new": b"late"}
     assert len(partition_of(agent, "c").slices) == 1
+
+
+@pytest.mark.parametrize("merges", [1, 20])
+async def test_merging_meanwhile_takes_no_segment_from_a_compaction(
+    agent: Agent, memory_store: MemoryStore, merges: int
+) -> None:
+    """It would otherwise be for nothing: of a partition that is always written to, each one."""
+    await create(agent, topic("c", cleanup_policy="compact"))
+    handle, parts = partition_of(agent, "c").handle, parts_of(agent, memory_store)
+    written = 0
+
+    async def write_and_merge() -> None:
+        nonlocal written
+        await put(agent, "c", (b"k%d" % (written % 3), b"%d" % written))
+        written += 1
+        await merge_rows(agent, memory_store, 10, parts=parts, name="c")
+
+    for _ in range(FAN_IN - 1):  # one more, and they become one
+        await write_and_merge()
+
+    class Busy(InlineWorker):
+        """More is written and merged while the pass ends."""
+
+        async def finish(self) -> Counts:
+            for _ in range(merges):
+                await write_and_merge()
+            return await super().finish()
+
+    done = await compaction(agent, memory_store, At(NOW), worker=Busy()).compact(handle)
+    assert done is not None
+    assert (done.swapped, done.cleaned_to) == (True, FAN_IN - 1)
+    assert len(await read(agent, "c")) == 3 + merges
+    for _ in range(FAN_IN):
+        await write_and_merge()
+    merged = partition_of(agent, "c").merged
+    assert merged is not None
+    assert merged.segments < FAN_IN + merges, "nobody compacts it any more: small ones become larger ones"
 
 
 async def test_an_idempotent_producer_goes_on_where_it_was(agent: Agent, memory_store: MemoryStore) -> None:

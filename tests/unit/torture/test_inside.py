@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +17,7 @@ from objectstore.batch import NewRecord, build
 from objectstore.chunk import HEADER_SIZE
 from tests.bench.load import create_topic
 from tests.compat import raw
+from tests.torture import inside
 from tests.torture.inside import chunks_differ
 from tests.torture.verdict import Finding
 
@@ -52,6 +56,28 @@ async def test_a_chunk_that_is_gone_is_found(data: Path) -> None:
     (found,) = await findings(data)
     assert (found.anomaly, found.place) == ("unreadable-chunk", "t-0")
     assert "offset 1:" in found.detail
+
+
+async def test_what_was_replaced_during_a_look_is_looked_at_again(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agents merge and collect meanwhile; the next state names what is there."""
+    chunk, looks = chunks(data)[1], 0
+
+    @asynccontextmanager
+    async def gone_the_first_time(*where: Any) -> AsyncIterator[inside.Inside]:
+        nonlocal looks
+        looks += 1
+        aside = chunk.rename(chunk.with_suffix(".aside")) if looks == 1 else None
+        async with standing(*where) as there:
+            yield there
+        if aside is not None:
+            aside.rename(chunk)
+
+    standing = inside.standing
+    monkeypatch.setattr(inside, "standing", gone_the_first_time)
+    assert await findings(data) == []
+    assert looks == 2
 
 
 async def test_a_flipped_bit_is_found(data: Path) -> None:
