@@ -29,11 +29,13 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def judge(history: History, *, healed_ns: int | None = None, patience_ns: int = 10_000_000_000) -> Judgement:
+def judge(
+    history: History, *, healed_ns: int | None = None, patience: progress.Patience = progress.PATIENCE
+) -> Judgement:
     """Judge a history that ended with final reads by fresh clients.
 
     With `healed_ns` (when the last fault ended, on the history's clock) consumers that are stuck longer than
-    `patience_ns` after it count too.
+    their patience after it count too.
     """
     known = versions(history)
     judgement = Judgement(operations=Counter(op.outcome for op in history.operations))
@@ -43,5 +45,5 @@ def judge(history: History, *, healed_ns: int | None = None, patience_ns: int = 
     for check in CHECKS:
         judgement.findings += check(history, known)
     if healed_ns is not None:
-        judgement.findings += progress.stuck(history, known, healed_ns=healed_ns, patience_ns=patience_ns)
+        judgement.findings += progress.stuck(history, known, healed_ns=healed_ns, patience=patience)
     return judgement

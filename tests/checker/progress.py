@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tests.checker.findings import Finding
 from tests.checker.operations import History, Operation
@@ -12,8 +13,24 @@ GROUP = -1
 """Stands for all processes that ever subscribed: the members of the history's one group."""
 
 
-def stuck(history: History, known: Versions, *, healed_ns: int, patience_ns: int) -> Iterator[Finding]:
-    """A process that polled in vain for longer than `patience_ns` after `healed_ns`, below the end of a key.
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long consumers may poll in vain, ns: a process, and the members of a group together.
+
+    A group may wait for what its protocol allows: for a request whose answer was lost until its timeout, then
+    for members that are gone, round after round.
+    """
+
+    process_ns: int = 10_000_000_000
+    group_ns: int = 10_000_000_000
+
+
+PATIENCE = Patience()
+"""Where none is given."""
+
+
+def stuck(history: History, known: Versions, *, healed_ns: int, patience: Patience) -> Iterator[Finding]:
+    """A process that polled in vain for longer than its patience after `healed_ns`, below the end of a key.
 
     The end is the highest offset anybody knows of, so a key that nobody ever read past is only as long as its
     acknowledged sends say. Members of a group are judged together: one begins where others came to and has
@@ -40,7 +57,8 @@ def stuck(history: History, known: Versions, *, healed_ns: int, patience_ns: int
                 since[place] = op
             waited = op.completed_ns - max(since[place].completed_ns, healed_ns)
             end = len(known.keys[key].order) - 1 if key in known.keys else -1
-            if waited > patience_ns and position.get(place, -1) < end and place not in told:
+            longest = patience.group_ns if who == GROUP else patience.process_ns
+            if waited > longest and position.get(place, -1) < end and place not in told:
                 told.add(place)
                 at, name = position.get(place, -1), "the group" if who == GROUP else f"process {who}"
                 detail = f"{name} at index {at} of {end} for {waited / 1e9:.1f} s"

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tests.checker.cycles import Graph, components, shortest
-from tests.checker.progress import GROUP
+from tests.checker.progress import GROUP, PATIENCE, Patience
 
 Found = dict[str, Counter[tuple[str, str, str]]]
 """By run: how often each (anomaly, weight, key) was found."""
@@ -79,13 +79,13 @@ def _sight(source: int, turn: Column) -> Column:
 
 
 def judge_all(
-    spark: SparkSession, folder: Path, *, healed_ns: int | None = None, patience_ns: int = 10_000_000_000
+    spark: SparkSession, folder: Path, *, healed_ns: int | None = None, patience: Patience = PATIENCE
 ) -> Found:
     """All findings of every history in the folder's tables; the parameters as in judge.judge."""
     told = known(spark, folder)
     queries = [*records(told), *order(told)]
     if healed_ns is not None:
-        queries.append(stuck(told, healed_ns, patience_ns))
+        queries.append(stuck(told, healed_ns, patience))
     every = reduce(DataFrame.union, queries).groupBy("run", "anomaly", "weight", "key").count()
     found: Found = defaultdict(Counter)
     for run, anomaly, weight, key, count in every.collect():
@@ -202,7 +202,7 @@ def _external(known: Known, bounds: DataFrame) -> DataFrame:
     return all_rows.withColumn("weight", weight).where("key IS NOT NULL")
 
 
-def stuck(known: Known, healed_ns: int, patience_ns: int) -> DataFrame:
+def stuck(known: Known, healed_ns: int, patience: Patience) -> DataFrame:
     """See progress.stuck: processes, and groups, that polled in vain below a key's end."""
     members = known.op.where("f = 'subscribe' AND outcome <> 'fail'").select("run", "process").distinct()
     members = F.broadcast(members.withColumn("member", F.lit(True)))
@@ -236,7 +236,8 @@ def stuck(known: Known, healed_ns: int, patience_ns: int) -> DataFrame:
     )
     ends = known.index.groupBy(*RUN_KEY).agg(F.max("index").alias("end"))
     waited = F.col("completed_ns") - F.greatest("since", F.lit(healed_ns))
-    standing = rows.join(ends, RUN_KEY).where((waited > patience_ns) & (F.col("place") < F.col("end")))
+    longest = F.when(F.col("process") == GROUP, patience.group_ns).otherwise(patience.process_ns)
+    standing = rows.join(ends, RUN_KEY).where((waited > longest) & (F.col("place") < F.col("end")))
     return finding(standing.select("run", "process", "key").distinct(), "stuck")
 
 

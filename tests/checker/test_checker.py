@@ -13,6 +13,7 @@ import pytest
 from tests.checker.findings import Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import BadHistory, dump, load
+from tests.checker.progress import Patience
 
 HISTORIES = Path(__file__).parent / "histories"
 BAD = sorted((HISTORIES / "bad").glob("*.jsonl"))
@@ -49,6 +50,14 @@ def test_a_good_history_passes_however_bad_it_looks(path: Path) -> None:
     judgement = judge(load(path.read_text().splitlines()), healed_ns=0)
     assert found(judgement) == expected(path), judgement.report()
     assert judgement.valid
+
+
+@pytest.mark.parametrize("name", ["stuck", "stuck-group"])
+@pytest.mark.parametrize("patient", ["process", "group"])
+def test_a_group_and_a_process_are_waited_for_by_their_own_patience(name: str, patient: str) -> None:
+    history = load((HISTORIES / "bad" / f"{name}.jsonl").read_text().splitlines())
+    judgement = judge(history, healed_ns=0, patience=Patience(**{f"{patient}_ns": 1 << 62}))
+    assert judgement.valid == (patient == ("group" if name == "stuck-group" else "process"))
 
 
 def test_every_anomaly_that_fails_has_a_history_of_its_own() -> None:

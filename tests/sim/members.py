@@ -38,6 +38,8 @@ SESSION_MS = 6000
 HEARTBEAT_MS = 500
 REQUEST_MS = 10_000
 """Longer than a rebalance takes when a member does not come."""
+PATIENCE_S = REQUEST_MS / 1000 + 2 * SESSION_MS / 1000 + 3.0
+"""A request whose answer was lost times out, two rounds wait for a member that is gone (seeds 904, 1311)."""
 STABLE_VERSION = 7
 STABLE_S_MAX = 3.0
 BATCH_MAX, BATCH_LAST_MAX = 12, 500

@@ -23,6 +23,7 @@ from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History, Operation
+from tests.checker.progress import Patience
 from tests.sim import avro_memory
 from tests.sim.audit import audit
 from tests.sim.clerk import Clerk
@@ -43,7 +44,7 @@ from tests.sim.keepers import (
 from tests.sim.keys import Keys
 from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.members import GROUP as MEMBERS
-from tests.sim.members import SHARED, Member
+from tests.sim.members import PATIENCE_S, SHARED, Member
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
 from tests.sim.plan import Plan, plan_of
@@ -183,7 +184,8 @@ class World:
                 self._leave_pending(client)
                 client.crash()
         findings: list[Finding] = await self._node("final", self._final())
-        judgement = judge(History(self.recorder.operations), healed_ns=healed)
+        patience = Patience(group_ns=int(PATIENCE_S * 1e9))
+        judgement = judge(History(self.recorder.operations), healed_ns=healed, patience=patience)
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))

@@ -10,12 +10,14 @@ from pyspark.sql import SparkSession
 
 from tests.checker.judge import judge
 from tests.checker.operations import History, Operation, Poll, Send, load
+from tests.checker.progress import Patience
 from tests.checker.spark_judge import judge_all
 from tests.checker.tables import write
 from tests.checker.test_checker import BAD, GOOD
 
 MADE = 300  # histories at random
 KEYS = ("x", "y")
+PATIENCE = Patience(group_ns=15_000_000_000)
 SECOND = 1_000_000_000
 MEANINGS = ("send", "txn", "txn", "poll", "poll", "assign", "subscribe", "crash")
 
@@ -63,10 +65,12 @@ def test_spark_and_the_pure_checker_judge_alike(spark: SparkSession, tmp_path: P
     histories = {path.stem: load(path.read_text().splitlines()) for path in (*BAD, *GOOD)}
     histories |= {f"made-{seed}": made(seed) for seed in range(MADE)}
     write(histories, tmp_path, ["agent-0 is killed"])
-    found = judge_all(spark, tmp_path, healed_ns=0)
+    found = judge_all(spark, tmp_path, healed_ns=0, patience=PATIENCE)
     seen: Counter[str] = Counter()
     for run, history in histories.items():
-        expected = Counter((f.anomaly, f.weight, f.key) for f in judge(history, healed_ns=0).findings)
+        expected = Counter(
+            (f.anomaly, f.weight, f.key) for f in judge(history, healed_ns=0, patience=PATIENCE).findings
+        )
         assert found.get(run, Counter()) == expected, run
         seen.update({anomaly for anomaly, _, _ in expected if run.startswith("made")})
     assert len(seen) > 14, f"the random histories show most anomalies: {seen}"
