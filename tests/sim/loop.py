@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
 import random
 import warnings
 from asyncio import events
 from collections.abc import Callable
 from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 NODE: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
@@ -61,6 +62,28 @@ class _TimerHandle(_Handle, events.TimerHandle):
         self._when, self._scheduled = when, False
 
 
+class _Task(asyncio.Task[Any]):
+    """asyncio's, but a set of them has an order that does not follow from where in memory each lies."""
+
+    def __init__(self, coroutine: Any, loop: VirtualLoop, context: Any) -> None:
+        self._number = next(loop.numbers)  # first: asyncio puts it into a set at once
+        super().__init__(coroutine, loop=loop, context=context)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Future(asyncio.Future[Any]):
+    """Likewise."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._number = next(loop.numbers)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `random` is the seed's only source: network, threads and nodes draw from it."""
 
@@ -69,6 +92,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.random = random.Random(seed)
         self.dead: set[str] = set()
         self._paused: dict[str, list[events.Handle]] = {}
+        self.numbers = count(1)
+        """Of tasks and futures."""
         self.steps = 0
         """Callbacks run so far: a fingerprint of the schedule."""
         self.tasks: list[asyncio.Task[Any]] = []
@@ -98,35 +123,39 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.extend(self._paused.pop(node, ()))
 
     def _run_once(self) -> None:
-        """One turn, as asyncio's own, but that the clock is moved where it would wait."""
-        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]  # asyncio has it
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-        wait_s = 0.0
-        if not ready and not self._stopping:  # type: ignore[attr-defined]  # likewise
-            if not timers:
-                raise Deadlock("nothing is ready and no timer is set")
-            wait_s = timers[0][0] - self._now
-        self._now += wait_s if wait_s > TURN_S else TURN_S
-        due = self._now + RESOLUTION_S
-        while timers and timers[0][0] < due:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                self._run(handle, handle._context)
+        """Turn after turn, as asyncio's own, but that the clock is moved where it would wait.
 
-    def _run(self, handle: Any, context: contextvars.Context) -> None:
-        """Run a callback unless its node is dead; keep it when the node is paused."""
-        node = context.get(NODE, "")
-        if node in self.dead:
-            return
-        if node in self._paused:
-            self._paused[node].append(handle)
-            return
-        self.steps += 1
+        A callback whose node is dead does not run; that of a paused one is kept.
+        """
+        ready, timers, dead, paused = self._ready, self._timers, self.dead, self._paused  # type: ignore[attr-defined]  # asyncio has the first
+        while True:
+            while timers and timers[0][2]._cancelled:
+                heappop(timers)
+            wait_s = 0.0
+            if not ready and not self._stopping:  # type: ignore[attr-defined]  # likewise
+                if not timers:
+                    raise Deadlock("nothing is ready and no timer is set")
+                wait_s = timers[0][0] - self._now
+            self._now += wait_s if wait_s > TURN_S else TURN_S
+            due = self._now + RESOLUTION_S
+            while timers and timers[0][0] < due:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                node = handle._context.get(NODE, "")
+                if node in paused:
+                    paused[node].append(handle)
+                elif node not in dead:
+                    self.steps += 1
+                    self._run(handle)
+            if self._stopping:  # type: ignore[attr-defined]  # likewise
+                return
+
+    def _run(self, handle: Any) -> None:
         try:
-            context.run(handle._callback, *handle._args)
+            handle._context.run(handle._callback, *handle._args)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -163,13 +192,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+        del loop
+        task = _Task(coroutine, self, context)
         if NODE.get():
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave theirs behind
             self.tasks.append(task)
             if len(self.tasks) % 4096 == 0:
                 self.tasks = [each for each in self.tasks if not each.done()]
         return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """See asyncio."""
+        return _Future(self)
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Handle:
         """See asyncio."""
@@ -181,7 +215,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """See asyncio. Of two at one time the older one runs first."""
         timer = _TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
-        heapq.heappush(self._timers, (when, self._timers_made, timer))
+        heappush(self._timers, (when, self._timers_made, timer))
         return timer
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> events.Handle:

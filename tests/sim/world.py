@@ -402,8 +402,8 @@ def _without_collector() -> Iterator[None]:
     for ever: here that would be all that other runs leave behind.
     """
     enable, freeze = gc.enable, gc.freeze
-    if not gc.get_freeze_count():
-        gc.freeze()  # once: modules are looked at by no collection
+    if (run := next(_runs)) == 1:
+        gc.freeze()  # modules are looked at by no collection
     gc.disable()
     gc.enable = gc.freeze = lambda: None
     try:
@@ -411,7 +411,7 @@ def _without_collector() -> Iterator[None]:
     finally:
         gc.enable, gc.freeze = enable, freeze
         gc.enable()
-        if next(_runs) % COLLECTED_RUNS == 0:
+        if run % COLLECTED_RUNS == 0:
             gc.collect()
 
 
