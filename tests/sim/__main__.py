@@ -51,12 +51,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--plan", type=Path, help="the same of a plan that was kept")
     parser.add_argument("--shrink", action="store_true", help="make a failing one small and keep its plan")
     parser.add_argument("--out", type=Path, default=Path("build/simulate"), help="where traces go")
+    parser.add_argument("--keep", action="store_true", help="the traces of clean seeds too")
     parser.add_argument("--controls", nargs="*", help="break each rule (or these) until it is caught")
     return parser.parse_args()
 
 
 def _many(plans: Iterable[Plan], given: argparse.Namespace) -> int:
-    whole = run(plans, given.jobs, partial(_keep, out=given.out), partial(print, flush=True))
+    kept, told = partial(_keep, out=given.out), partial(print, flush=True)
+    whole = run(plans, given.jobs, kept, told, every=given.keep)
     return 1 if whole.bad else 0
 
 

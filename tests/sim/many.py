@@ -45,11 +45,13 @@ class Sum:
         self.bad += other.bad
 
 
-def run(plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None]) -> Sum:
-    """All of them. `kept` is given each bad outcome and its name, in the process that ran it."""
+def run(
+    plans: Iterable[Plan], jobs: int, kept: Kept, told: Callable[[str], None], *, every: bool = False
+) -> Sum:
+    """All of them. `kept` is given each bad outcome (or `every`) and its name, in the process that ran it."""
     whole, begun, due = Sum(), _wall(), TOLD_SEEDS
     with _mapped(jobs) as mapped:
-        for part in mapped(partial(_piece, kept=kept), _pieces(plans)):
+        for part in mapped(partial(_piece, kept=kept, every=every), _pieces(plans)):
             whole.add(part)
             for _, text in part.bad:
                 told(text)
@@ -96,7 +98,7 @@ def _pieces(plans: Iterable[Plan]) -> Iterator[list[Plan]]:
         yield piece
 
 
-def _piece(plans: Sequence[Plan], kept: Kept) -> Sum:
+def _piece(plans: Sequence[Plan], kept: Kept, every: bool) -> Sum:
     part, begun = Sum(), _cpu()
     for plan in plans:
         part.counts["seeds"] += 1
@@ -108,8 +110,9 @@ def _piece(plans: Sequence[Plan], kept: Kept) -> Sum:
         part.virtual_s += outcome.virtual_s
         part.counts.update(acknowledged=outcome.judgement.acknowledged, read=outcome.judgement.read)
         part.coverage.note(outcome)
+        if every or not outcome.judgement.valid:
+            kept(outcome, str(plan.seed))
         if not outcome.judgement.valid:
             part.bad.append((plan.seed, f"seed {plan.seed}: {outcome.judgement.report()}\n{plan}"))
-            kept(outcome, str(plan.seed))
     part.cpu_s = _cpu() - begun
     return part
