@@ -69,6 +69,7 @@ def apply(
         updated = update_table_metadata(
             current or empty, request.updates, enforce_validation=current is None, metadata_location=location
         )
+    # NotImplementedError is pyiceberg's answer to an update of a kind that it does not apply.
     except (ValidationError, ValueError, NotImplementedError, KeyError) as error:
         raise bad_request(f"the updates cannot be applied: {error}") from error
     return _dump(updated)

@@ -19,6 +19,8 @@ from coordination.state.types import Partition, Topic
 from coordination.topic_configs import compacts, effective, effective_int
 from iceberg.head import enabled, table_key
 
+CLAIM = "compaction"  # with a partition's handle behind it
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -73,7 +75,7 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
 
 def claim_of(handle: int) -> str:
     """The claim of who compacts a partition. Merging leaves its segments alone meanwhile."""
-    return f"compaction/{handle}"
+    return f"{CLAIM}/{handle}"
 
 
 def due(partition: Partition, rules: Rules, limit: int, now_ms: int) -> Due | None:

@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Iterator
 
-from agent.compaction.choice import Due, Rules, all_due, claim_of
+from agent.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
 from agent.compaction.partition import Compacted, PartitionCompaction, Parts
 from agent.logs import logger
 from agent.metrics import Metrics
@@ -36,14 +36,14 @@ PARTITIONS_STEP = 50  # … and partitions of one
 BACKOFF = "log.cleaner.backoff.ms"
 MAP_BYTES = "log.cleaner.dedupe.buffer.size"
 KEYS_MIN = 1_000  # whatever the setting says
-PUT_OFF_S = 30.0  # a partition that failed, or gave nothing to do, is left alone for so long at most
+PUT_OFF_S = 30.0  # a partition that failed, or gave nothing to do, is left alone for so long
 PUT_OFF_MAX = 100_000  # partitions left alone that are remembered
 
 
 class Compaction(Job):
     """Compacts whatever is due, the overdue and the dirtiest first."""
 
-    claim = "compaction"  # with a partition's handle behind it
+    claim = CLAIM
 
     def __init__(
         self, parts: Parts, metrics: Metrics, *, dirty_bytes_min: int, poll_s: float = POLL_S

@@ -27,7 +27,7 @@ def test_seeds_are_clean(tmp_path: Path) -> None:
     assert "never in the network: none\n" in done.stdout, done.stdout
 
 
-def test_one_seed_is_one_sim(tmp_path: Path) -> None:
+def test_one_seed_is_one_run(tmp_path: Path) -> None:
     traces = []
     plan = tmp_path / "0" / "12.json"
     for number, source in enumerate((("--seed", "12"), ("--plan", str(plan)))):
