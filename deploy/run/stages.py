@@ -12,7 +12,8 @@ from typing import Any, Protocol, Self
 
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
-from deploy.services.service import Service, answers, free_port
+from deploy.services.ports import free_port
+from deploy.services.service import Service, answers
 from iceberg.spark.session import S3Access
 
 AGENTS = 3

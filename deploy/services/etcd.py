@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from deploy.services.build import tool_path
-from deploy.services.service import Service, ServiceError, answers, free_port
+from deploy.services.ports import free_port
+from deploy.services.service import Service, ServiceError, answers
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from deploy.services.ports import free_port
 from deploy.services.s3 import S3Service
-from deploy.services.service import Service, answers, free_port
+from deploy.services.service import Service, answers
 
 
 def clustered(*, etcd: str, bucket_url: str, store: S3Service, s3_endpoint: str = "") -> dict[str, Any]:

@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.services.service import Service, ServiceError, free_port
+from deploy.services.ports import free_port
+from deploy.services.service import Service, ServiceError
 from deploy.setup.jars import ROOTS, ensure
 from deploy.setup.java import java_home
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.services.service import Service, free_port
+from deploy.services.ports import free_port
+from deploy.services.service import Service
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -20,28 +18,10 @@ from deploy.services import guardian
 
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 10
-# Below the kernel's ephemeral range (from 32768): no outgoing connection can take a stopped server's port.
-PORTS = range(12_000, 32_000)
-_taken: set[int] = set()
 
 
 class ServiceError(Exception):
     """A local server did not start; the message holds the end of its log."""
-
-
-def free_port() -> int:
-    """A TCP port on 127.0.0.1 nobody listens on, never given out twice by this process."""
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _taken:
-            _taken.add(port)
-            return port
-    raise ServiceError(f"no free TCP port in {PORTS.start}..{PORTS.stop - 1}")
 
 
 class Service(ABC):

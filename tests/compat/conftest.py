@@ -17,6 +17,7 @@ import pytest
 
 from deploy.services import Etcd, Minio
 from deploy.services.kafka import Kafka
+from deploy.services.ports import free_port
 from tests.compat.cluster import Cluster
 
 SETTINGS = (
@@ -41,15 +42,6 @@ class Embedded:
         with urllib.request.urlopen(f"{self.http}/status.json", timeout=5) as answer:
             found: dict[str, object] = json.load(answer)
             return found
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start(data: Path, *settings: str) -> Embedded:

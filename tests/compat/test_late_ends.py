@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.services.floe import FloeAgent
-from deploy.services.service import free_port
+from deploy.services.ports import free_port
 from tests.compat.test_transactions_embedded import committed
 from tests.equipment.proxy import Action, Proxy, kafka_frames
 

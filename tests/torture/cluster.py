@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
+from deploy.services.ports import free_port
 from deploy.services.s3 import S3Service
-from deploy.services.service import free_port
 from tests.equipment.proxy import Proxy
 from tests.torture.links import LinkLoop, StoreProxy
 

@@ -30,7 +30,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 from deploy.services.kafka import VERSION, Kafka
-from deploy.services.service import free_port
+from deploy.services.ports import free_port
 from tests.checker.findings import Finding
 from tests.checker.judge import judge
 from tests.checker.tables import Logged

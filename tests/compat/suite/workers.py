@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deploy.services.service import Service, answers, free_port
+from deploy.services.ports import free_port
+from deploy.services.service import Service, answers
 from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from deploy.services import build
-from deploy.services.service import PORTS, Service, ServiceError, free_port
+from deploy.services.ports import PORTS, PORTS_STEP, free_port
+from deploy.services.service import Service, ServiceError
 
 ROOT = Path(__file__).resolve().parents[3]
 PARENT = """
@@ -89,9 +90,24 @@ def test_a_service_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 
 def test_ports_differ_and_are_below_the_kernel_s_own() -> None:
-    ports = [free_port() for _ in range(50)]
-    assert len(set(ports)) == 50
+    ports = [free_port() for _ in range(PORTS_STEP + 50)]
+    assert len(set(ports)) == len(ports)
     assert all(port in PORTS for port in ports)
+
+
+def test_no_two_processes_are_given_the_same_port() -> None:
+    told = "from deploy.services.ports import *; print(*(free_port() for _ in range(PORTS_STEP))); input()"
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-uc", told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    given = [port for each in others if each.stdout for port in each.stdout.readline().split()]
+    for each in others:
+        each.communicate("\n", timeout=60)
+    assert len(given) == 4 * PORTS_STEP
+    assert len(set(given)) == len(given)
 
 
 def test_an_unknown_tool_is_refused_with_the_names_of_those_there_are() -> None:

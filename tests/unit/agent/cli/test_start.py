@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli import agent_http
-from deploy.services.service import free_port
+from deploy.services.ports import free_port
 from tests.unit.agent.cli.conftest import CLEAN, STOP_S_MAX, Dev, fails, floe, inside, start_dev
 
 NOBODY = ("127.0.0.1:1", "http://127.0.0.1:1")
