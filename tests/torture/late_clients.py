@@ -74,6 +74,9 @@ class RdKafka:
             "socket.timeout.ms": GIVES_UP_MS,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
+            # A re-bootstrap ends the broker that it remembers as the group's coordinator, and
+            # send_offsets_to_transaction waits for that one past its timeout (librdkafka #5511, #5456).
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
         self._topic = topic
