@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,9 @@ from iceberg.mapping import MappingError, Struct
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
 from schema.validator import BoundSchema
+
+LAYOUTS_MAX = 256
+"""Layouts kept ready; the least used is built anew when needed. All topics without schemas share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,9 @@ def build(
     return from_basis(basis)
 
 
+@lru_cache(LAYOUTS_MAX)
 def from_basis(basis: LayoutBasis) -> Layout:
-    """The layout that follows from `basis`."""
+    """The layout that follows from `basis`, shared by all that ask: nobody changes it."""
     key, value = basis.key, basis.value
     ids = ColumnIds.from_json(basis.ids)
     previous: list[dict[str, Any]] = json.loads(basis.previous)

@@ -6,8 +6,10 @@ CPU work only: call it in a thread.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +34,7 @@ from pyiceberg.types import IntegerType, LongType, PrimitiveType
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
 from iceberg.writer import Bounds
 
+SCHEMAS_REMEMBERED = 64
 _CODEC: Literal["deflate"] = "deflate"
 _BOUND_TYPES: dict[int, PrimitiveType] = {
     PARTITION_ID: IntegerType(),
@@ -188,7 +191,13 @@ def data_files(manifest: ManifestFile, content: bytes) -> list[str]:
 
 
 def _schema(schema: Mapping[str, Any]) -> Schema:
-    return Schema.model_validate(schema)
+    return _parsed(json.dumps(schema))
+
+
+@lru_cache(SCHEMAS_REMEMBERED)
+def _parsed(schema: str) -> Schema:
+    """As pyiceberg has it. To check the model takes longer than to write a manifest of some files."""
+    return Schema.model_validate(json.loads(schema))
 
 
 def _data_file(file: AddedFile) -> DataFile:

@@ -182,9 +182,8 @@ class CommitterService:
         if seen == self._scanned[1] and now - self._scanned[0] < self._options.interval_s:
             return  # a look at every topic is not for every tick
         self._scanned = (now, seen)
-        for name, topic in topics.items():
-            if not enabled(topic, cluster):
-                continue
+        wanted = {name: topic for name, topic in topics.items() if enabled(topic, cluster)}
+        for name, topic in wanted.items():
             follow = follows(topic, cluster)
             bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follow)
             job = self._jobs.get(name)
@@ -195,9 +194,8 @@ class CommitterService:
                 continue
             job.bound = bound
             self._dirty.setdefault(name, self._parts.clock.now_ms())
-        gone = [name for name in self._jobs if name not in topics or not enabled(topics[name], cluster)]
-        for name in gone:
-            if name not in self._running:
+        for name in self._jobs:
+            if name not in wanted and name not in self._running:
                 self._running[name] = asyncio.create_task(self._give_up(name))
 
     def _head_start(self, topic: Topic) -> float:

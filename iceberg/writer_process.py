@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import traceback
 from itertools import accumulate
 
@@ -10,19 +9,9 @@ import pyarrow as pa
 
 from iceberg import layout as layouts
 from iceberg.helper import serve
-from iceberg.layout import Layout, LayoutBasis
 from iceberg.writer import write_file
 from iceberg.writers import Answer, Request
 from objectstore.batch import CorruptBatch
-
-LAYOUTS_MAX = 256
-"""Layouts kept ready; the least used is built anew when needed."""
-
-
-@functools.lru_cache(maxsize=LAYOUTS_MAX)
-def layout_of(basis: LayoutBasis) -> Layout:
-    """The layout that the agent has too."""
-    return layouts.from_basis(basis)
 
 
 def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryview]]:
@@ -30,7 +19,7 @@ def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryvi
     ends = list(accumulate(request.lengths))
     slices = [content[end - length : end] for end, length in zip(ends, request.lengths, strict=True)]
     try:
-        layout = layout_of(request.basis)
+        layout = layouts.from_basis(request.basis)
         found = write_file(layout, request.partition, slices, request.start, request.end, request.aborted)
     except CorruptBatch as error:
         return Answer(corrupt=str(error) or "corrupt batch"), []

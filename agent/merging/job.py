@@ -69,14 +69,17 @@ class Merging(Job):
     async def _look_at(self, number: int) -> None:
         """Merge what is due in one range, if it is this agent's to do."""
         now_s = asyncio.get_running_loop().time()
-        found = self.due(number, now_s)
         claim = self.replica.state.claims.get(_claim_name(number))
         mine = claim is not None and claim.incarnation == self.replica.incarnation
+        if claim is not None and not mine:  # another's: what is due there is for that one to find
+            self._waited.pop(number, None)
+            return
+        found = self.due(number, now_s)
         if mine and self._chosen(number) != self.replica.node_id:
             await self._release(number)
         elif not found or self._resting.get(number, 0.0) > now_s:
             self._waited.pop(number, None)
-        elif mine or (claim is None and self._my_turn(number) and await self._claim(number)):
+        elif mine or (self._my_turn(number) and await self._claim(number)):
             await self._work(number, found)
 
     def due(self, number: int, now_s: float) -> list[Due]:

@@ -13,7 +13,7 @@ from agent.merging.merge import merge, plan, portions
 from agent.merging.planner import Due
 from agent.merging.worker import Corrupt, Worker
 from coordination.clock import ManualClock
-from coordination.commands import Claim, DeleteTopic, FenceIncarnation, MoveLogStart
+from coordination.commands import Claim, DeleteTopic, FenceIncarnation, MoveLogStart, ReleaseClaim
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
@@ -228,6 +228,26 @@ async def test_the_job_claims_ranges_and_leaves_the_newest_rows(
         assert (part.merged is not None, len(part.slices)) == (True, 2)
         assert values(await fetch(chosen, 0, index=index)) == expected(0, 24)
     assert jobs[chosen]._metrics.merge_gets._value.get() < 36, "a chunk is read once for all its partitions"
+
+
+async def test_nobody_goes_through_a_range_that_another_agent_has(
+    start: StartAgent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await start("a"), await start("b")
+    await create(one)
+    assert isinstance(await one.services.replica.propose(Claim(name="merging/0")), Done)
+    await other.services.replica.barrier()
+    looked: list[int] = []
+    job = job_of(other, memory_store)
+    monkeypatch.setattr(job, "due", lambda number, now_s: looked.append(number))
+    await job._look()
+    assert looked == []
+    held = one.services.replica.state.claims["merging/0"]
+    release = ReleaseClaim(name="merging/0", claim_revision=held.revision)
+    await one.services.replica.propose(release)
+    await other.services.replica.barrier()
+    await job._look()
+    assert looked == [0]
 
 
 async def test_an_agent_that_should_not_have_a_range_any_more_gives_it_back(
