@@ -157,25 +157,29 @@ class MemoryLog:
             watch = self.server.watch(position)
         except Compacted:
             return
+        silence = _Silence(watch, self._silent_s)
         try:
             while True:
-                async with asyncio.timeout(self._silent_s):
-                    entries, through = await self._next(watch)
+                entries, through = await self._next(watch, silence)
                 yield Entries(entries, through)
         except (WatchCancelled, TimeoutError):
             return
         finally:
+            silence.end()
             self.server.unwatch(watch)
 
-    async def _next(self, watch: Watch) -> tuple[list[LogEntry], int]:
+    async def _next(self, watch: Watch, silence: _Silence) -> tuple[list[LogEntry], int]:
         while True:
+            silence.begin()
             await watch.changed.wait()
             if self.faults.delivery_delay_s:
                 await asyncio.sleep(self.faults.delivery_delay_s)
             if watch.cancelled:
                 raise WatchCancelled
             if self.faults.partitioned or self.faults.refused or watch.silent:
-                await asyncio.sleep(self._silent_s * 2)
+                await silence.over.wait()
+            if silence.over.is_set():
+                raise TimeoutError
             watch.changed.clear()
             entries, through = self.server.read(watch.position, PAGE_ENTRIES)
             if through > watch.position:
@@ -196,6 +200,36 @@ class MemoryLog:
         if self.server.trimmed > position:
             return [], position
         return self.server.read(position, PAGE_ENTRIES)
+
+
+class _Silence:
+    """Tells when a watch has said nothing for `silent_s` seconds.
+
+    One timer looks again and again: one for every wait took longer than the entries did.
+    """
+
+    def __init__(self, watch: Watch, silent_s: float) -> None:
+        self.over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._watch, self._silent_s = watch, silent_s
+        self._since = self._loop.time()
+        self._timer = self._loop.call_later(silent_s, self._look)
+
+    def begin(self) -> None:
+        """A wait begins."""
+        self._since = self._loop.time()
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        until = self._since + self._silent_s
+        if self._loop.time() < until:
+            self._timer = self._loop.call_at(until, self._look)
+        else:
+            self.over.set()
+            self._watch.changed.set()
 
 
 class MemoryChain(AppendChain):

@@ -49,7 +49,7 @@ class FaultRates:
     slow: float = 0.0
     stale: float = 0.0
     slow_s_max: float = 0.05
-    stale_writes: int = 3  # how many of the newest changes a stale listing does not know
+    stale_writes: int = 3  # how many of the newest changes a stale listing does not know; 0: it knows all
 
 
 class Dice:
@@ -92,9 +92,9 @@ class FaultyStore:
         """See ObjectStore."""
 
         async def change() -> str:
-            old = (key, await _head(self._store, key))
+            old = await self._metas([key])
             etag = await self._store.put(key, parts, mode)
-            self._changes.append(old)
+            self._changes.extend(old)
             return etag
 
         return await self._change("put", key, change)
@@ -120,7 +120,7 @@ class FaultyStore:
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
         """See ObjectStore."""
         stale = await self._before("list", prefix) is Fault.STALE
-        newest = list(self._changes)[-self.rates.stale_writes :] if stale else []
+        newest = list(self._changes)[-self.rates.stale_writes :] if stale and self.rates.stale_writes else []
         before = {key: meta for key, meta in reversed(newest) if key.startswith(prefix) and key > start_after}
         async for page in self._store.list(prefix, start_after):
             known = [before.pop(each.key, each) for each in page]
@@ -138,7 +138,7 @@ class FaultyStore:
         """See ObjectStore."""
 
         async def change() -> None:
-            old = [(key, await _head(self._store, key)) for key in keys]
+            old = await self._metas(keys)
             await self._store.delete(keys)
             self._changes.extend(old)
 
@@ -147,6 +147,10 @@ class FaultyStore:
     async def close(self) -> None:
         """See ObjectStore."""
         await self._store.close()
+
+    async def _metas(self, keys: Sequence[str]) -> Sequence[tuple[str, ObjectMeta | None]]:
+        """What a listing shows of these, for stale ones."""
+        return [(key, await _head(self._store, key)) for key in keys] if self.rates.stale_writes else []
 
     async def _change(self, operation: str, what: str, change: Callable[[], Awaitable[T]]) -> T:
         fault = await self._before(operation, what)

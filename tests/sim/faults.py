@@ -18,10 +18,17 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 RATES = FaultRates(
-    refused=0.05, lost_request=0.03, lost_answer=0.05, truncated=0.02, corrupt=0.02, slow=0.2, slow_s_max=1.5
+    refused=0.05,
+    lost_request=0.03,
+    lost_answer=0.05,
+    truncated=0.02,
+    corrupt=0.02,
+    slow=0.2,
+    slow_s_max=1.5,
+    stale=0.1,
 )
-
-SLOW = FaultRates(slow=1.0, slow_s_max=1.5)
+SLOW = FaultRates(slow=1.0, slow_s_max=1.5, stale_writes=0)
+HEALTHY = FaultRates(stale_writes=0)
 COMMIT_STEPS = ("plan", "read-records", "store-file", "store-manifest-list")
 ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
 HELD_KINDS = (0, 8, 11, 14, 22, 24, 25, 26, 28)
@@ -200,7 +207,7 @@ def _bad_store(world: World, targets: Sequence[AgentNode]) -> None:
 def _good_store(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         if agent.store is not None:
-            agent.store.rates = FaultRates()
+            agent.store.rates = HEALTHY
 
 
 def _cut_clients(world: World, targets: Sequence[AgentNode]) -> None:

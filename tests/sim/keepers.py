@@ -22,8 +22,8 @@ KEPT, SHORT_LIVED = "kept", "short"
 KEPT_PARTITIONS, SHORT_PARTITIONS = 2, 1
 VALUES = tuple(f"k{n}" for n in range(6))
 WITH_TOMBSTONES = tuple(f"t{n}" for n in range(4))
-PAUSE_S = 0.1
-RESTORE_PAUSE_S = 0.5
+PAUSE_S = 0.2
+RESTORE_PAUSE_S = 1.0
 
 
 class Kept(NamedTuple):

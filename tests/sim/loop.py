@@ -65,23 +65,19 @@ class _TimerHandle(_Handle, events.TimerHandle):
 class _Task(asyncio.Task[Any]):
     """asyncio's, but a set of them has an order that does not follow from where in memory each lies."""
 
-    def __init__(self, coroutine: Any, loop: VirtualLoop, context: Any) -> None:
-        self._number = next(loop.numbers)  # first: asyncio puts it into a set at once
-        super().__init__(coroutine, loop=loop, context=context)
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = next(self.get_loop().numbers)  # type: ignore[attr-defined]  # a VirtualLoop has it
         return self._number
 
 
 class _Future(asyncio.Future[Any]):
     """Likewise."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._number = next(loop.numbers)
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self._number
+    _number = 0
+    __hash__ = _Task.__hash__
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -93,7 +89,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.dead: set[str] = set()
         self._paused: dict[str, list[events.Handle]] = {}
         self.numbers = count(1)
-        """Of tasks and futures."""
+        """Of the tasks and futures that are put into sets."""
         self.steps = 0
         """Callbacks run so far: a fingerprint of the schedule."""
         self.tasks: list[asyncio.Task[Any]] = []
@@ -193,7 +189,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
         del loop
-        task = _Task(coroutine, self, context)
+        task = _Task(coroutine, loop=self, context=context)
         if NODE.get():
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave theirs behind
             self.tasks.append(task)
@@ -203,13 +199,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """See asyncio."""
-        return _Future(self)
+        return _Future(loop=self)
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Handle:
         """See asyncio."""
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]  # asyncio has it
         return handle
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> _TimerHandle:
+        """See asyncio."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _TimerHandle:
         """See asyncio. Of two at one time the older one runs first."""

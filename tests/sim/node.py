@@ -167,7 +167,7 @@ class AgentNode(Node):
         self.app: App | None = None
         self.log: MemoryLog | None = None
         self.store: FaultyStore | None = None
-        self.rates = FaultRates()
+        self.rates = FaultRates(stale_writes=0)
         self.started: asyncio.Task[Any] | None = None
         self.stopping = False
 
