@@ -29,7 +29,7 @@ from objectstore.store import StoreError
 from tests.unit.agent.merging_rig import EAGER, merge_rows, partition_of, parts_of
 from tests.unit.agent.rig import Agent, batch, start_agent
 from tests.unit.agent.test_handlers_produce_fetch import NOW, create, fetch, offsets, produce
-from tests.unit.agent.test_merging import Later
+from tests.unit.agent.test_merged_collection import Later
 
 RATES = FaultRates(refused=0.1, lost_answer=0.05, truncated=0.05, corrupt=0.03, slow=0.1, slow_s_max=0.002)
 PATIENT = RetryPolicy(tries_max=5, wait_s_first=0.0005, wait_s_max=0.002)

@@ -101,6 +101,7 @@ class Coverage:
             "groups that subscribe: " + self._shown("group "),
             "where a consumer goes on behind a transaction that failed: " + self._shown("behind an abort "),
             f"records that a copying client skipped so: {self.counts['skipped behind an abort']}",
+            "clients that an error of aiokafka's ended: " + self._shown("broke "),
             "network: " + self._shown("network "),
             f"never in the network: {', '.join(self._never('network ', EVENTS)) or 'none'}",
             f"rules never put to the test: {', '.join(self.untested()) or 'none'}",

@@ -132,6 +132,7 @@ class Member:
         self._everything = self._around.stopping.is_set()
         some = {key.topic for key in keys.some(random, len(keys.every))}
         topics = keys.topics if self._everything else sorted(some)
+        share.keys = None  # gone with the old subscription, whose end nobody tells
         share.consumer.subscribe(topics, listener=share)
 
     async def _work(self, share: _Share, producer: V2 | None) -> None:
@@ -145,6 +146,7 @@ class Member:
                 self._subscribe(share)
             number = share.number
             if not share.stands(number):
+                share.consumer._coordinator.check_errors()  # as a poll does: its rounds may have ended
                 continue
             if begun != number:
                 if not await self._stands_at(share, number):

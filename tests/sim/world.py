@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from string import digits
 from typing import Any, Protocol
 
 from aiokafka import TopicPartition
@@ -27,7 +29,7 @@ from tests.checker.progress import Patience
 from tests.sim import avro_memory
 from tests.sim.audit import audit
 from tests.sim.clerk import Clerk
-from tests.sim.clients import Reader, Recorder, Surroundings, Writer
+from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.coverage import Seen
 from tests.sim.faults import FAULTS, Fault, fault_of
@@ -134,6 +136,7 @@ class World:
         self.ledger = Ledger()
         self.witness = Witness()
         self.around: Surroundings | None = None
+        self.broken: list[Finding] = []
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -189,7 +192,7 @@ class World:
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
-        judgement.findings += self.witness.findings
+        judgement.findings += self.witness.findings + self.broken
         self._count()
         return judgement
 
@@ -282,7 +285,26 @@ class World:
         node.begin()
         life = self._life(client)
         self.living[client] = life
-        node.spawn(life.live())
+        node.spawn(life.live()).add_done_callback(lambda ended: self._ended(node, node.life, ended))
+
+    def _ended(self, client: Node, life: int, ended: asyncio.Task[None]) -> None:
+        """What an error of aiokafka's ends begins again, as any process does; another error is ours."""
+        if ended.cancelled() or (error := ended.exception()) is None:
+            return
+        if "aiokafka" in traceback.extract_tb(error.__traceback__)[-1].filename:
+            self.seen.counts[f"broke {client.name.rstrip(digits)} {type(error).__name__}"] += 1
+            self.loop.call_later(RETRY_S, self._begin_again, client, life)
+        else:
+            told = "".join(traceback.format_exception(error)[-2:])
+            self.broken.append(Finding("client-broke", client.name, told, ()))
+
+    def _begin_again(self, client: Node, life: int) -> None:
+        assert self.around is not None, "clients live"
+        goes_on = not self.around.stopping.is_set() or isinstance(self.living[client.name], Member)
+        if client.life == life and goes_on:
+            self._leave_pending(client)
+            client.crash()
+            self._begin_client(client.name)
 
     def _life(self, client: str) -> Living:
         around, plan = self.around, self.plan

@@ -8,28 +8,22 @@ from typing import Any
 
 import pytest
 
-from agent.collection import make_collector, make_merged_collector
 from agent.merging.merge import merge, plan, portions
 from agent.merging.planner import Due
 from agent.merging.worker import Corrupt, Worker
-from coordination.clock import ManualClock
-from coordination.commands import Claim, DeleteTopic, FenceIncarnation, MoveLogStart, ReleaseClaim
+from coordination.commands import Claim, MoveLogStart, ReleaseClaim
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, split
 from objectstore.cache import SliceCache
 from objectstore.faulty import FaultRates, FaultyStore
-from objectstore.merged import MergedRanges
 from objectstore.naming import MANIFESTS, SEGMENTS, manifest_key, object_key
-from objectstore.segment import SegmentWriter
 from objectstore.store import Retryable
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.merging_rig import EAGER, job_of, merge_rows, partition_of, parts_of
 from tests.unit.agent.rig import Agent, batch
 from tests.unit.agent.test_handlers_produce_fetch import NOW, create, fetch, offsets, produce, values
-
-HOUR_MS = 3_600_000
 
 
 async def fill(agent: Agent, count: int, index: int = 0, first: int = 0) -> None:
@@ -425,79 +419,6 @@ async def test_a_helper_process_makes_the_same_segments(agent: Agent, memory_sto
         await helper.close()
     assert done.swapped == [0]
     assert values(await fetch(agent, 0)) == expected(0, 16)
-
-
-class Later(ManualClock):
-    """Some hours from now, as the wall clock goes."""
-
-    def now_ms(self) -> int:
-        return 10**14
-
-
-async def collect(agent: Agent, store: MemoryStore, clock: Any = None, grace_s: float = 3600) -> list[str]:
-    """One run of both collectors; what it deleted."""
-    replica, clock = agent.services.replica, clock or Later()
-    report = await make_collector(replica, store, clock, grace_s).run()
-    collector = make_merged_collector(replica, store, MergedRanges(store), clock, grace_s)
-    await collector.run(report)
-    assert report.strangers == []
-    return [each.key for each in report.deleted]
-
-
-async def test_what_merging_replaced_is_collected_and_what_is_used_stays(
-    agent: Agent, memory_store: MemoryStore
-) -> None:
-    await create(agent)
-    for number in range(10):
-        await fill(agent, 1, first=number)
-        await merge_rows(agent, memory_store, 1)
-    await collect(agent, memory_store)
-    merged = partition_of(agent).merged
-    assert merged is not None
-    assert await keys(memory_store, "chunks/") == []
-    assert await keys(memory_store, MANIFESTS) == [manifest_key(merged.manifest)]
-    assert len(await keys(memory_store, SEGMENTS)) == merged.segments
-    state = agent.services.replica.state
-    assert (state.segment_garbage, state.manifest_garbage) == ({}, {})
-    assert await collect(agent, memory_store) == []
-    assert values(await fetch(agent, 0)) == expected(0, 20)
-
-
-async def test_a_deleted_topic_gives_its_segments_back_after_the_grace(
-    agent: Agent, memory_store: MemoryStore
-) -> None:
-    await create(agent)
-    await fill(agent, 4)
-    await merge_rows(agent, memory_store, 4)
-    await agent.services.replica.propose(DeleteTopic(name="t"))
-    assert await collect(agent, memory_store, agent.services.clock) == [], "within the grace"
-    await collect(agent, memory_store)
-    for prefix in ("chunks/", SEGMENTS, MANIFESTS):
-        assert await keys(memory_store, prefix) == []
-    assert agent.services.replica.state.manifest_garbage == {}
-
-
-async def test_what_a_fenced_author_never_swapped_in_is_collected(
-    start: StartAgent, memory_store: MemoryStore
-) -> None:
-    dead, alive = await start("a"), await start("b")
-    await create(dead)
-    await fill(dead, 8)
-    await merge_rows(dead, memory_store, 4)
-    await collect(alive, memory_store)
-    kept = await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS)
-    writer_id = partition_of(dead).merged.manifest._replace(number=99)  # type: ignore[union-attr]  # merged above
-    orphan = f"segments/{writer_id.incarnation:016x}/{0:08x}-{99:016x}.seg"
-    writer = SegmentWriter(bytes(16), writer_id)  # type: ignore[arg-type]  # the same shape
-    writer.add(memoryview(batch(b"lost")))
-    await memory_store.put(orphan, writer.finish().parts)
-    await memory_store.put(manifest_key(writer_id), [b"half"])
-    assert await collect(alive, memory_store) == [], "its author lives"
-    await dead.stop()
-    await alive.services.replica.propose(FenceIncarnation(incarnation=writer_id.incarnation))
-    assert sorted(await collect(alive, memory_store)) == sorted([orphan, manifest_key(writer_id)])
-    assert await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS) == kept
-    assert values(await fetch(alive, 0)) == expected(0, 16)
 
 
 async def test_batches_are_copied_as_they_are(agent: Agent, memory_store: MemoryStore) -> None:
