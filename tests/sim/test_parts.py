@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.consumer.subscription_state import SubscriptionState
 
 from coordination.commands import ENTRY_FORMAT, Entry
 from coordination.log import LogEntry
@@ -18,12 +20,13 @@ from tests.checker.operations import Operation, Poll
 from tests.sim.coverage import RULES, Coverage
 from tests.sim.final import passed_over
 from tests.sim.keys import Keys
+from tests.sim.node import Node
 from tests.sim.plan import Plan, plan_of
 from tests.sim.relay import relayed
 from tests.sim.shrink import anomalies, candidates, shrunk
 from tests.sim.timeline import page
 from tests.sim.witness import Witness
-from tests.sim.world import Outcome
+from tests.sim.world import Outcome, World
 
 
 def test_a_plan_survives_being_kept() -> None:
@@ -147,3 +150,30 @@ def test_the_timeline_stands_alone() -> None:
     assert "&lt;k&gt;" in shown
     assert "://" not in shown
     assert "src=" not in shown
+
+
+def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(plan_of(1))
+    client, again = Node(world.loop, world.network, "w0"), []
+    monkeypatch.setattr(world, "_begin_again", lambda client, life: again.append((client.name, life)))
+
+    async def of_aiokafka() -> None:
+        SubscriptionState(world.loop)._assigned_state(TopicPartition("t", 0))
+
+    async def of_ours() -> None:
+        raise KeyError("a mistake")
+
+    async def live() -> None:
+        for number, work in enumerate((of_aiokafka, of_ours)):
+            task = asyncio.create_task(work())
+            await asyncio.wait([task])
+            world._ended(client, number, task)
+        await asyncio.sleep(1)
+
+    world.loop.run_until_complete(live())
+    world.loop.close()
+    assert again == [("w0", 0)]
+    assert world.seen.counts["broke w AssertionError"] == 1
+    (finding,) = world.broken
+    assert (finding.anomaly, finding.key, finding.weight) == ("client-broke", "w0", "fail")
+    assert "a mistake" in finding.detail
