@@ -80,5 +80,8 @@ def client_params(broker: KafkaFixture, client_id: str = "client", **overrides: 
         "client_id": f"{client_id}_{random_string(4)}",
         "bootstrap_servers": broker.bootstrap_server(),
         "security_protocol": "PLAINTEXT",
+        # Who subscribes while the first metadata is under way never asks for the topic's before these are old
+        # (a TODO of ClusterMetadata.set_topics): half a minute of nothing fails a test, with any broker.
+        "metadata_max_age_ms": 5_000,
     }
     return {**base, **overrides}
