@@ -81,7 +81,7 @@ def client_params(broker: KafkaFixture, client_id: str = "client", **overrides: 
         "bootstrap_servers": broker.bootstrap_server(),
         "security_protocol": "PLAINTEXT",
         # Who subscribes while the first metadata is under way never asks for the topic's before these are old
-        # (a TODO of ClusterMetadata.set_topics): half a minute of nothing fails a test, with any broker.
+        # (known to ClusterMetadata.set_topics): half a minute of nothing fails a test, with any broker.
         "metadata_max_age_ms": 5_000,
     }
     return {**base, **overrides}

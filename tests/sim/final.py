@@ -106,9 +106,12 @@ async def copies_differ(
     """What was copied to a topic against what there was to copy and where the copying group stands."""
     recorder = Recorder(around.loop, lambda text: None)
     keys = [TopicPartition(topic, n) for n in range(COPIES_PARTITIONS)]
-    async with asyncio.timeout(FINAL_S_MAX):
-        while not await _read(around, keys, recorder):
-            recorder.operations.clear()
+    try:
+        async with asyncio.timeout(FINAL_S_MAX):
+            while not await _read(around, keys, recorder):
+                recorder.operations.clear()
+    except TimeoutError:
+        return [Finding("unseen", topic, f"cannot be read to its end within {FINAL_S_MAX:.0f} s", ())]
     copies = [
         str(value)
         for op in recorder.operations
