@@ -10,13 +10,11 @@ import socket
 import tempfile
 from pathlib import Path
 
+from deploy.services.service import ServiceError
+
 # Below the kernel's ephemeral range (from 32768): no outgoing connection can take a stopped server's port.
 PORTS = range(12_000, 32_000)
 PORTS_STEP = 200  # that a process claims at once
-
-
-class PortsTaken(Exception):
-    """Every port has been given out by processes that still live."""
 
 
 class Ports:
@@ -30,7 +28,7 @@ class Ports:
         self._left: list[int] = []
 
     def free(self) -> int:
-        """One that nobody listens on, on 127.0.0.1, not given out before. Raises PortsTaken."""
+        """One that nobody listens on, on 127.0.0.1, not given out before. Raises ServiceError."""
         if self._process != os.getpid():  # a forked child has its parent's locks, not its ports
             self._process = os.getpid()
             self._left.clear()
@@ -54,7 +52,7 @@ class Ports:
                 os.close(lock)
             else:
                 return random.sample(range(first, first + PORTS_STEP), PORTS_STEP)
-        raise PortsTaken(f"processes that live have all of {PORTS}: see the locks in {self._folder}")
+        raise ServiceError(f"processes that live have all of {PORTS}: see the locks in {self._folder}")
 
 
 _ports = Ports(Path(tempfile.gettempdir()) / f"floe-ports-{os.getuid()}")

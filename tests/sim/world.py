@@ -283,9 +283,9 @@ class World:
             node = Node(self.loop, self.network, client)
             self.clients.append(node)
         node.begin()
-        life = self._life(client)
-        self.living[client] = life
-        node.spawn(life.live()).add_done_callback(lambda ended: self._ended(node, node.life, ended))
+        living, life = self._life(client), node.life
+        self.living[client] = living
+        node.spawn(living.live()).add_done_callback(lambda ended: self._ended(node, life, ended))
 
     def _ended(self, client: Node, life: int, ended: asyncio.Task[None]) -> None:
         """What an error of aiokafka's ends begins again, as any process does; another error is ours."""
