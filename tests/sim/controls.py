@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent import collection
@@ -48,6 +48,8 @@ class Control:
     """A context manager inside which the rule is broken."""
     reached: Callable[[Plan], bool] = lambda plan: True
     """Whether the plan can come to it at all: seeds that cannot count, and are not run."""
+    told: Callable[[Plan], Plan] = lambda plan: plan
+    """The seed's plan with a story that chance does not tell."""
 
 
 @contextmanager
@@ -284,6 +286,11 @@ def _with(*faults: str) -> Callable[[Plan], bool]:
     return lambda plan: any(kind in faults for _, _, kind, _ in plan.faults)
 
 
+def _members_stand_still(plan: Plan) -> Plan:
+    """Members stand still in their work for longer than their session, and nothing else goes wrong."""
+    return replace(plan, faults=((2.0, 7.5, "pause-member", (0,)), (11.0, 7.5, "pause-member", (0,))))
+
+
 def _has(**wanted: Any) -> Callable[[Plan], bool]:
     """Plans whose fields are so."""
     return lambda plan: all(getattr(plan, name) == value for name, value in wanted.items())
@@ -349,6 +356,7 @@ CONTROLS: tuple[Control, ...] = (
         COPIED_WRONGLY,
         _no_generation_check,
         _shared,
+        _members_stand_still,
     ),
     Control(
         "pending-counts-as-stable",

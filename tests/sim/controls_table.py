@@ -39,7 +39,7 @@ def _catch(control: Control, seconds: float) -> Caught:
             continue
         runs += 1
         with control.broken():
-            findings = World(plan).run().judgement.findings
+            findings = World(control.told(plan)).run().judgement.findings
         found = next((each.anomaly for each in findings if each.anomaly in control.anomalies), "")
         if found:
             return Caught(control, found, seed, runs)
