@@ -36,7 +36,7 @@ SINCE = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11,
 }  # fmt: skip
 READ_COMMITTED = 1
-TRIES = 2  # a chunk that is gone was replaced: look again
+LOOKS_MAX = 3  # a chunk that is gone was replaced, a slice may be deleted while it is read: look again
 
 
 async def handle(ctx: Context, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
@@ -68,10 +68,9 @@ async def _answer(
     partition = find_partition(ctx.state.topics.get(name), each.partition_index)
     if partition is None:
         return _error(each, Code.UNKNOWN_TOPIC_OR_PARTITION)
-    end = partition.last_stable if isolation == READ_COMMITTED else partition.high_watermark
     match each.timestamp:
         case -1:
-            return _found(each, end)
+            return _found(each, _end(partition, isolation))
         case -2 | -4:
             return _found(each, partition.log_start)
         case -5 | -6:
@@ -80,14 +79,19 @@ async def _answer(
         found = await _by_time(ctx, partition, each.timestamp)
     except (StoreError, CorruptBatch, ChunkMissing, TimeoutError):
         return _error(each, Code.KAFKA_STORAGE_ERROR)
-    if found is None or found.offset >= end:
+    # The end as of now, not as of before the look: the log start may have passed that one meanwhile.
+    if found is None or found.offset >= _end(partition, isolation):
         return _none(each)
     return _found(each, found.offset, found.timestamp)
 
 
+def _end(partition: Partition, isolation: int) -> int:
+    return partition.last_stable if isolation == READ_COMMITTED else partition.high_watermark
+
+
 async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found | None:
     """The record by timestamp, or the one with the highest for -3."""
-    for attempt in range(TRIES):
+    for attempt in range(LOOKS_MAX):
         newest = timestamp == MAX_TIMESTAMP
         merged = ctx.services.merged
         try:
@@ -97,15 +101,17 @@ async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found 
                 return None
             content = (await ctx.services.reader.read_many([ref]))[0]
         except ChunkMissing:
-            if attempt == TRIES - 1:
+            if attempt == LOOKS_MAX - 1:
                 raise
             await ctx.barrier()
             continue
         start = partition.log_start
+        if ref.end_offset <= start:
+            continue  # deleted while it was read: nothing is known of the records behind it
         found = await (highest(content, start) if newest else first_at_or_after(content, timestamp, start))
         # A producer's header may claim a timestamp that no record of it has: its first offset then.
         return found or Found(max(ref.base_offset, start), ref.max_timestamp_ms)
-    return None
+    raise StoreError(f"records were deleted {LOOKS_MAX} times while they were looked at: ask again")
 
 
 def _found(each: ListOffsetsPartition, offset: int, timestamp: int = -1) -> ListOffsetsPartitionResponse:
