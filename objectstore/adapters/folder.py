@@ -180,9 +180,9 @@ class FolderStore:
             folder = folder.parent
         for each in reversed(missing):
             try:
-                each.mkdir(exist_ok=True)
+                each.mkdir()
             except (FileExistsError, NotADirectoryError):
-                raise Denied(f"{each} is an object: it cannot be the folder of others too") from None
+                _need_folder(each)
             _sync_folder(each.parent)
 
     def _read(self, key: str, what: Callable[[int], T]) -> T:
@@ -291,6 +291,13 @@ def _stat(path: Path) -> os.stat_result | None:
         return os.stat(path)
     except FileNotFoundError:
         return None
+
+
+def _need_folder(path: Path) -> None:
+    """Raises Denied when an object is in the way, FileNotFoundError when a folder was removed meanwhile."""
+    for each in (path.parent, path):
+        if not stat.S_ISDIR(os.stat(each).st_mode):
+            raise Denied(f"{each} is an object: it cannot be the folder of others too")
 
 
 def _write_all(file: int, parts: Sequence[Buffer]) -> None:

@@ -156,6 +156,24 @@ async def test_emptied_folders_vanish_without_disturbing_writers(store: FolderSt
     assert sorted(each.name for each in (tmp_path / "root").iterdir()) == [".floe"]
 
 
+async def test_a_folder_made_and_removed_by_others_meanwhile_is_made_again(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, met = Path.mkdir, 0
+
+    def mkdir(path: Path, *args: object, **more: object) -> None:
+        nonlocal met
+        met += 1
+        if met == 1:
+            raise FileExistsError(path)  # another writer made it, and a delete has removed it since
+        real(path)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    await store.put("deep/er/a", [b"x"], CREATE)
+    assert await store.get("deep/er/a") == b"x"
+    assert met == 3
+
+
 async def test_a_folder_that_cannot_be_made_is_denied(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises((Denied, NotFound, Retryable), match="file"):
