@@ -120,12 +120,14 @@ def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw
 
     wordcount.stop()
     shutil.rmtree(wordcount.store)
-    expected += send(broker, lines(100, 1))
+    uncommitted = send(broker, lines(100, 1))  # as far as anybody here knows
+    expected += uncommitted
     wordcount.start()
     follower.reaches(expected)
 
     killed = send(broker, lines(300, 2))
     expected += killed
+    uncommitted += killed
     wordcount.kill()
     shutil.rmtree(wordcount.store)
     expected += send(broker, ["last"] * 10)
@@ -138,7 +140,9 @@ def test_a_count_goes_on_over_restarts(wordcount: WordCount, broker: Broker, saw
     wordcount.stop()  # it may still have counted again what the kill repeats
     counts = follower.to_the_end()
     follower.close()
-    assert all(counts[word] <= expected[word] + killed[word] for word in expected), "only the kill repeats"
+    # Each of the two hops may repeat: a word is sent on again, and what was sent on before is counted again.
+    most = {word: expected[word] + 2 * uncommitted[word] for word in expected}
+    assert all(counts[word] <= most[word] for word in expected), f"{counts} of {expected}, at most {most}"
     changelog = Follower(broker.bootstrap, wordcount.changelog)
     assert changelog.to_the_end() == counts
     changelog.close()
