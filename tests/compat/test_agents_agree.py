@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.services
 AGENTS = 3
 WAIT_S_MAX = 30
 LEASE_TTL_S = 600
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000)  # retention lets it be
 _numbers = itertools.count(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from objectstore.batch import HEADER_BYTES, NewRecord, build, peek, seal
 from tests.bench.load import Wire, create_topic
 from tests.compat.conftest import Embedded
 
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000)  # retention lets it be
 _numbers = itertools.count(1)
 
 

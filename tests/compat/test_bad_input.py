@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import struct
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -36,7 +37,7 @@ from tests.bench.load import Wire, create_topic
 from tests.compat import raw
 from tests.compat.conftest import Embedded, start
 
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000)  # retention lets it be
 SECONDS_MAX = 10
 UNKNOWN_API = 32_000
 _numbers = itertools.count(1)

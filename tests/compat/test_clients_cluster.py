@@ -34,8 +34,9 @@ _numbers = itertools.count(1)
 
 
 def fresh_topic(cluster: Cluster, partitions: int = 1, **configs: str) -> str:
-    """A topic of the test's own."""
+    """A topic of the test's own, without retention: many of the records are years old."""
     name = f"clients-{next(_numbers)}"
+    configs = {"retention.ms": "-1", **configs}
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(name, partitions, config=configs)])[name].result(20)
     return name

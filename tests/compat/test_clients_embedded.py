@@ -41,10 +41,10 @@ Sent = list[tuple[bytes | None, bytes | None, int]]
 
 @pytest.fixture
 def topic(embedded: Embedded) -> str:
-    """A fresh topic with three partitions."""
+    """A fresh topic with three partitions, without retention: many of the records are years old."""
     name = f"topic-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(10)
+    admin.create_topics([NewTopic(name, PARTITIONS, config={"retention.ms": "-1"})])[name].result(10)
     return name
 
 

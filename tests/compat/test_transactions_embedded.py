@@ -31,10 +31,10 @@ Write = Callable[[str, str, str], Awaitable[None]]
 
 @pytest.fixture
 def topic(embedded: Embedded) -> str:
-    """A fresh topic with two partitions."""
+    """A fresh topic with two partitions, without retention: the test client's records are years old."""
     name = f"txn-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
-    admin.create_topics([NewTopic(name, 2)])[name].result(WAIT_S_MAX)
+    admin.create_topics([NewTopic(name, 2, config={"retention.ms": "-1"})])[name].result(WAIT_S_MAX)
     return name
 
 
