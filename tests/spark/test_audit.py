@@ -243,6 +243,32 @@ def test_the_table_of_a_compacted_topic_is_its_history(judge: Judge, by_consumer
     assert places(only(judge(**sides, table=history[:6], **compact), MISSING)) == {(MISSING, 0, 6)}
 
 
+def test_what_somebody_has_read_is_no_history(judge: Judge) -> None:
+    history, _ = compacted()
+    sides = {"sent": history, "consumed": history, "table": history, "account": None}
+    (count,) = judge(**sides, leaving=Leaving(compacted=True)).topics
+    assert (count.consumed, count.table, count.history) == (7, 7, 0)
+
+
+def test_compaction_of_one_topic_excuses_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    history, left = compacted()
+    view = write_table(tmp_path / "table.parquet", history)
+    spark.read.parquet(str(view)).createOrReplaceTempView("orders")
+    read = [told.history() for told in left]
+    read += [row._replace(topic="others") for row in read]
+    given = AuditInput(
+        tables={"orders": "orders", "others": "orders"},
+        consumed=write_history(tmp_path / "consumed", read),
+        leaving={"orders": Leaving(compacted=True)},
+    )
+    verdict = audit(spark, given)
+    assert {(finding.kind, finding.topic) for finding in verdict.findings} == {
+        (EXTRA, "others"),
+        (GAP, "others"),
+    }
+    assert verdict.counts[EXTRA] == 5
+
+
 def test_compaction_may_not_take_the_newest_record_of_a_key(judge: Judge) -> None:
     history, _ = compacted()
     sides = {"sent": history, "table": history, "account": None, "leaving": Leaving(compacted=True)}
