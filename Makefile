@@ -28,9 +28,9 @@ format: setup ## rewrite the code in the house format
 
 generate: setup ## rewrite everything that is generated and committed
 	sh deploy/setup/generate_protos.sh
-	$(PY) -m agent.wire.generate
+	$(PY) -m agent.net.wire.generate
 	$(PY) -m agent.config.docs
-	$(PY) -m agent.handlers.docs
+	$(PY) -m agent.kafka.handlers.docs
 	$(PY) -m agent.architecture
 	$(PY) -m tests.compat.suite.page
 

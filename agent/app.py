@@ -11,23 +11,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from agent.assembly import assemble, open_reader, put_chunk_of
-from agent.background import Background
+from agent.background.jobs import Background
+from agent.cluster.peers.service import Peers, warmer_of
 from agent.config import Config, advertised
 from agent.config.rules import scheme
-from agent.connection import Limits
-from agent.context import Services
 from agent.dependencies import log_of, replica_options, store_of
-from agent.dispatch import Dispatcher
 from agent.http import HttpServer, Parts, build
-from agent.logs import logger
-from agent.measured import MeasuredLog
-from agent.metrics import Metrics
-from agent.peers.service import Peers, warmer_of
-from agent.server import Listener, RequestContext, Server
+from agent.kafka.assembly import assemble, open_reader, put_chunk_of
+from agent.kafka.context import Services
+from agent.kafka.dispatch import Dispatcher
+from agent.net.connection import Limits
+from agent.net.server import Listener, RequestContext, Server
+from agent.net.wire.frame import RequestHeader
+from agent.net.wire.primitives import Buffer
+from agent.telemetry.logs import logger
+from agent.telemetry.measured import MeasuredLog
+from agent.telemetry.metrics import Metrics
 from agent.version import VERSION
-from agent.wire.frame import RequestHeader
-from agent.wire.primitives import Buffer
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
 from coordination.commands import RegisterAgent

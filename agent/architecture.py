@@ -9,8 +9,8 @@ from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
 
-from agent.handlers import HANDLERS
-from agent.wire.api import APIS
+from agent.kafka.handlers import HANDLERS
+from agent.net.wire.api import APIS
 from coordination.state.state import HANDLERS as COMMANDS
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore.steps import STEPS
@@ -34,7 +34,7 @@ def _drawing() -> str:
 def _requests() -> list[str]:
     """What comes in: the Kafka APIs."""
     names = ", ".join(APIS[key].name for key in sorted(HANDLERS))
-    return ["**Kafka requests that are answered** (`agent/handlers`):", "", names + ".", ""]
+    return ["**Kafka requests that are answered** (`agent/kafka/handlers`):", "", names + ".", ""]
 
 
 def _commands() -> list[str]:

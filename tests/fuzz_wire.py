@@ -14,12 +14,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from agent.wire import generate
-from agent.wire.api import APIS as REGISTRY
-from agent.wire.errors import WireError
-from agent.wire.frame import encode_request_header, parse_request_header
-from agent.wire.generator.definition import Api, Field, load
-from agent.wire.primitives import REQUEST_ELEMENTS_MAX, RESPONSE_ELEMENTS_MAX
+from agent.net.wire import generate
+from agent.net.wire.api import APIS as REGISTRY
+from agent.net.wire.errors import WireError
+from agent.net.wire.frame import encode_request_header, parse_request_header
+from agent.net.wire.generator.definition import Api, Field, load
+from agent.net.wire.primitives import REQUEST_ELEMENTS_MAX, RESPONSE_ELEMENTS_MAX
 
 APIS = load(generate.MESSAGES)
 LENGTHS = [

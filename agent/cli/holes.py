@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from agent.cli.failures import refused
 from agent.cli.requests import READ_COMMITTED, Bounds
 from agent.cli.session import Session, check_code
-from agent.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from agent.net.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from objectstore.batch import BatchHeader, peek, records, split
 
 FETCH_BYTES = 4 << 20

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from agent.cli.failures import refused
 from agent.cli.session import Session, check_code
-from agent.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from agent.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from agent.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from agent.wire.generated.describe_configs import (
+from agent.net.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from agent.net.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from agent.net.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from agent.net.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
-from agent.wire.generated.incremental_alter_configs import (
+from agent.net.wire.generated.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from agent.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from agent.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from agent.net.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from agent.net.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from coordination.kafka_codes import Code
 
 TOPIC_RESOURCE = 2

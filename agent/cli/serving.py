@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import uvloop
 
-from agent import logs
 from agent.cli.failures import Failure, Status, unreachable
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Assignments, ConfigFile
 from agent.config import Config, LoggingConfig, embedded_values, load
+from agent.telemetry import logs
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
 from coordination.state.errors import StateError

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agent.cli.failures import Failure, Status, refused, unreachable
-from agent.wire.api import BY_NAME
-from agent.wire.errors import WireError
-from agent.wire.frame import encode_request_header, frame_request, parse_response_header
-from agent.wire.generated.api_versions import ApiVersionsRequest
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.errors import WireError
+from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.net.wire.generated.api_versions import ApiVersionsRequest
 from coordination.kafka_codes import Code
 
 CLIENT_ID = "floe-cli"

@@ -13,7 +13,7 @@ from aiokafka.partitioner import murmur2
 
 from agent.cli.failures import Failure, Status, refused
 from agent.cli.session import Session, check_code
-from agent.wire.generated.produce import (
+from agent.net.wire.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

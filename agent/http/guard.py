@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.http.answers import Problem
-from agent.logs import logger, request_id
-from agent.metrics import Metrics
+from agent.telemetry.logs import logger, request_id
+from agent.telemetry.metrics import Metrics
 
 PROBES = ("/livez", "/readyz", "/metrics")
 """Served even when all places are taken: an overloaded agent must not look dead."""

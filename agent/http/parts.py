@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from agent.config import Config
-from agent.metrics import Metrics
+from agent.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from coordination.clock import Clock

@@ -1,7 +1,7 @@
 """Groups of KIP-848: the change that a coordinator planned takes effect here, or does not.
 
-The plan is made by pure code outside (agent/groups/consumer): who is a member, the epochs, who shall have
-what and who has it. Apply takes it only for the revision of the group it was made on, and only when no
+The plan is made by pure code outside (agent/kafka/groups/consumer): who is a member, the epochs, who shall
+have what and who has it. Apply takes it only for the revision of the group it was made on, and only when no
 partition gets a second owner and no epoch goes back.
 """
 

@@ -63,7 +63,7 @@ class ConsumerGroupData:
     """The members, the target and the epochs. `owners` and `static` follow from `members`.
 
     `assignment_ms`: stamp of the proposer when the target was computed. `metadata_hash`: of the subscribed
-    topics as the group epoch knows them (agent/groups/consumer/topics.py).
+    topics as the group epoch knows them (agent/kafka/groups/consumer/topics.py).
     """
 
     group_epoch: int = 0

@@ -13,9 +13,9 @@ import time
 from collections.abc import Awaitable, Iterable
 from contextlib import ExitStack
 
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import delete_topics as dt
-from agent.wire.generated import metadata as m
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_topics as dt
+from agent.net.wire.generated import metadata as m
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent
 from deploy.services.kafka import Kafka

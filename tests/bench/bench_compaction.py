@@ -15,18 +15,18 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.compaction.choice import Rules
-from agent.compaction.partition import PartitionCompaction
-from agent.compaction.worker import HelperWorker
+from agent.background.rewriting.compaction.choice import Rules
+from agent.background.rewriting.compaction.partition import PartitionCompaction
+from agent.background.rewriting.compaction.worker import HelperWorker
 from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
 from tests.bench.figure import ROUNDS, Figure
-from tests.unit.agent.admin_calls import create, topic
-from tests.unit.agent.compaction_rig import NOW, At, compaction, partition_of
+from tests.unit.agent.background.compaction_rig import NOW, At, compaction, partition_of
+from tests.unit.agent.kafka.admin_calls import create, topic
+from tests.unit.agent.kafka.test_handlers_retention import send
 from tests.unit.agent.rig import Agent, start_agent
-from tests.unit.agent.test_handlers_retention import send
 
 PLAIN_BYTES = 96 << 20  # of records before compression
 BATCH_BYTES = 64 << 10  # likewise: a Java producer's batch.size under load

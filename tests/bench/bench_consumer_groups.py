@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agent.groups.consumer.assignors import Subscriber, range_assignor, uniform_assignor
+from agent.kafka.groups.consumer.assignors import Subscriber, range_assignor, uniform_assignor
 from deploy.services import Etcd, Minio
 from deploy.services.kafka import Kafka
 from tests.bench.figure import Figure, interleaved, median

@@ -20,14 +20,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from agent.background.rewriting.merging import planner
+from agent.background.rewriting.merging.job import Merging
+from agent.background.rewriting.merging.merge import SWAP_ROWS_MAX
+from agent.background.rewriting.merging.planner import RANGE, Due, MergeRules
+from agent.background.rewriting.merging.swap import swap_command
 from agent.config import MergingConfig
 from agent.config.limits import CollectionConfig
-from agent.merging import planner
-from agent.merging.job import Merging
-from agent.merging.merge import SWAP_ROWS_MAX
-from agent.merging.planner import RANGE, Due, MergeRules
-from agent.merging.swap import swap_command
-from agent.metrics import Metrics
+from agent.telemetry.metrics import Metrics
 from coordination.commands import ChunkId as ChunkIdMessage
 from coordination.commands import (
     CommitChunk,

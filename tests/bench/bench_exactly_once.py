@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, ExitStack
 
 import uvloop
 
-from agent.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import find_coordinator as fc
 from coordination.kafka_codes import Code
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent

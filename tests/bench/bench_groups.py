@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agent.wire.api import BY_NAME
-from agent.wire.frame import encode_request_header, frame_request, parse_response_header
-from agent.wire.generated import offset_commit as oc
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.net.wire.generated import offset_commit as oc
 from deploy.services import Etcd, Minio
 from deploy.services.kafka import Kafka
 from tests.bench.figure import ROUNDS, Figure, interleaved, median

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agent.merging.planner import RANGE
-from agent.merging.worker import Worker
+from agent.background.rewriting.merging.planner import RANGE
+from agent.background.rewriting.merging.worker import Worker
 from coordination.memory_server import MemoryServer
 from deploy.services import Minio
 from deploy.services.floe import FloeAgent
@@ -28,9 +28,9 @@ from tests.bench.figure import ROUNDS, Figure
 from tests.bench.load import batch_of, cpu_seconds, create_topic, fetch_all, produce_all, produce_frame
 from tests.bench.scrape import metric
 from tests.equipment.zoned import bucket_reads, reads
-from tests.unit.agent.merging_rig import EAGER, job_of
+from tests.unit.agent.background.merging_rig import EAGER, job_of
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
 from tests.unit.agent.rig import Agent, start_agent
-from tests.unit.agent.test_handlers_produce_fetch import create, produce
 
 GOAL_MB_S = 80.0
 MERGED_BYTES = 96 << 20

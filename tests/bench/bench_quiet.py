@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 import uvloop
 
-from agent.wire.generated import create_topics as ct
+from agent.net.wire.generated import create_topics as ct
 from coordination.clock import SystemClock
 from coordination.open import open_log
 from deploy.services import Etcd, Minio

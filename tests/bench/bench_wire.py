@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 
 import uvloop
 
-from agent.connection import Limits
-from agent.server import Listener, RequestContext, Server
-from agent.wire.api import APIS
-from agent.wire.frame import RequestHeader, encode_request_header, frame_request
-from agent.wire.generated import fetch, metadata, produce
-from agent.wire.primitives import Buffer
+from agent.net.connection import Limits
+from agent.net.server import Listener, RequestContext, Server
+from agent.net.wire.api import APIS
+from agent.net.wire.frame import RequestHeader, encode_request_header, frame_request
+from agent.net.wire.generated import fetch, metadata, produce
+from agent.net.wire.primitives import Buffer
 from tests.bench.figure import ROUNDS, Figure, median
 
 BATCH = memoryview(bytes(16 * 1024))

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.wire.api import BY_NAME
-from agent.wire.frame import encode_request_header, frame_request, parse_response_header
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import fetch as f
-from agent.wire.generated import produce as p
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import fetch as f
+from agent.net.wire.generated import produce as p
 from objectstore.batch import NewRecord, build
 
 PRODUCE_VERSION, FETCH_VERSION, CREATE_VERSION = 9, 12, 7

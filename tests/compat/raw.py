@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.wire.generated import fetch as f
-from agent.wire.generated import incremental_alter_configs as ia
-from agent.wire.generated import list_offsets as lo
-from agent.wire.generated import metadata as m
-from agent.wire.generated import produce as p
+from agent.net.wire.generated import fetch as f
+from agent.net.wire.generated import incremental_alter_configs as ia
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import metadata as m
+from agent.net.wire.generated import produce as p
 from objectstore.batch import split
 from tests.bench.load import Wire
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import describe_cluster as dcl
-from agent.wire.generated import list_offsets as lo
-from agent.wire.generated import metadata as m
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import describe_cluster as dcl
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import metadata as m
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent
 from objectstore.batch import NewRecord, build

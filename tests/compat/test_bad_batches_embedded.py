@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from agent.wire.generated import list_offsets as lo
-from agent.wire.generated import produce as p
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import produce as p
 from coordination.kafka_codes import Code
 from objectstore.batch import HEADER_BYTES, NewRecord, build, peek, seal
 from tests.bench.load import Wire, create_topic

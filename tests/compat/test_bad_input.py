@@ -28,9 +28,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from agent.wire.api import BY_NAME
-from agent.wire.frame import encode_request_header, frame_request
-from agent.wire.generated import api_versions
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import encode_request_header, frame_request
+from agent.net.wire.generated import api_versions
 from coordination.kafka_codes import Code
 from objectstore.batch import HEADER_BYTES, NewRecord, build, peek, seal
 from tests.bench.load import Wire, create_topic
@@ -170,7 +170,7 @@ async def test_an_unknown_producer_may_begin_anywhere_and_must_go_on_from_there(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a" * 250, "ä", "a\x00b"])
 async def test_a_topic_name_that_kafka_refuses(embedded: Embedded, topic: str, name: str) -> None:
-    from agent.wire.generated import create_topics as ct
+    from agent.net.wire.generated import create_topics as ct
 
     wanted = ct.CreateTopicsRequest(
         topics=[ct.CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=5_000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire.generated import api_versions as av
-from agent.wire.generated import update_features as uf
+from agent.net.wire.generated import api_versions as av
+from agent.net.wire.generated import update_features as uf
 from coordination.kafka_codes import Code
 from coordination.state.features import LEVEL
 from deploy.services import Etcd, Minio

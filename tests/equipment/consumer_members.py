@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.wire.generated import consumer_group_heartbeat as ch
-from agent.wire.generated import metadata as md
-from agent.wire.generated import offset_commit as oc
+from agent.net.wire.generated import consumer_group_heartbeat as ch
+from agent.net.wire.generated import metadata as md
+from agent.net.wire.generated import offset_commit as oc
 from coordination.kafka_codes import Code
 from tests.equipment.group_members import RETRY_S, SEEK_AGAIN, Crowd, Line, Partition, coordinator_of
 

@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.wire.api import BY_NAME
-from agent.wire.frame import encode_request_header, frame_request, parse_response_header
-from agent.wire.generated import find_coordinator as fc
-from agent.wire.generated import heartbeat as hb
-from agent.wire.generated import join_group as jg
-from agent.wire.generated import leave_group as lg
-from agent.wire.generated import metadata as md
-from agent.wire.generated import offset_commit as oc
-from agent.wire.generated import offset_fetch as of
-from agent.wire.generated import sync_group as sg
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import heartbeat as hb
+from agent.net.wire.generated import join_group as jg
+from agent.net.wire.generated import leave_group as lg
+from agent.net.wire.generated import metadata as md
+from agent.net.wire.generated import offset_commit as oc
+from agent.net.wire.generated import offset_fetch as of
+from agent.net.wire.generated import sync_group as sg
 from coordination.kafka_codes import Code
 
 Partition = tuple[str, int]  # topic, number

@@ -12,20 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from agent.version import VERSION
-from agent.wire.api import BY_NAME
-from agent.wire.frame import encode_request_header, frame_request, parse_response_header
-from agent.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
-from agent.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from agent.wire.generated.api_versions import ApiVersionsRequest
-from agent.wire.generated.end_txn import EndTxnRequest
-from agent.wire.generated.init_producer_id import InitProducerIdRequest
-from agent.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from agent.wire.generated.txn_offset_commit import (
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
+from agent.net.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+from agent.net.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from agent.net.wire.generated.api_versions import ApiVersionsRequest
+from agent.net.wire.generated.end_txn import EndTxnRequest
+from agent.net.wire.generated.init_producer_id import InitProducerIdRequest
+from agent.net.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from agent.net.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from agent.version import VERSION
 from objectstore.batch import NewRecord, build
 
 V1 = {"Produce": 11, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 3, "TxnOffsetCommit": 3, "EndTxn": 4}

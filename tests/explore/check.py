@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.fetch.planner import Wanted, plan_fetch
+from agent.kafka.fetch.planner import Wanted, plan_fetch
 from coordination.state import Partition
 from objectstore.naming import ChunkId
 from tests.explore.agents import Scope

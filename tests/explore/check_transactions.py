@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from agent.fetch.planner import Wanted, plan_fetch
+from agent.kafka.fetch.planner import Wanted, plan_fetch
 from objectstore.naming import MarkerId
 from tests.explore.history import History
 from tests.explore.transaction_language import Record, log_of, position

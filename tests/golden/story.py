@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from google.protobuf import text_format
 
-from agent.fetch.planner import Wanted, plan_fetch
+from agent.kafka.fetch.planner import Wanted, plan_fetch
 from coordination.commands import Command, Entry
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode

@@ -12,18 +12,18 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent.compaction.choice import Rules
-from agent.compaction.partition import Compacted, PartitionCompaction
+from agent.background.rewriting.compaction.choice import Rules
+from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction
 from coordination.commands import MoveLogStart
 from coordination.memory_server import MemoryServer
 from coordination.state.types import Partition
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, Record, build
 from objectstore.compression import Compression
-from tests.unit.agent.admin_calls import create, topic
-from tests.unit.agent.compaction_rig import NOW, At, compaction, partition_of, read
+from tests.unit.agent.background.compaction_rig import NOW, At, compaction, partition_of, read
+from tests.unit.agent.kafka.admin_calls import create, topic
+from tests.unit.agent.kafka.test_handlers_retention import send
 from tests.unit.agent.rig import Agent, start_agent
-from tests.unit.agent.test_handlers_retention import send
 
 KEYS = [b"a", b"b", b"c", b"", b"a key that is hashed" * 2, b"another key that is hashed" * 2]
 SEGMENT_BYTES = 700  # several segments in a test

@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from agent.groups.consumer import draft as drafts
-from agent.groups.consumer import reconcile
-from agent.groups.consumer.command import command_of
-from agent.groups.consumer.draft import Draft, Rules
-from agent.groups.consumer.errors import GroupError
-from agent.groups.consumer.heartbeat import FIRST_EPOCH, Answer, Heartbeat, beat
-from agent.groups.consumer.patterns import Patterns
-from agent.groups.consumer.runner import StateTopics
-from agent.groups.consumer.work import Work, fencing, plan_all
+from agent.kafka.groups.consumer import draft as drafts
+from agent.kafka.groups.consumer import reconcile
+from agent.kafka.groups.consumer.command import command_of
+from agent.kafka.groups.consumer.draft import Draft, Rules
+from agent.kafka.groups.consumer.errors import GroupError
+from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH, Answer, Heartbeat, beat
+from agent.kafka.groups.consumer.patterns import Patterns
+from agent.kafka.groups.consumer.runner import StateTopics
+from agent.kafka.groups.consumer.work import Work, fencing, plan_all
 from coordination.commands import CommitOffsets, CreatePartitions, DeleteTopic
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from agent.collection import make_collector, make_merged_collector
-from agent.merging.merge import Parts
-from agent.merging.worker import Corrupt
+from agent.background.collection import make_collector, make_merged_collector
+from agent.background.rewriting.merging.merge import Parts
+from agent.background.rewriting.merging.worker import Corrupt
 from coordination.commands import MoveLogStart
 from coordination.kafka_codes import Code
 from coordination.log import LogError
@@ -26,10 +26,10 @@ from objectstore.faulty import Dice, FaultRates, FaultyStore
 from objectstore.merged import MergedRanges
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import StoreError
-from tests.unit.agent.merging_rig import EAGER, merge_rows, partition_of, parts_of
+from tests.unit.agent.background.merging_rig import EAGER, merge_rows, partition_of, parts_of
+from tests.unit.agent.background.test_merged_collection import Later
+from tests.unit.agent.kafka.test_handlers_produce_fetch import NOW, create, fetch, offsets, produce
 from tests.unit.agent.rig import Agent, batch, start_agent
-from tests.unit.agent.test_handlers_produce_fetch import NOW, create, fetch, offsets, produce
-from tests.unit.agent.test_merged_collection import Later
 
 RATES = FaultRates(refused=0.1, lost_answer=0.05, truncated=0.05, corrupt=0.03, slow=0.1, slow_s_max=0.002)
 PATIENT = RetryPolicy(tries_max=5, wait_s_first=0.0005, wait_s_max=0.002)

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent.compaction.choice import Rules
-from agent.compaction.partition import PartitionCompaction
-from agent.wire.generated import fetch as f
-from agent.wire.generated import produce as p
+from agent.background.rewriting.compaction.choice import Rules
+from agent.background.rewriting.compaction.partition import PartitionCompaction
+from agent.net.wire.generated import fetch as f
+from agent.net.wire.generated import produce as p
 from coordination.clock import SystemClock
 from coordination.commands import MoveLogStart
 from coordination.memory_server import MemoryServer
@@ -32,11 +32,11 @@ from iceberg.committer import Parts as TableParts
 from iceberg.warehouse import Warehouse
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, Record, build, peek, records, split
-from tests.unit.agent.admin_calls import create, topic
-from tests.unit.agent.compaction_rig import NOW, At, compaction
-from tests.unit.agent.merging_rig import merge_rows
+from tests.unit.agent.background.compaction_rig import NOW, At, compaction
+from tests.unit.agent.background.merging_rig import merge_rows
+from tests.unit.agent.kafka.admin_calls import create, topic
+from tests.unit.agent.kafka.transactions_rig import Txn
 from tests.unit.agent.rig import Agent, start_agent
-from tests.unit.agent.transactions_rig import Txn
 
 NAMES, PARTITIONS = ("x", "y"), 2
 SEGMENT_BYTES = 700

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.wire.api import APIS
-from agent.wire.errors import WireError
-from agent.wire.generated import fetch, metadata, produce
-from agent.wire.primitives import PLAIN_BYTES_MAX, REQUEST_ELEMENTS_MAX
+from agent.net.wire.api import APIS
+from agent.net.wire.errors import WireError
+from agent.net.wire.generated import fetch, metadata, produce
+from agent.net.wire.primitives import PLAIN_BYTES_MAX, REQUEST_ELEMENTS_MAX
 from tests import fuzz_wire
 
 MIB = 1024 * 1024

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from agent.wire.generator.definition import Api
+from agent.net.wire.generator.definition import Api
 from tests.property.wire_messages import (
     APIS,
     ORACLE_PRODUCE_MIN,

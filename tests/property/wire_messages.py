@@ -20,8 +20,8 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from agent.wire import generate
-from agent.wire.generator.definition import Api, Field, Message, load
+from agent.net.wire import generate
+from agent.net.wire.generator.definition import Api, Field, Message, load
 
 APIS = load(generate.MESSAGES)
 ORACLE_PRODUCE_MIN = 3  # neither oracle knows the versions of Produce that are only refused
@@ -49,7 +49,7 @@ _TIMES_MS = st.integers(0, 4_000_000_000_000)
 
 def module(api: Api) -> Any:
     """The generated module of an API."""
-    return importlib.import_module(f"agent.wire.generated.{api.module}")
+    return importlib.import_module(f"agent.net.wire.generated.{api.module}")
 
 
 def message_of(api: Api, kind: str) -> Message:

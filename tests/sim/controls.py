@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent import collection
-from agent.compaction import choice
-from agent.compaction import partition as compaction
-from agent.handlers import k09_offset_fetch
-from agent.produce.buffer import Outcome
-from agent.produce.driver import ProduceDriver, commit_command
+from agent.background import collection
+from agent.background.rewriting.compaction import choice
+from agent.background.rewriting.compaction import partition as compaction
+from agent.kafka.handlers import k09_offset_fetch
+from agent.kafka.produce.buffer import Outcome
+from agent.kafka.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server, snapshot_keeper
 from coordination.chain import KeyState
 from coordination.kafka_codes import Code

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from agent.handlers import HANDLERS as SERVED
-from agent.wire.api import APIS
+from agent.kafka.handlers import HANDLERS as SERVED
+from agent.net.wire.api import APIS
 from coordination.state.state import HANDLERS as COMMANDS
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore import steps

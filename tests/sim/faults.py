@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent.wire.api import BY_NAME
+from agent.net.wire.api import BY_NAME
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore.faulty import FaultRates
 from objectstore.steps import STEPS

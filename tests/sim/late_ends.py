@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.wire.api import BY_NAME
+from agent.net.wire.api import BY_NAME
 
 if TYPE_CHECKING:
     from tests.sim.network import Network, VirtualTransport

@@ -22,7 +22,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
 )
 
-from agent.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from agent.net.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from coordination.kafka_codes import Code
 from tests.checker.operations import Poll, Send
 from tests.equipment.transactional_client import Connection

@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from agent.app import App
-from agent.background import Background
-from agent.compaction.job import Compaction
-from agent.compaction.worker import HelperWorker
-from agent.compaction.worker import Session as CompactionSession
+from agent.background.jobs import Background
+from agent.background.rewriting.compaction.job import Compaction
+from agent.background.rewriting.compaction.worker import HelperWorker
+from agent.background.rewriting.compaction.worker import Session as CompactionSession
+from agent.background.rewriting.merging.job import Merging
+from agent.background.rewriting.merging.worker import Session as MergingSession
+from agent.background.rewriting.merging.worker import Worker, answer_of
 from agent.config import Config
 from agent.http import HttpServer
-from agent.merging.job import Merging
-from agent.merging.worker import Session as MergingSession
-from agent.merging.worker import Worker, answer_of
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from iceberg.writers import ThreadWriter
@@ -86,7 +86,7 @@ class _MergingHelper:
         self._session = MergingSession()
 
     async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        """See agent.merging.worker.Asking."""
+        """See agent.background.rewriting.merging.worker.Asking."""
         content = memoryview(b"".join(parts))
         answer, back = await asyncio.to_thread(answer_of, self._session, message, content)
         return answer, memoryview(b"".join(back))

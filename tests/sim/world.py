@@ -18,7 +18,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from agent.app import App
-from agent.wire.api import APIS
+from agent.net.wire.api import APIS
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("agent", "iceberg", "schema", "coordination", "objectstore")
-GENERATED = ("agent/wire/generated/",)
+GENERATED = ("agent/net/wire/generated/",)
 GENERATED_ENDS = ("_pb2.py", "_pb2.pyi")
 SOURCES = (".py", ".sh")
 FILE_BYTES_MAX = 4 * 1024 * 1024

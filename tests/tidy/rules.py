@@ -190,8 +190,10 @@ def settings_are_used(files: Iterable[File], names: Iterable[str]) -> Iterator[P
 
 def metrics_are_recorded(files: Iterable[File], names: Iterable[str]) -> Iterator[Problem]:
     """A metric that nothing records would show a flat line to whoever looks."""
-    product = "\n".join(file.text for file in files if file.product and file.path != "agent/metrics.py")
+    product = "\n".join(
+        file.text for file in files if file.product and file.path != "agent/telemetry/metrics.py"
+    )
     recorded = {*re.findall(r"metrics\.([a-z_]+)", product), "requests", "request_seconds"}  # by request()
     for name in names:
         if not name.startswith("_") and name not in recorded:
-            yield Problem("agent/metrics.py", 1, f"nothing records {name}")
+            yield Problem("agent/telemetry/metrics.py", 1, f"nothing records {name}")

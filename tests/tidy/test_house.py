@@ -18,11 +18,11 @@ from agent.config import Config
 from agent.config.docs import PAGE as CONFIGURATION
 from agent.config.docs import render as configuration
 from agent.config.schema import settings
-from agent.handlers.docs import PAGE as PROTOCOL
-from agent.handlers.docs import render as protocol
-from agent.metrics import Metrics
+from agent.kafka.handlers.docs import PAGE as PROTOCOL
+from agent.kafka.handlers.docs import render as protocol
+from agent.net.wire import generate as wire
+from agent.telemetry.metrics import Metrics
 from agent.version import VERSION
-from agent.wire import generate as wire
 from tests.compat.suite.page import PAGE as CLIENTS
 from tests.compat.suite.page import render as clients
 from tests.tidy import rules
@@ -81,7 +81,7 @@ def test_imports_run_one_way() -> None:
     ("page", "render", "command"),
     [
         (CONFIGURATION, configuration, "python -m agent.config.docs"),
-        (PROTOCOL, protocol, "python -m agent.handlers.docs"),
+        (PROTOCOL, protocol, "python -m agent.kafka.handlers.docs"),
         (ARCHITECTURE, architecture, "python -m agent.architecture"),
         (CLIENTS, clients, "python -m tests.compat.suite.page"),
     ],
@@ -92,7 +92,7 @@ def test_generated_pages_are_fresh(page: Path, render: Callable[[], str], comman
 
 
 def test_generated_codecs_are_fresh() -> None:
-    assert wire.stale(wire.generate()) == [], "stale: run python -m agent.wire.generate"
+    assert wire.stale(wire.generate()) == [], "stale: run python -m agent.net.wire.generate"
 
 
 def test_generated_protobuf_modules_are_fresh(tmp_path: Path) -> None:

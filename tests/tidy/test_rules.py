@@ -45,7 +45,7 @@ BAD: list[Case] = [
 
 GOOD: list[Case] = [
     (rules.files_are_short, "agent/a.py", "pass\n" * 499),
-    (rules.files_are_short, "agent/wire/generated/a.py", "pass\n" * 5000),
+    (rules.files_are_short, "agent/net/wire/generated/a.py", "pass\n" * 5000),
     (rules.functions_are_short, "agent/a.py", SHORT),
     (rules.public_names_are_documented, "agent/a.py", DOC + "def _run() -> None:\n    pass\n"),
     (rules.public_names_are_documented, "tests/a.py", "x = 1\n"),

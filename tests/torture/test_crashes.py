@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from agent.wire.generated import incremental_alter_configs as ia
+from agent.net.wire.generated import incremental_alter_configs as ia
 from tests.compat.raw import call
 from tests.torture.cluster import Cluster, Member
 from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from agent.wire.generated import create_partitions as cp
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import delete_topics as dt
-from agent.wire.generated import describe_configs as dc
-from agent.wire.generated import incremental_alter_configs as ia
-from agent.wire.generated import metadata as m
+from agent.net.wire.generated import create_partitions as cp
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_topics as dt
+from agent.net.wire.generated import describe_configs as dc
+from agent.net.wire.generated import incremental_alter_configs as ia
+from agent.net.wire.generated import metadata as m
 from coordination.clock import SystemClock
 from coordination.commands import Entry
 from coordination.etcd.log import ENTRY_BYTES_MAX

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from agent.wire.generated import init_producer_id as ip
-from agent.wire.generated import update_features as uf
+from agent.net.wire.generated import init_producer_id as ip
+from agent.net.wire.generated import update_features as uf
 from coordination.kafka_codes import Code
 from coordination.state.features import LEVEL
 from deploy.services import Etcd, Minio

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.wire.api import APIS
-from agent.wire.generated import alter_configs as ac
-from agent.wire.generated import api_versions as av
-from agent.wire.generated import create_partitions as cp
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import delete_topics as dt
-from agent.wire.generated import describe_configs as dc
-from agent.wire.generated import describe_topic_partitions as dtp
-from agent.wire.generated import incremental_alter_configs as iac
-from agent.wire.generated import metadata as m
+from agent.net.wire.api import APIS
+from agent.net.wire.generated import alter_configs as ac
+from agent.net.wire.generated import api_versions as av
+from agent.net.wire.generated import create_partitions as cp
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_topics as dt
+from agent.net.wire.generated import describe_configs as dc
+from agent.net.wire.generated import describe_topic_partitions as dtp
+from agent.net.wire.generated import incremental_alter_configs as iac
+from agent.net.wire.generated import metadata as m
 from tests.compat.against.side import Answers, Question, Side, code, told
 
 TOPIC, BROKER, LOGGER = 2, 4, 8

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from agent.wire.generated import consumer_group_describe as cd
-from agent.wire.generated import consumer_group_heartbeat as ch
-from agent.wire.generated import delete_groups as dg
-from agent.wire.generated import describe_groups as de
-from agent.wire.generated import find_coordinator as fc
-from agent.wire.generated import heartbeat as hb
-from agent.wire.generated import join_group as jg
-from agent.wire.generated import leave_group as lg
-from agent.wire.generated import offset_commit as oc
-from agent.wire.generated import offset_delete as od
-from agent.wire.generated import offset_fetch as of
-from agent.wire.generated import sync_group as sg
+from agent.net.wire.generated import consumer_group_describe as cd
+from agent.net.wire.generated import consumer_group_heartbeat as ch
+from agent.net.wire.generated import delete_groups as dg
+from agent.net.wire.generated import describe_groups as de
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import heartbeat as hb
+from agent.net.wire.generated import join_group as jg
+from agent.net.wire.generated import leave_group as lg
+from agent.net.wire.generated import offset_commit as oc
+from agent.net.wire.generated import offset_delete as od
+from agent.net.wire.generated import offset_fetch as of
+from agent.net.wire.generated import sync_group as sg
 from tests.compat.against.questions_consumer import member_of, said
 from tests.compat.against.side import Answers, Question, Side, told
 from tests.compat.against.talk import Talk, talk

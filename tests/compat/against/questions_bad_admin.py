@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from agent.wire.generated import alter_configs as ac
-from agent.wire.generated import create_acls as ca
-from agent.wire.generated import create_partitions as cp
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import delete_acls as da
-from agent.wire.generated import delete_records as dr
-from agent.wire.generated import describe_acls as des
-from agent.wire.generated import describe_client_quotas as dcq
-from agent.wire.generated import describe_topic_partitions as dtp
-from agent.wire.generated import describe_user_scram_credentials as dus
-from agent.wire.generated import incremental_alter_configs as iac
-from agent.wire.generated import metadata as m
+from agent.net.wire.generated import alter_configs as ac
+from agent.net.wire.generated import create_acls as ca
+from agent.net.wire.generated import create_partitions as cp
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_acls as da
+from agent.net.wire.generated import delete_records as dr
+from agent.net.wire.generated import describe_acls as des
+from agent.net.wire.generated import describe_client_quotas as dcq
+from agent.net.wire.generated import describe_topic_partitions as dtp
+from agent.net.wire.generated import describe_user_scram_credentials as dus
+from agent.net.wire.generated import incremental_alter_configs as iac
+from agent.net.wire.generated import metadata as m
 from tests.compat.against.questions_bad import errors
 from tests.compat.against.side import Answers, Question, Side, code
 

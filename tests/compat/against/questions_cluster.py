@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from agent.wire.generated import alter_partition_reassignments as apr
-from agent.wire.generated import alter_replica_log_dirs as arl
-from agent.wire.generated import api_versions as av
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import delete_topics as dt
-from agent.wire.generated import describe_client_quotas as dcq
-from agent.wire.generated import describe_cluster as dcl
-from agent.wire.generated import describe_configs as dc
-from agent.wire.generated import describe_log_dirs as dld
-from agent.wire.generated import describe_quorum as dq
-from agent.wire.generated import elect_leaders as el
-from agent.wire.generated import incremental_alter_configs as iac
-from agent.wire.generated import list_config_resources as lcr
-from agent.wire.generated import list_partition_reassignments as lpr
-from agent.wire.generated import metadata as m
-from agent.wire.generated import update_features as uf
+from agent.net.wire.generated import alter_partition_reassignments as apr
+from agent.net.wire.generated import alter_replica_log_dirs as arl
+from agent.net.wire.generated import api_versions as av
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_topics as dt
+from agent.net.wire.generated import describe_client_quotas as dcq
+from agent.net.wire.generated import describe_cluster as dcl
+from agent.net.wire.generated import describe_configs as dc
+from agent.net.wire.generated import describe_log_dirs as dld
+from agent.net.wire.generated import describe_quorum as dq
+from agent.net.wire.generated import elect_leaders as el
+from agent.net.wire.generated import incremental_alter_configs as iac
+from agent.net.wire.generated import list_config_resources as lcr
+from agent.net.wire.generated import list_partition_reassignments as lpr
+from agent.net.wire.generated import metadata as m
+from agent.net.wire.generated import update_features as uf
 from coordination.broker_configs import BROKER_CONFIGS
 from tests.compat.against.side import Answers, Question, Side, code, told
 

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.wire.generated import consumer_group_describe as cd
-from agent.wire.generated import consumer_group_heartbeat as ch
-from agent.wire.generated import offset_commit as oc
-from agent.wire.generated import offset_fetch as of
+from agent.net.wire.generated import consumer_group_describe as cd
+from agent.net.wire.generated import consumer_group_heartbeat as ch
+from agent.net.wire.generated import offset_commit as oc
+from agent.net.wire.generated import offset_fetch as of
 from tests.compat.against.side import Answers, Question, Side, code
 from tests.compat.raw import topic_id
 from tests.equipment.group_members import coordinator_of

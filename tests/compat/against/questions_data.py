@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agent.wire.generated import describe_producers as dp
-from agent.wire.generated import fetch as f
-from agent.wire.generated import init_producer_id as ip
-from agent.wire.generated import list_offsets as lo
-from agent.wire.generated import offset_for_leader_epoch as oe
-from agent.wire.generated import produce as p
+from agent.net.wire.generated import describe_producers as dp
+from agent.net.wire.generated import fetch as f
+from agent.net.wire.generated import init_producer_id as ip
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import offset_for_leader_epoch as oe
+from agent.net.wire.generated import produce as p
 from coordination.kafka_codes import Code
 from objectstore.batch import HEADER_BYTES, NewRecord, build, peek, seal
 from tests.compat.against.questions_admin import NOBODY

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.wire.generated import find_coordinator as fc
-from agent.wire.generated import join_group as jg
-from agent.wire.generated import list_groups as ls
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import join_group as jg
+from agent.net.wire.generated import list_groups as ls
 from tests.compat.against.side import Answers, Question, Side, code
 from tests.compat.against.talk import Talk, talk
 from tests.equipment.group_members import assignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.wire.generated import txn_offset_commit as to
+from agent.net.wire.generated import txn_offset_commit as to
 from tests.compat.against.questions_consumer import member_of
 from tests.compat.against.questions_transactions import Ask, client, coordinated, settled, taken
 from tests.compat.against.side import Answers, Question, Side

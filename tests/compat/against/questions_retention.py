@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.wire.generated import delete_records as dr
-from agent.wire.generated import produce as p
+from agent.net.wire.generated import delete_records as dr
+from agent.net.wire.generated import produce as p
 from objectstore.batch import NewRecord, build
 from tests.compat.against.questions_data import batch, send
 from tests.compat.against.side import NOW, Answers, Question, Side, code

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from agent.wire.generated import find_coordinator as fc
-from agent.wire.generated import init_producer_id as ip
-from agent.wire.generated import list_offsets as lo
-from agent.wire.generated import list_transactions as lt
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import init_producer_id as ip
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import list_transactions as lt
 from coordination.kafka_codes import Code
 from tests.compat.against.side import LEADER_S_MAX, NOW, Answers, Question, Side, code
 from tests.equipment.transactional_client import V1, V2, TransactionalClient

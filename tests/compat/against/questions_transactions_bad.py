@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agent.wire.generated import add_offsets_to_txn as ao
-from agent.wire.generated import add_partitions_to_txn as ap
-from agent.wire.generated import create_partitions as cp
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import delete_topics as dl
-from agent.wire.generated import describe_transactions as dt
-from agent.wire.generated import end_txn as et
-from agent.wire.generated import find_coordinator as fc
-from agent.wire.generated import init_producer_id as ip
-from agent.wire.generated import list_offsets as lo
-from agent.wire.generated import txn_offset_commit as to
+from agent.net.wire.generated import add_offsets_to_txn as ao
+from agent.net.wire.generated import add_partitions_to_txn as ap
+from agent.net.wire.generated import create_partitions as cp
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_topics as dl
+from agent.net.wire.generated import describe_transactions as dt
+from agent.net.wire.generated import end_txn as et
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import init_producer_id as ip
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import txn_offset_commit as to
 from tests.compat.against.questions_transactions import (
     AGAIN,
     PAUSE_S,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.wire.generated import create_topics as ct
-from agent.wire.generated import list_offsets as lo
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import list_offsets as lo
 from coordination.kafka_codes import Code
 from tests.compat.raw import call
 

@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.wire.generated import delete_groups as dg
-from agent.wire.generated import describe_groups as de
-from agent.wire.generated import heartbeat as hb
-from agent.wire.generated import join_group as jg
-from agent.wire.generated import leave_group as lg
-from agent.wire.generated import offset_commit as oc
-from agent.wire.generated import offset_delete as od
-from agent.wire.generated import offset_fetch as of
-from agent.wire.generated import sync_group as sg
+from agent.net.wire.generated import delete_groups as dg
+from agent.net.wire.generated import describe_groups as de
+from agent.net.wire.generated import heartbeat as hb
+from agent.net.wire.generated import join_group as jg
+from agent.net.wire.generated import leave_group as lg
+from agent.net.wire.generated import offset_commit as oc
+from agent.net.wire.generated import offset_delete as od
+from agent.net.wire.generated import offset_fetch as of
+from agent.net.wire.generated import sync_group as sg
 from tests.compat.against.side import Side, code
 from tests.compat.raw import set_broker_config, topic_id
 from tests.equipment.group_members import coordinator_of, subscription

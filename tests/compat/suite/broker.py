@@ -13,8 +13,8 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from agent.net.wire.generated import incremental_alter_configs as iac
 from agent.version import VERSION
-from agent.wire.generated import incremental_alter_configs as iac
 from deploy.services import Etcd
 from deploy.services.kafka import Kafka
 from deploy.services.s3 import S3Service

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from agent.assembly import assemble, open_reader
 from agent.config import Config
-from agent.context import Client, Services
-from agent.dispatch import Dispatcher
-from agent.metrics import Metrics
-from agent.wire.api import BY_NAME
-from agent.wire.frame import RequestHeader
+from agent.kafka.assembly import assemble, open_reader
+from agent.kafka.context import Client, Services
+from agent.kafka.dispatch import Dispatcher
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import RequestHeader
+from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from coordination.commands import Listener, RegisterAgent
 from coordination.memory_log import MemoryLog

@@ -12,10 +12,10 @@ import pytest
 
 from agent.app import App
 from agent.config import Config
-from agent.context import Services
-from agent.wire.generated import fetch as f
-from agent.wire.generated import metadata as md
-from agent.wire.generated import produce as p
+from agent.kafka.context import Services
+from agent.net.wire.generated import fetch as f
+from agent.net.wire.generated import metadata as md
+from agent.net.wire.generated import produce as p
 from coordination.clock import SystemClock
 from coordination.kafka_codes import Code
 from coordination.memory_log import MemoryLog

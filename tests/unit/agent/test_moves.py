@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf.message import Message
 
-from agent.cluster import LeaderHints
+from agent.cluster.hints import LeaderHints
 from coordination.commands import EnterMetadata, FenceIncarnation, LeaveMetadata, RegisterAgent
 from tests.unit.coordination.kit import Script
 

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from agent.config import Config
 from agent.http import Parts, build
-from agent.metrics import Metrics
+from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from coordination.commands import CreateTopic, Listener, RegisterAgent
 from coordination.memory_log import MemoryLog

@@ -6,8 +6,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.http.probes import PROBE_AGE_MS_MAX
-from agent.measured import MeasuredLog
-from agent.metrics import Metrics
+from agent.telemetry.measured import MeasuredLog
+from agent.telemetry.metrics import Metrics
 from coordination.state.errors import InvariantBroken
 from objectstore.faulty import Fault
 from tests.unit.agent.http.conftest import Edge, connect

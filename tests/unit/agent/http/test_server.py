@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from agent import logs
 from agent.config import HttpConfig, LoggingConfig
 from agent.http import HttpServer
 from agent.http.guard import Guard
-from agent.metrics import Metrics
+from agent.telemetry import logs
+from agent.telemetry.metrics import Metrics
 from tests.unit.agent.http.conftest import Edge, connect
 
 

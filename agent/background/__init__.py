@@ -1,0 +1,1 @@
+"""Jobs beside serving: rewriting, retention, expiry, collection, tables. No sockets, no handlers."""

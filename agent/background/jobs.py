@@ -1,0 +1,129 @@
+"""What an agent does beside serving: snapshots, expiry, retention, compaction, collection, tables."""
+
+from __future__ import annotations
+
+from agent.background.collection import Collection, make_collector, make_merged_collector
+from agent.background.expiry.positions import OffsetExpiry
+from agent.background.expiry.transactions import TransactionTimeouts
+from agent.background.retention.job import LogRetention
+from agent.background.rewriting.compaction.job import Compaction
+from agent.background.rewriting.compaction.partition import Parts as CompactionParts
+from agent.background.rewriting.compaction.sources import Sources
+from agent.background.rewriting.compaction.worker import HelperWorker
+from agent.background.rewriting.merging.job import Merging
+from agent.background.rewriting.merging.merge import Parts as MergingParts
+from agent.background.rewriting.merging.planner import MergeRules
+from agent.background.rewriting.merging.worker import Worker
+from agent.background.tables import catalog_of, committers_of
+from agent.config import Config
+from agent.telemetry.metrics import Metrics
+from coordination.clock import Clock
+from coordination.jobs import Job, ProducerExpiry
+from coordination.log import Log
+from coordination.replica import Replica
+from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
+from iceberg.service import CommitterService
+from objectstore.merged import MergedRanges
+from objectstore.reader import ChunkReader
+from objectstore.store import ObjectStore
+
+EXPIRY_POLL_S = 600.0
+COMPACTION_READS_MAX = 2  # of the store, at once
+
+
+class Background:
+    """The jobs of one agent. Each is safe to run on every agent: claims in the log say who acts."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        replica: Replica,
+        log: Log,
+        store: ObjectStore,
+        reader: ChunkReader,
+        merged: MergedRanges,
+        metrics: Metrics,
+    ) -> None:
+        self._config, self._clock, self._replica = config, clock, replica
+        self._store, self._merged, self._metrics = store, merged, metrics
+        self.catalog = catalog_of(config, replica, store, clock)
+        self._tables: CommitterService | None = None
+        if config.tables.enabled:
+            self._tables = committers_of(config, replica, reader, merged, store, clock, metrics)
+        snapshots = SnapshotOptions(
+            revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
+        )
+        self._jobs: list[Job] = [
+            SnapshotKeeper(replica, log, store, snapshots),
+            OffsetExpiry(replica, clock),
+            LogRetention(replica, merged, clock, metrics),
+            TransactionTimeouts(replica, clock),
+            ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
+        ]
+        collection = config.collection
+        if collection.enabled:
+            self._jobs.append(
+                Collection(
+                    replica,
+                    make_collector(replica, store, clock, collection.grace_s),
+                    make_merged_collector(replica, store, merged, clock, collection.grace_s),
+                    metrics,
+                    interval_s=collection.interval_s,
+                    dry_run=collection.dry_run,
+                )
+            )
+
+    async def start(self, cluster_id: bytes) -> None:
+        """Begin every job. `cluster_id` (16 bytes) goes into every segment."""
+        if self._config.merging.enabled:
+            self._jobs.append(self._merging(cluster_id))
+        if self._config.compaction.enabled:
+            self._jobs.append(self._compaction(cluster_id))
+        for job in self._jobs:
+            job.start()
+        if self._tables is not None:
+            await self._tables.start()
+
+    async def stop(self) -> None:
+        """End every job, wherever it is. Idempotent."""
+        if self._tables is not None:
+            await self._tables.stop()
+        for job in reversed(self._jobs):
+            await job.stop()
+
+    def _merging(self, cluster_id: bytes) -> Merging:
+        """The job that merges small slices."""
+        config = self._config.merging
+        parts = MergingParts(
+            self._replica,
+            self._store,
+            self._merged,
+            Worker(),
+            self._clock,
+            cluster_id,
+            MergeRules(
+                config.min_slices,
+                config.keep_slices,
+                config.tail_slices_max,
+                config.segment_bytes,
+                config.age_s,
+            ),
+        )
+        return Merging(parts, self._metrics, poll_s=config.interval_ms / 1000)
+
+    def _compaction(self, cluster_id: bytes) -> Compaction:
+        """The job that compacts, with a reader that leaves the caches of clients alone."""
+        reader = ChunkReader(self._store, 0, cold_bytes_max=0, concurrency_max=COMPACTION_READS_MAX)
+        parts = CompactionParts(
+            self._replica,
+            self._store,
+            self._merged,
+            Sources(self._merged, reader),
+            HelperWorker(),
+            self._clock,
+            cluster_id,
+            self._config.merging.segment_bytes,
+            self._config.tables.enabled,
+        )
+        return Compaction(parts, self._metrics, dirty_bytes_min=self._config.compaction.dirty_bytes_min)

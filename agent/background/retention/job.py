@@ -1,0 +1,117 @@
+"""The job that moves log starts by `retention.ms` and `retention.bytes`. One agent holds the claim.
+
+A pass begins with a read barrier, so that a config that was changed through another agent counts. It looks at
+the first piece of each partition and goes further only where that one goes; a manifest is read only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from agent.background.retention.planner import Piece, Rules, merged_pieces, new_start, rules_of, tail_pieces
+from agent.telemetry.logs import logger
+from agent.telemetry.metrics import Metrics
+from coordination import broker_configs
+from coordination.clock import Clock
+from coordination.commands import MoveLogStart
+from coordination.jobs import Job
+from coordination.replica import Replica
+from coordination.state import ClaimHolder
+from coordination.state.types import Done, Merged, Partition
+from objectstore.merged import MergedRanges
+from objectstore.reader import ChunkMissing
+
+_log = logger("retention")
+
+POLL_S = 1.0  # how often the interval is looked at
+MOVES_MAX = 1_000  # partitions that one command moves
+LOOKS_MAX = 500  # partitions looked at before the event loop gets a turn
+INTERVAL = "log.retention.check.interval.ms"
+
+
+class LogRetention(Job):
+    """One pass over all topics each `log.retention.check.interval.ms`."""
+
+    claim = "retention"
+
+    def __init__(
+        self,
+        replica: Replica,
+        ranges: MergedRanges,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        super().__init__(replica, poll_s)
+        self._ranges = ranges
+        self._clock = clock
+        self._metrics = metrics
+        self._passed_s = -math.inf  # when the last pass was made, by the event loop's time
+
+    async def step(self, held: ClaimHolder) -> None:
+        """A pass when it is time for one."""
+        now_s = asyncio.get_running_loop().time()
+        interval_ms = broker_configs.integer(self.replica.state.cluster_configs, INTERVAL)
+        if now_s < self._passed_s + interval_ms / 1000:
+            return
+        await self.run(held)
+        self._passed_s = now_s
+
+    async def run(self, held: ClaimHolder) -> None:
+        """One pass. Raises LogError and StoreError."""
+        await self.replica.barrier()
+        state = self.replica.state
+        moves: dict[int, int] = {}
+        looks = 0
+        for name in list(state.topics):
+            topic = self.replica.state.topics.get(name)
+            if topic is None:
+                continue
+            rules = rules_of(topic.configs, self.replica.state.cluster_configs)
+            for partition in [] if rules.keeps_all else list(topic.partitions):
+                start = await self._new_start(partition, rules)
+                if start > partition.log_start:
+                    moves[partition.handle] = start
+                if len(moves) == MOVES_MAX:
+                    await self._move(moves, held)
+                    moves = {}
+                looks += 1
+                if looks % LOOKS_MAX == 0:
+                    await asyncio.sleep(0)
+        if moves:
+            await self._move(moves, held)
+
+    async def _new_start(self, partition: Partition, rules: Rules) -> int:
+        """How far the partition's log start moves; the manifest is read when its first segment goes."""
+        now_ms = self._clock.now_ms()
+        merged = partition.merged
+        if merged is None:
+            return new_start(tail_pieces(partition), partition.log_start, partition.size_bytes, rules, now_ms)
+        if merged.segments and not _first_goes(partition, merged, rules, now_ms):
+            return partition.log_start
+        try:
+            manifest = await self._ranges.manifest(merged.manifest)
+        except ChunkMissing:  # replaced meanwhile; the next pass sees the new one
+            return partition.log_start
+        if partition.merged is not merged:
+            return partition.log_start
+        pieces = [*merged_pieces(manifest), *tail_pieces(partition)]
+        return new_start(pieces, partition.log_start, partition.size_bytes, rules, now_ms)
+
+    async def _move(self, moves: dict[int, int], held: ClaimHolder) -> None:
+        result = await self.replica.propose(
+            MoveLogStart(partition=list(moves), offset=list(moves.values())), incarnation=held.incarnation
+        )
+        moved = len(moves) if isinstance(result, Done) else 0
+        self._metrics.log_starts_moved.inc(moved)
+        _log.info("moved log starts", partitions=moved)
+
+
+def _first_goes(partition: Partition, merged: Merged, rules: Rules, now_ms: int) -> bool:
+    """Whether the first segment goes, from what the state knows of it; one without a timestamp may."""
+    first = Piece(merged.first_end_offset, merged.first_size_bytes, merged.first_max_timestamp_ms)
+    if first.max_timestamp_ms < 0:
+        return True
+    return new_start([first], -1, partition.size_bytes, rules, now_ms) >= 0

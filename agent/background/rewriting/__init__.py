@@ -1,0 +1,1 @@
+"""Jobs that write records again: merging of small slices, compaction by key."""

@@ -1,0 +1,161 @@
+"""The job that compacts topics with `cleanup.policy=compact`. Every agent runs it; they share the partitions.
+
+Who compacts a partition holds the claim `compaction/<handle>`, so that two agents do not do the same work.
+Two that both believe to hold it do no harm: one swap is refused. Each agent compacts one partition at a time,
+in a helper process at low priority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+
+from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
+from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction, Parts
+from agent.telemetry.logs import logger
+from agent.telemetry.metrics import Metrics
+from coordination import broker_configs
+from coordination.commands import Claim, ReleaseClaim
+from coordination.jobs import Job
+from coordination.log import LogError
+from coordination.state import ClaimHolder
+from coordination.state.members import runs_jobs
+from coordination.state.types import Done, Topic
+from iceberg.helper import HelperDied
+from objectstore.offset_map import ENTRY_BYTES
+from objectstore.reader import ChunkMissing
+from objectstore.steps import reach
+from objectstore.store import StoreError
+
+_log = logger("compaction")
+
+POLL_S = 1.0
+TOPICS_STEP = 200  # topics looked at before the event loop gets a turn, …
+PARTITIONS_STEP = 50  # … and partitions of one
+BACKOFF = "log.cleaner.backoff.ms"
+MAP_BYTES = "log.cleaner.dedupe.buffer.size"
+KEYS_MIN = 1_000  # whatever the setting says
+PUT_OFF_S = 30.0  # a partition that failed, or gave nothing to do, is left alone for so long
+PUT_OFF_MAX = 100_000  # partitions left alone that are remembered
+
+
+class Compaction(Job):
+    """Compacts whatever is due, the overdue and the dirtiest first."""
+
+    claim = CLAIM
+
+    def __init__(
+        self, parts: Parts, metrics: Metrics, *, dirty_bytes_min: int, poll_s: float = POLL_S
+    ) -> None:
+        super().__init__(parts.replica, poll_s)
+        self._parts = parts
+        self._metrics = metrics
+        self._dirty_bytes_min = dirty_bytes_min
+        self._idle_s = -math.inf  # since when there has been nothing to do, by the event loop's time
+        self._put_off: dict[int, float] = {}  # handle → until when, likewise
+
+    async def stop(self) -> None:
+        """End the loop, wherever it is, and the helper process."""
+        await super().stop()
+        await self._parts.worker.close()
+
+    async def step(self, held: ClaimHolder) -> None:
+        """Not used: claims are per partition."""
+        raise AssertionError("compaction claims partitions one by one")
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = self.replica.ready and runs_jobs(self.replica.state, self.replica.incarnation)
+        backoff_ms = broker_configs.integer(self.replica.state.cluster_configs, BACKOFF)
+        if not ready or loop.time() < self._idle_s + backoff_ms / 1000:
+            return
+        while (chosen := await self._choose()) is not None:
+            await self.compact(chosen.handle)
+        await self._parts.worker.close()  # nothing to do for a while: its memory is given back
+        self._idle_s = loop.time()
+
+    async def _choose(self) -> Due | None:
+        """The partition that goes first of those that nobody compacts."""
+        now_ms = self._parts.clock.now_ms()
+        now_s = asyncio.get_running_loop().time()
+        self._put_off = {handle: until for handle, until in self._put_off.items() if until > now_s}
+        best: Due | None = None
+        for number, name in enumerate(list(self.replica.state.topics)):
+            topic = self.replica.state.topics.get(name)
+            for looked, each in enumerate(self._due(topic, now_ms) if topic is not None else ()):
+                if looked % PARTITIONS_STEP == PARTITIONS_STEP - 1:
+                    await asyncio.sleep(0)
+                if each is not None and each.handle not in self._put_off and not self._taken(each.handle):
+                    best = max(best, each) if best is not None else each
+            if number % TOPICS_STEP == TOPICS_STEP - 1:
+                await asyncio.sleep(0)
+        return best
+
+    def _due(self, topic: Topic, now_ms: int) -> Iterator[Due | None]:
+        state, tables = self.replica.state, self._parts.tables
+        return all_due(state, topic, self._dirty_bytes_min, now_ms, tables=tables)
+
+    def _taken(self, handle: int) -> bool:
+        """Whether another live agent compacts the partition."""
+        holder = self.replica.state.claims.get(claim_of(handle))
+        return holder is not None and holder.incarnation != self.replica.incarnation
+
+    async def compact(self, handle: int) -> Compacted | None:
+        """Compact one partition under its claim; None when there was nothing to do or it is another's."""
+        incarnation = self.replica.incarnation
+        reach("compact/claim")
+        claimed = await self.replica.propose(Claim(name=claim_of(handle)), incarnation=incarnation)
+        if not isinstance(claimed, Done):
+            return None
+        assert isinstance(claimed.value, int)
+        done: Compacted | None = None
+        begun_s = asyncio.get_running_loop().time()
+        try:
+            done = await self._compact(handle, incarnation)
+        except (LogError, StoreError, HelperDied, ValueError) as error:  # ValueError: damaged bytes
+            level = _log.info if isinstance(error, ChunkMissing) else _log.warning
+            level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
+            self._metrics.compactions_failed.inc()
+        finally:
+            if done is None:
+                self._leave_alone(handle, PUT_OFF_S)
+            elif not done.swapped:  # merging was first: half of the work counts
+                took_s = asyncio.get_running_loop().time() - begun_s
+                self._leave_alone(handle, min(PUT_OFF_S, took_s))
+            release = ReleaseClaim(name=claim_of(handle), claim_revision=claimed.value)
+            await self.replica.propose(release, incarnation=incarnation)
+        return done
+
+    async def _compact(self, handle: int, incarnation: int) -> Compacted | None:
+        partition = self.replica.state.partitions[handle]
+        if partition is None:
+            return None
+        cluster = self.replica.state.cluster_configs
+        keys_max = max(KEYS_MIN, broker_configs.integer(cluster, MAP_BYTES) // ENTRY_BYTES)
+        rules = Rules.of(partition.topic.configs, cluster, self._dirty_bytes_min)
+        done = await PartitionCompaction(self._parts, partition, rules, incarnation, keys_max).run()
+        if done is not None and done.swapped:
+            self._note(partition.topic.name, partition.index, done)
+        return done
+
+    def _note(self, topic: str, index: int, done: Compacted) -> None:
+        counts = done.counts
+        self._metrics.compacted_bytes.inc(counts.bytes_in)
+        self._metrics.compacted_away_bytes.inc(max(0, counts.bytes_in - counts.bytes_out))
+        _log.info(
+            "compacted",
+            topic=topic,
+            partition=index,
+            to_offset=done.cleaned_to,
+            records=counts.records_in,
+            records_left=counts.records_out,
+            bytes=counts.bytes_in,
+            bytes_left=counts.bytes_out,
+            unreadable_batches=counts.unreadable,
+        )
+
+    def _leave_alone(self, handle: int, seconds: float) -> None:
+        while len(self._put_off) >= PUT_OFF_MAX:
+            del self._put_off[next(iter(self._put_off))]
+        self._put_off[handle] = asyncio.get_running_loop().time() + seconds

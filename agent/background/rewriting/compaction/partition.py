@@ -1,0 +1,267 @@
+"""One compaction of one partition: learn the dirty range, rewrite what it supersedes, swap the references.
+
+    learn   every key's newest offset in the dirty range, until its end or until the map is full
+    clean   each segment from the first on, and the tail's rows: what stays goes into new segments
+    swap    one command puts the new manifest where the partition has the old one (state/segments.py)
+
+Until the swap nothing is visible, so whoever dies anywhere leaves objects that nothing refers to, and nothing
+worse: `compact/…` in objectstore/steps.py names the places. A segment of which all stays is kept as it is.
+Memory: the key map in the worker, a segment read and one being written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.background.rewriting.compaction.choice import Rules, limit_of
+from agent.background.rewriting.compaction.edit import Edit, Run, TailRun, edited, released
+from agent.background.rewriting.compaction.sources import READ_BYTES, Bounds, Sources, groups
+from agent.background.rewriting.compaction.worker import Begin, Worker
+from agent.background.rewriting.merging.swap import swap_command
+from coordination.clock import Clock
+from coordination.kafka_codes import Code
+from coordination.replica import Replica
+from coordination.state.types import Done, Merged, Partition, Refused
+from objectstore.compact import Counts
+from objectstore.compact import Rules as BatchRules
+from objectstore.manifest import Manifest
+from objectstore.merged import MergedRanges
+from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, segment_key
+from objectstore.segment import SegmentInfo, SegmentWriter
+from objectstore.steps import reach
+from objectstore.store import CREATE, ObjectStore
+
+REBASES_MAX = 8  # times that a swap is tried again because the manifest moved
+KEPT_SHARE_MIN = 2  # a segment below the goal by more than this factor is joined with its neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What compactions share. `segment_bytes`: of one to be written, at most; `tables`: see limit_of."""
+
+    replica: Replica
+    store: ObjectStore
+    ranges: MergedRanges
+    sources: Sources
+    worker: Worker
+    clock: Clock
+    cluster_id: bytes
+    segment_bytes: int
+    tables: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did. `swapped` False: the partition changed too much meanwhile; nothing happened."""
+
+    counts: Counts
+    cleaned_to: int
+    full: bool
+    swapped: bool
+
+
+@dataclass(slots=True)
+class _Writing:
+    """New segments in the making: one open writer, and where finished ones go."""
+
+    parts: Parts
+    partition: int
+    incarnation: int
+    put: list[SegmentInfo] = field(default_factory=list)
+    writer: SegmentWriter | None = None
+
+    async def add(self, batches: memoryview) -> None:
+        """Append batches; a segment that has reached its goal is stored."""
+        if not batches.nbytes:
+            return
+        if self.writer is None:
+            number = self.parts.clock.random_bits(64)
+            name = SegmentId(self.incarnation, self.partition, number)
+            self.writer = SegmentWriter(self.parts.cluster_id, name)
+        await asyncio.to_thread(self.writer.add, batches)
+        if self.writer.record_bytes >= self.parts.segment_bytes:
+            await self.close()
+
+    async def close(self) -> None:
+        """Store the segment that is open, if any."""
+        writer, self.writer = self.writer, None
+        if writer is None:
+            return
+        encoded = writer.finish()
+        reach("compact/put-segment")
+        self.put.append(encoded.info)
+        await self.parts.store.put(segment_key(encoded.info.segment), encoded.parts, CREATE)
+
+
+class PartitionCompaction:
+    """Compacts one partition once. `incarnation` is the author's, `keys_max` bounds the key map."""
+
+    def __init__(
+        self, parts: Parts, partition: Partition, rules: Rules, incarnation: int, keys_max: int
+    ) -> None:
+        self._parts = parts
+        self._partition = partition
+        self._rules = rules
+        self._incarnation = incarnation
+        self._keys_max = keys_max
+        now_ms = parts.clock.now_ms()
+        limit = limit_of(parts.replica.state, partition, tables=parts.tables)
+        self._bounds = Bounds(limit, now_ms - rules.lag_ms_min)
+        aborted = tuple(partition.aborted(partition.slices.first_offset, limit))
+        self._begin = Begin(BatchRules(now_ms, rules.delete_retention_ms), keys_max, aborted)
+
+    async def run(self) -> Compacted | None:
+        """Compact what is due; None when there is nothing to do.
+
+        Raises ChunkMissing when the partition changed under the reader, StoreError, LogError, HelperDied.
+        """
+        manifest = await self._manifest(self._partition.merged)
+        rows = await self._parts.sources.tail(self._partition, manifest.end_offset, self._bounds)
+        worker = self._parts.worker
+        try:
+            await worker.begin(self._begin)
+            reach("compact/learn")
+            latest, full = await self._learn(manifest, rows)
+            edit: Edit | None = None
+            if latest >= manifest.first_dirty_offset:
+                reach("compact/clean")
+                edit = await self._clean(manifest, rows, latest)
+            counts = await worker.finish()
+        except BaseException:
+            await worker.close()  # with its memory
+            raise
+        if edit is None:
+            return None
+        return Compacted(counts, edit.cleaned_to, full, swapped=await self._swap(edit))
+
+    async def _manifest(self, merged: Merged | None) -> Manifest:
+        if merged is None:
+            return Manifest.empty(self._partition.handle, self._partition.slices.first_offset)
+        return await self._parts.ranges.manifest(merged.manifest)
+
+    async def _learn(self, manifest: Manifest, rows: Sequence[SliceRef]) -> tuple[int, bool]:
+        """The offset up to which keys are known, -1 for none, and whether there was no room for more."""
+        start, latest = manifest.first_dirty_offset, -1
+        sources, worker = self._parts.sources, self._parts.worker
+        for number in range(manifest.find(start), len(manifest)):
+            blocks = [ref for ref in await sources.blocks(manifest, number) if ref.end_offset > start]
+            admitted = [*self._admitted(blocks)]
+            for group in groups(admitted):
+                learned = await worker.learn(await sources.read(group), start)
+                latest = learned.latest
+                if learned.full:
+                    return latest, True
+            if len(admitted) < len(blocks):
+                return latest, False
+        for group in groups(rows):
+            learned = await worker.learn(await sources.read(group), start)
+            latest = learned.latest
+            if learned.full:
+                return latest, True
+        return latest, False
+
+    def _admitted(self, refs: Sequence[SliceRef]) -> Sequence[SliceRef]:
+        """The pieces before the first that may not be compacted."""
+        for number, ref in enumerate(refs):
+            if not self._bounds.admits(ref):
+                return refs[:number]
+        return refs
+
+    async def _clean(self, manifest: Manifest, rows: Sequence[SliceRef], latest: int) -> Edit:
+        """Write what stays of everything up to `latest`, and say what changes in the manifest."""
+        edit = Edit(latest + 1)
+        writing = _Writing(self._parts, manifest.partition, self._incarnation)
+        run: Run | None = None
+        for number in range(manifest.find(self._partition.log_start), len(manifest)):
+            info = manifest[number]
+            if info.base_offset > latest:
+                break
+            kept, changed = await self._cleaned(await self._parts.sources.blocks(manifest, number))
+            if not changed and info.record_bytes * KEPT_SHARE_MIN >= self._parts.segment_bytes:
+                await writing.close()
+                run = None
+                continue
+            if run is None:
+                run = Run(info.base_offset)
+                writing.put = run.put
+                edit.runs.append(run)
+            run.names.append(info.segment)
+            for batches in kept:
+                await writing.add(batches)
+        await writing.close()
+        taken = [row for row in rows if row.base_offset <= latest]
+        if taken:
+            assert isinstance(taken[-1].chunk, ChunkId | MarkerId), "a row of the tail lies in a chunk"
+            edit.tail = TailRun(manifest.end_offset, taken[-1].end_offset, taken[-1].chunk)
+            writing.put = edit.tail.put
+            for group in groups(taken, self._group_bytes):
+                await writing.add((await self._parts.worker.clean(await self._parts.sources.read(group)))[0])
+            await writing.close()
+        return edit
+
+    @property
+    def _group_bytes(self) -> int:
+        """What is read and written at once: never so much that a segment becomes far too large."""
+        return min(READ_BYTES, self._parts.segment_bytes)
+
+    async def _cleaned(self, blocks: Sequence[SliceRef]) -> tuple[list[memoryview], bool]:
+        """What stays of a segment, and whether that is not all of it."""
+        kept: list[memoryview] = []
+        changed = False
+        for group in groups(blocks, self._group_bytes):
+            left, differs = await self._parts.worker.clean(await self._parts.sources.read(group))
+            kept.append(left)
+            changed = changed or differs
+        return kept, changed
+
+    async def _swap(self, edit: Edit) -> bool:
+        """Make the edit true, on the manifest as it is by then; False when that is no longer possible."""
+        for _ in range(REBASES_MAX):
+            merged = self._partition.merged
+            before = await self._manifest(merged)
+            after = edited(before, edit)
+            if after is None and edit.tail is not None and edit.runs:
+                await self._delete([segment_key(info.segment) for info in edit.tail.put])
+                edit = edit.without_tail()
+                continue
+            if after is None:
+                break
+            result = await self._propose(edit, merged, before, after)
+            if isinstance(result, Done):
+                reach("compact/swapped")
+                return True
+            if result.code is not Code.INVALID_UPDATE_VERSION:
+                break
+            await self._parts.replica.barrier()
+        await self._delete([segment_key(name) for name in edit.segments])
+        return False
+
+    async def _propose(
+        self, edit: Edit, merged: Merged | None, before: Manifest, after: Manifest
+    ) -> Done | Refused:
+        name = ManifestId(self._incarnation, after.partition, self._parts.clock.random_bits(64))
+        content = await asyncio.to_thread(after.encode, name)
+        reach("compact/put-manifest")
+        await self._parts.store.put(manifest_key(name), [content], CREATE)
+        message = swap_command(
+            name,
+            after,
+            len(content),
+            expected=merged,
+            last_chunk=edit.tail.last_chunk if edit.tail is not None else None,
+            released=released(before, after),
+        )
+        reach("compact/swap")
+        result = await self._parts.replica.propose(message, incarnation=self._incarnation)
+        if isinstance(result, Refused):
+            await self._delete([manifest_key(name)])
+            return result
+        assert isinstance(result, Done)
+        return result
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        """Remove what was written for nothing: the log refused it, so nothing will ever refer to it."""
+        if keys:
+            await self._parts.store.delete(list(keys))

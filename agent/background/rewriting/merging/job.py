@@ -1,0 +1,183 @@
+"""The job that merges small slices into segments. Every agent runs it; they share the partitions by ranges.
+
+A range is RANGE partition handles side by side, so that a chunk, in which partitions stand in the order of
+their handles, is read in few requests. Who works on a range holds the claim `merging/<range>`; the agent that
+the rendezvous hash names goes first, the others wait some looks, so that the work spreads and still outlives
+any agent. A claim only saves doing the work twice: what a swap may do is decided when it is applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from agent.background.rewriting.merging.merge import Outcome, Parts, merge, plan, portions
+from agent.background.rewriting.merging.planner import RANGE, Due, batches_of_work, due
+from agent.background.rewriting.merging.worker import Corrupt
+from agent.cluster.hints import mix, rendezvous, seeds
+from agent.telemetry.logs import logger
+from agent.telemetry.metrics import Metrics
+from coordination.commands import Claim, ReleaseClaim
+from coordination.jobs import Job
+from coordination.state import ClaimHolder
+from coordination.state.members import runs_jobs
+from coordination.state.types import Done
+from iceberg.helper import HelperDied
+from objectstore.merged import DamagedIndex
+from objectstore.reader import ChunkMissing
+from objectstore.steps import reach
+from objectstore.store import StoreError
+
+_log = logger("merging")
+
+PATIENCE = 3  # looks for which an agent leaves an unclaimed range to the one that goes first
+PUT_OFF_S = 30.0  # what failed is left alone for so long
+OF_ONE = (Corrupt, HelperDied, ChunkMissing, DamagedIndex)  # errors that one partition's bytes can cause
+
+
+class Merging(Job):
+    """Looks at all partitions every `poll_s` and merges what is due in the ranges that are this agent's."""
+
+    claim = "merging"  # with a range's number behind it
+
+    def __init__(self, parts: Parts, metrics: Metrics, *, poll_s: float) -> None:
+        super().__init__(parts.replica, poll_s)
+        self._parts = parts
+        self._metrics = metrics
+        self._waited: dict[int, int] = {}  # range → looks for which it was due and nobody's
+        self._put_off: dict[int, float] = {}  # handle → until when, by the event loop's time
+        self._resting: dict[int, float] = {}  # range → until when it is left to other agents, likewise
+        self._alone: set[int] = set()  # handles that failed among others: next time each by itself
+        self._seen: dict[int, tuple[int, float]] = {}  # handle → its tail's first offset, since when
+
+    async def stop(self) -> None:
+        """End the loop, wherever it is, and the helper process."""
+        await super().stop()
+        await self._parts.worker.close()
+
+    async def step(self, held: ClaimHolder) -> None:
+        """Not used: claims are per range."""
+        raise AssertionError("merging claims ranges one by one")
+
+    async def _look(self) -> None:
+        if not self.replica.ready:
+            return
+        for number in range((len(self.replica.state.partitions) + RANGE - 1) // RANGE):
+            await self._look_at(number)
+            await asyncio.sleep(0)
+
+    async def _look_at(self, number: int) -> None:
+        """Merge what is due in one range, if it is this agent's to do."""
+        now_s = asyncio.get_running_loop().time()
+        claim = self.replica.state.claims.get(_claim_name(number))
+        mine = claim is not None and claim.incarnation == self.replica.incarnation
+        if claim is not None and not mine:  # another's: what is due there is for that one to find
+            self._waited.pop(number, None)
+            return
+        found = self.due(number, now_s)
+        if mine and self._chosen(number) != self.replica.node_id:
+            await self._release(number)
+        elif not found or self._resting.get(number, 0.0) > now_s:
+            self._waited.pop(number, None)
+        elif mine or (self._my_turn(number) and await self._claim(number)):
+            await self._work(number, found)
+
+    def due(self, number: int, now_s: float) -> list[Due]:
+        """What is to be merged in a range, in the order of the handles."""
+        state, rules = self.replica.state, self._parts.rules
+        threshold = rules.threshold(state.partition_count)
+        found = []
+        for handle in range(number * RANGE, min((number + 1) * RANGE, len(state.partitions))):
+            partition = state.partitions[handle]
+            if partition is None or not len(partition.slices):
+                self._seen.pop(handle, None)
+                continue
+            if self._put_off.get(handle, 0.0) > now_s:
+                continue
+            first = partition.slices.first_offset
+            seen = self._seen.get(handle)
+            if seen is None or seen[0] != first:
+                seen = self._seen[handle] = (first, now_s)
+            one = due(partition, threshold, rules, now_s - seen[1])
+            if one is not None:
+                found.append(one)
+        return found
+
+    def _chosen(self, number: int) -> int:
+        """The node that goes first for a range."""
+        state = self.replica.state
+        willing = [each.node_id for each in state.brokers.values() if runs_jobs(state, each.incarnation)]
+        return rendezvous(mix(number + 1), seeds(willing))
+
+    def _my_turn(self, number: int) -> bool:
+        if not runs_jobs(self.replica.state, self.replica.incarnation):
+            return False
+        if self._chosen(number) == self.replica.node_id:
+            return True
+        self._waited[number] = self._waited.get(number, 0) + 1
+        return self._waited[number] > PATIENCE
+
+    async def _release(self, number: int) -> None:
+        """Let another agent have the range."""
+        claim = self.replica.state.claims.get(_claim_name(number))
+        if claim is not None and claim.incarnation == self.replica.incarnation:
+            release = ReleaseClaim(name=_claim_name(number), claim_revision=claim.revision)
+            await self.replica.propose(release, incarnation=claim.incarnation)
+
+    async def _claim(self, number: int) -> bool:
+        """Take a range that nobody has; False when another agent was quicker."""
+        reach("merge/claim")
+        claim = Claim(name=_claim_name(number))
+        self._waited.pop(number, None)
+        return isinstance(await self.replica.propose(claim, incarnation=self.replica.incarnation), Done)
+
+    async def _work(self, number: int, found: Sequence[Due]) -> None:
+        """Merge what is due, group by group. A range in which nothing succeeds is left to another agent."""
+        incarnation, bytes_max = self.replica.incarnation, self._parts.rules.segment_bytes
+        good = bad = 0
+        for group in batches_of_work(found, bytes_max, frozenset(self._alone)):
+            handles = [each.handle for each in group]
+            try:
+                for works in portions(await plan(self._parts, group, incarnation), bytes_max):
+                    handles = [work.partition.handle for work in works]
+                    self._note(await merge(self._parts, works, incarnation))
+                    self._alone.difference_update(handles)
+                good += 1
+            except (StoreError, HelperDied, Corrupt) as error:
+                self._tell(handles, error)
+                if not isinstance(error, OF_ONE):
+                    bad += 1
+                    break
+                bad += self._set_aside(handles)
+        if bad and not good:
+            self._resting[number] = asyncio.get_running_loop().time() + PUT_OFF_S
+            await self._release(number)
+
+    def _set_aside(self, handles: Sequence[int]) -> bool:
+        """Find out whose bytes are wrong: they must not keep the others from merging. Whether it is known."""
+        if len(handles) > 1:
+            self._alone.update(handles)
+            return False
+        self._put_off[handles[0]] = asyncio.get_running_loop().time() + PUT_OFF_S
+        return True
+
+    def _tell(self, handles: Sequence[int], error: Exception) -> None:
+        """Objects that are gone were swapped by another; everything else is worth a look."""
+        level = _log.info if isinstance(error, ChunkMissing) else _log.warning
+        text = f"{type(error).__name__}: {error}"
+        level("merging given up for now", partitions=list(handles), error=text)
+        self._metrics.merges_failed.inc()
+
+    def _note(self, done: Outcome) -> None:
+        metrics = self._metrics
+        metrics.merge_swaps.inc(len(done.swapped))
+        metrics.merge_refused.inc(len(done.refused))
+        metrics.merge_rows.inc(done.rows)
+        metrics.merge_bytes.inc(done.read_bytes)
+        metrics.merge_rewritten_bytes.inc(done.rewritten_bytes)
+        metrics.merge_gets.inc(done.gets)
+        _log.debug("merged", partitions=len(done.swapped), rows=done.rows, bytes=done.read_bytes)
+
+
+def _claim_name(number: int) -> str:
+    return f"{Merging.claim}/{number}"

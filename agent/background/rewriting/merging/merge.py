@@ -1,0 +1,308 @@
+"""One merge of some partitions: read their oldest rows, write a segment each, swap the references.
+
+    read           each chunk's span once for all of them, and segments that are taken along
+    put-segment    one per partition: its rows behind the segments that it takes along
+    put-manifest   one per partition, naming the new segment in place of those
+    swap           few log entries for all, one decision per partition (coordination/state/segments.py)
+
+Until the swap nothing is visible: whoever dies before leaves objects that nothing refers to, which collection
+finds once the author is fenced. What a failed merge or a refused swap leaves is deleted here, since nobody
+has seen it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from agent.background.rewriting.compaction.choice import claim_of
+from agent.background.rewriting.merging.planner import Due, MergeRules, Step
+from agent.background.rewriting.merging.planner import plan as plan_one
+from agent.background.rewriting.merging.swap import swap_command
+from agent.background.rewriting.merging.worker import Corrupt, Worker
+from agent.telemetry.logs import logger
+from coordination.clock import Clock
+from coordination.commands import Command, command
+from coordination.replica import Replica
+from coordination.state.types import Done, Merged, Partition
+from iceberg.helper import HelperDied
+from objectstore.manifest import Manifest
+from objectstore.markers import marker_batch
+from objectstore.merged import MergedRanges
+from objectstore.naming import (
+    ChunkId,
+    ManifestId,
+    MarkerId,
+    SegmentId,
+    SliceRef,
+    manifest_key,
+    object_key,
+    segment_key,
+)
+from objectstore.ranges import Span, coalesce
+from objectstore.reader import ChunkMissing
+from objectstore.steps import reach
+from objectstore.store import CREATE, NotFound, ObjectStore, StoreError
+
+_log = logger("merging")
+
+GAP_BYTES_MAX = 64 * 1024  # slices nearer than this are read together …
+SPAN_BYTES_MAX = 8 << 20  # … up to this size
+READS_IN_FLIGHT_MAX = 4  # spans held at once, beside what the helper holds
+PUTS_IN_FLIGHT_MAX = 4
+SWAP_ROWS_MAX = 16_384  # rows that the swaps of one log entry drop: every agent's loop waits for that
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What merges share."""
+
+    replica: Replica
+    store: ObjectStore
+    ranges: MergedRanges
+    worker: Worker
+    clock: Clock
+    cluster_id: bytes
+    rules: MergeRules
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a merge did. Bytes are record bytes."""
+
+    swapped: list[int] = field(default_factory=list)  # handles
+    refused: list[int] = field(default_factory=list)
+    rows: int = 0
+    read_bytes: int = 0
+    rewritten_bytes: int = 0  # of those, from segments that were taken along
+    gets: int = 0
+
+
+@dataclass(slots=True)
+class Work:
+    """One partition's merge, fixed when it was planned."""
+
+    partition: Partition
+    expected: Merged | None
+    step: Step
+    refs: list[SliceRef]  # everything to be read, in order
+    segment: SegmentId
+    name: ManifestId
+    after: Manifest | None = None
+    manifest_bytes: int = 0
+    released: Sequence[SegmentId] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Record bytes to be read."""
+        return sum(ref.length for ref in self.refs)
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The objects that it writes."""
+        return segment_key(self.segment), manifest_key(self.name)
+
+
+async def plan(parts: Parts, group: Iterable[Due], incarnation: int) -> list[Work]:
+    """What to read and to write for each partition that still needs it. Raises StoreError."""
+    works = []
+    for each in group:
+        work = await _plan(parts, each, incarnation)
+        if work is not None:
+            works.append(work)
+        await asyncio.sleep(0)
+    return works
+
+
+def portions(works: Iterable[Work], bytes_max: int) -> Iterator[list[Work]]:
+    """As many side by side as are of at most `bytes_max` together: what a merge holds in memory."""
+    portion: list[Work] = []
+    room = bytes_max
+    for work in works:
+        size = work.bytes
+        if portion and size > room:
+            yield portion
+            portion, room = [], bytes_max
+        portion.append(work)
+        room -= size
+    if portion:
+        yield portion
+
+
+async def merge(parts: Parts, works: Sequence[Work], incarnation: int) -> Outcome:
+    """Merge what was planned. Raises LogError, StoreError, Corrupt and HelperDied.
+
+    Memory: the bytes of the works in the helper; a few spans and segments here.
+    """
+    outcome = Outcome()
+    try:
+        reach("merge/read")
+        await _read(parts, works, outcome)
+        gate = asyncio.Semaphore(PUTS_IN_FLIGHT_MAX)
+        await _all(_store(parts, work, gate) for work in works)
+    except (StoreError, HelperDied, Corrupt):
+        with suppress(StoreError):
+            await parts.store.delete([key for work in works for key in work.keys])
+        raise
+    finally:
+        await parts.worker.clear()
+    await _swap(parts, works, incarnation, outcome)
+    return outcome
+
+
+async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
+    """One partition's work; None when there is nothing left to do."""
+    state = parts.replica.state
+    partition = state.partitions[due.handle]
+    expected = partition.merged if partition is not None else None
+    manifest = await parts.ranges.manifest(expected.manifest) if expected is not None else None
+    partition = state.partitions[due.handle]
+    if partition is None or partition.merged is not expected:
+        return None
+    alone = claim_of(due.handle) in state.claims  # what a compaction reads stays until it has swapped
+    step = plan_one(partition, manifest, due.rows, parts.rules, state.cluster_configs, alone=alone)
+    if step is None:
+        return None
+    older = [
+        block
+        for number in range(step.absorbed, len(step.before))
+        for block in (await parts.ranges.index(step.before[number])).blocks
+    ]
+    number = parts.clock.random_bits(64)
+    return Work(
+        partition,
+        expected,
+        step,
+        [*older, *step.taken.refs],
+        SegmentId(incarnation, due.handle, number),
+        ManifestId(incarnation, due.handle, number),
+    )
+
+
+async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
+    """Give the helper every piece, each object's spans read once for all partitions."""
+    wanted: dict[ChunkId | SegmentId, list[tuple[int, SliceRef]]] = {}
+    markers: list[tuple[int, SliceRef]] = []
+    made: list[memoryview] = []
+    for work in works:
+        handle = work.partition.handle
+        for ref in work.refs:
+            if isinstance(ref.chunk, MarkerId):
+                markers.append((handle, ref))
+                made.append(memoryview(marker_batch(ref.chunk, ref.base_offset, ref.max_timestamp_ms)))
+                continue
+            wanted.setdefault(ref.chunk, []).append((handle, ref))
+        taken, total = work.step.taken, work.bytes
+        outcome.rows += len(taken.refs)
+        outcome.read_bytes += total
+        outcome.rewritten_bytes += total - taken.bytes
+        await asyncio.sleep(0)
+    if markers:
+        await parts.worker.add(markers, made)
+    gate = asyncio.Semaphore(READS_IN_FLIGHT_MAX)
+    reads = []
+    for named, pieces in wanted.items():
+        ranges = [(ref.position, ref.length) for _, ref in pieces]
+        for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
+            reads.append((named, span, [pieces[member] for member in span.members]))
+        await asyncio.sleep(0)
+    outcome.gets += len(reads)
+    await _all(_read_span(parts, gate, *each) for each in reads)
+
+
+async def _read_span(
+    parts: Parts,
+    gate: asyncio.Semaphore,
+    named: ChunkId | SegmentId,
+    span: Span,
+    pieces: Sequence[tuple[int, SliceRef]],
+) -> None:
+    async with gate:
+        try:
+            data = await parts.store.get_range(object_key(named), span.start, span.length)
+        except NotFound:
+            raise ChunkMissing(named) from None
+        view = memoryview(data)
+        cuts = [view[ref.position - span.start :][: ref.length] for _, ref in pieces]
+        await parts.worker.add(pieces, cuts)
+
+
+async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:
+    """Write a partition's segment and the manifest that names it."""
+    async with gate:
+        aborted = work.step.taken.aborted
+        info, content = await parts.worker.finish(parts.cluster_id, work.segment, aborted)
+        reach("merge/put-segment")
+        if info is not None:
+            await parts.store.put(segment_key(work.segment), [content], CREATE)
+        work.after, work.released = work.step.after(info, work.partition.log_start)
+        encoded = await asyncio.to_thread(work.after.encode, work.name)
+        work.manifest_bytes = len(encoded)
+        reach("merge/put-manifest")
+        await parts.store.put(manifest_key(work.name), [encoded], CREATE)
+
+
+async def _swap(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:
+    """Propose the swaps, entry by entry, and delete what was written for refused ones."""
+    entry: list[Work] = []
+    room = SWAP_ROWS_MAX
+    for work in works:
+        room -= len(work.step.taken.refs)
+        if entry and room < 0:
+            await _swap_at_once(parts, entry, incarnation, outcome)
+            entry, room = [], SWAP_ROWS_MAX - len(work.step.taken.refs)
+        entry.append(work)
+    if entry:
+        await _swap_at_once(parts, entry, incarnation, outcome)
+
+
+async def _swap_at_once(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:
+    """The swaps of one log entry."""
+    reach("merge/swap")
+    results = await parts.replica.submit(list(map(_command, works)), incarnation=incarnation)
+    reach("merge/swapped")
+    orphans: list[str] = []
+    for work, result in zip(works, results, strict=True):
+        handle = work.partition.handle
+        if isinstance(result, Done):
+            assert work.after is not None, "its manifest was stored"
+            outcome.swapped.append(handle)
+            parts.ranges.remember(work.name, work.after)
+            continue
+        _log.info("a merge was refused", partition=handle, reason=str(result))
+        outcome.refused.append(handle)
+        orphans += work.keys
+    if orphans:
+        with suppress(StoreError):  # collection finds them
+            await parts.store.delete(orphans)
+
+
+def _command(work: Work) -> Command:
+    assert work.after is not None, "its manifest was stored"
+    swap = swap_command(
+        work.name,
+        work.after,
+        work.manifest_bytes,
+        expected=work.expected,
+        last_chunk=work.step.taken.last_chunk,
+        released=work.released,
+    )
+    return command(swap)
+
+
+async def _all(coroutines: Iterable[object]) -> None:
+    """Run side by side; when one fails the others end before its error is raised."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for each in coroutines:
+                assert asyncio.iscoroutine(each), "only coroutines are run"
+                tasks.create_task(each)
+    except* Exception as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

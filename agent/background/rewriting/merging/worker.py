@@ -1,0 +1,150 @@
+"""Where record bytes are checked, numbered and put together: in a helper process with its own interpreter.
+
+The agent reads spans of chunks and hands them over as they are; the helper keeps the pieces until a segment
+is asked for. So the event loop only moves bytes, and the pieces of all partitions of a group are held once.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from iceberg.helper import Helper, HelperDied
+from objectstore.batch import CorruptBatch
+from objectstore.naming import SegmentId, SliceRef
+from objectstore.reader import patched
+from objectstore.segment import SegmentInfo, SegmentWriter
+from objectstore.transactions import Aborted, without_aborted
+
+EXCHANGE_SECONDS_MAX = 300.0  # one exchange carries some MiB
+MODULE = "agent.background.rewriting.merging.worker_process"
+PIECES_MAX = 2_048  # of one exchange: while they are packed (1.5 µs each) the event loop may have to wait
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Pieces of partitions (handle, slice); their bytes follow in this order, as the store has them."""
+
+    pieces: Sequence[tuple[int, SliceRef]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Make a segment of everything added for its partition but records of aborted transactions.
+
+    Its bytes come back, or nothing when nothing is left.
+    """
+
+    cluster_id: bytes
+    segment: SegmentId
+    aborted: Sequence[Aborted] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Forget what was added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`corrupt`: the bytes are not what was committed; else a traceback of what was not expected."""
+
+    text: str
+    corrupt: bool
+
+
+class Asking(Protocol):
+    """A request and the bytes that belong to it, answered."""
+
+    async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
+        """The answer and its bytes. Raises HelperDied."""
+        ...
+
+    async def close(self) -> None:
+        """End what answers."""
+        ...
+
+
+class Session:
+    """The helper's side, without I/O."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, list[tuple[int, memoryview]]] = {}
+
+    def answer(self, request: object, content: memoryview) -> tuple[object, list[memoryview]]:
+        """The answer to a request, and the bytes that follow it."""
+        if isinstance(request, Add):
+            self._add(request.pieces, content)
+            return None, []
+        if isinstance(request, Finish):
+            return self._finish(request)
+        self._pieces.clear()
+        return None, []
+
+    def _add(self, pieces: Sequence[tuple[int, SliceRef]], content: memoryview) -> None:
+        position = 0
+        for handle, ref in pieces:
+            data = patched(content[position : position + ref.length], ref)
+            self._pieces.setdefault(handle, []).append((ref.base_offset, data))
+            position += ref.length
+
+    def _finish(self, request: Finish) -> tuple[object, list[memoryview]]:
+        """Pieces came in any order: chunks are read side by side."""
+        writer = SegmentWriter(request.cluster_id, request.segment)
+        for _, data in sorted(self._pieces.pop(request.segment.partition, []), key=lambda each: each[0]):
+            for kept in without_aborted(data, request.aborted):
+                writer.add(kept)
+        if not writer.record_bytes:
+            return None, []
+        encoded = writer.finish()
+        return encoded.info, [memoryview(part) for part in encoded.parts]
+
+
+class Corrupt(Exception):
+    """Stored bytes are not what was committed: evidence of damage behind our back."""
+
+
+class Worker:
+    """The agent's side: typed requests over `asking`, a helper process unless a test brings another."""
+
+    def __init__(self, asking: Asking | None = None) -> None:
+        self._asking = asking or Helper(MODULE, EXCHANGE_SECONDS_MAX)
+
+    async def add(self, pieces: Sequence[tuple[int, SliceRef]], parts: Sequence[memoryview]) -> None:
+        """Hand over pieces with their bytes. Raises Corrupt and HelperDied."""
+        for at in range(0, len(pieces), PIECES_MAX):
+            await self._ask(Add(pieces[at : at + PIECES_MAX]), parts[at : at + PIECES_MAX])
+
+    async def finish(
+        self, cluster_id: bytes, segment: SegmentId, aborted: Sequence[Aborted]
+    ) -> tuple[SegmentInfo | None, memoryview]:
+        """The partition's segment and its bytes; None when all of it was aborted. Raises HelperDied."""
+        info, content = await self._ask(Finish(cluster_id, segment, aborted))
+        assert info is None or isinstance(info, SegmentInfo), info
+        return info, content
+
+    async def clear(self) -> None:
+        """Give back the memory of what was added."""
+        await self._ask(Clear())
+
+    async def close(self) -> None:
+        """End the helper. Idempotent."""
+        await self._asking.close()
+
+    async def _ask(self, request: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
+        answer, content = await self._asking.ask(request, parts)
+        if isinstance(answer, Failed):
+            raise Corrupt(answer.text) if answer.corrupt else HelperDied(answer.text)
+        return answer, content
+
+
+def answer_of(session: Session, request: object, content: memoryview) -> tuple[object, list[memoryview]]:
+    """The session's answer; what goes wrong is told, and the session goes on."""
+    try:
+        return session.answer(request, content)
+    except CorruptBatch as error:
+        return Failed(str(error), corrupt=True), []
+    except Exception:  # the agent logs it and tries again later
+        return Failed(traceback.format_exc(), corrupt=False), []

@@ -1,0 +1,70 @@
+"""The table side of an agent: committers and the REST catalog, as configured."""
+
+from __future__ import annotations
+
+from agent.config import Config
+from agent.telemetry.metrics import Metrics
+from coordination.clock import Clock
+from coordination.replica import Replica
+from iceberg.catalog import Catalog
+from iceberg.committer import Committed, CommitterOptions, Parts
+from iceberg.metadata import Retention
+from iceberg.rest_tables import CatalogParts
+from iceberg.service import CommitterService, ServiceOptions
+from iceberg.warehouse import Warehouse, s3_client_config
+from objectstore.merged import MergedRanges
+from objectstore.reader import ChunkReader
+from objectstore.store import ObjectStore
+
+REGION_DEFAULT = "us-east-1"
+
+
+def warehouse_of(config: Config) -> Warehouse:
+    """Where the tables are. Raises OutsideWarehouse (a ValueError) when that is not below the store."""
+    return Warehouse.of(config.store.url, config.warehouse)
+
+
+def catalog_of(config: Config, replica: Replica, store: ObjectStore, clock: Clock) -> Catalog:
+    """The REST catalog over this agent's state. It hands out locations and endpoints, never credentials."""
+    access: dict[str, str] = {}
+    if config.store.url.startswith("s3:"):
+        region = config.store.region or REGION_DEFAULT
+        access = s3_client_config(endpoint=config.store.endpoint, access_key="", secret_key="", region=region)
+    return Catalog(CatalogParts(replica, store, warehouse_of(config), clock, access))
+
+
+def committers_of(
+    config: Config,
+    replica: Replica,
+    reader: ChunkReader,
+    merged: MergedRanges,
+    store: ObjectStore,
+    clock: Clock,
+    metrics: Metrics,
+) -> CommitterService:
+    """The service that turns topics into tables."""
+    tables = config.tables
+    options = CommitterOptions(
+        rows_per_commit_max=tables.rows_per_commit_max,
+        bytes_per_commit_max=tables.bytes_per_commit_max,
+        rows_per_file_max=tables.rows_per_file_max,
+        retention=Retention(snapshots=tables.snapshots_kept),
+        manifests_merged_at=tables.manifests_merged_at,
+        orphan_grace_s=tables.orphan_grace_s,
+        raw_bytes=tables.raw_bytes,
+    )
+
+    def note(topic: str, done: Committed, freshness_ms: int) -> None:
+        metrics.table_rows.labels(topic).inc(done.rows)
+        if freshness_ms >= 0:
+            metrics.table_freshness_seconds.labels(topic).set(freshness_ms / 1000)
+
+    return CommitterService(
+        Parts(replica, reader, merged, store, warehouse_of(config), clock, options),
+        ServiceOptions(
+            interval_s=tables.interval_ms / 1000,
+            committers_in_flight_max=tables.committers_in_flight_max,
+            collect_s=tables.orphan_interval_s,
+        ),
+        on_commit=note,
+    )

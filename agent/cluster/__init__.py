@@ -1,0 +1,1 @@
+"""Other agents: leaders as hints, zones, reads from peers."""

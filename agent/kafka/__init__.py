@@ -1,0 +1,1 @@
+"""Kafka: from a request to its answer. Knows no socket and no background job."""

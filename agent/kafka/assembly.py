@@ -1,0 +1,124 @@
+"""Puts the Kafka side of an agent together from its ports. No sockets here; agent/app.py adds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from agent.cluster.hints import LeaderHints
+from agent.config import Config
+from agent.kafka.context import Services
+from agent.kafka.fetch.driver import FetchDriver, FetchLimits
+from agent.kafka.groups.consumer.classic_driver import ClassicMembers
+from agent.kafka.groups.consumer.driver import ConsumerGroups
+from agent.kafka.groups.consumer.runner import Surroundings
+from agent.kafka.groups.coordinator import GroupCoordinator
+from agent.kafka.handlers import HANDLERS
+from agent.kafka.handlers.topic_bodies import TopicBodies
+from agent.kafka.produce.driver import ProduceDriver, PutChunk
+from agent.kafka.produce.planner import FlushLimits
+from agent.telemetry.metrics import Metrics
+from coordination.clock import Clock
+from coordination.replica import Replica
+from objectstore.flush import ChunkPutter, HedgePolicy
+from objectstore.merged import MergedRanges
+from objectstore.naming import ChunkId
+from objectstore.reader import ChunkReader
+from objectstore.store import Buffer, ObjectStore
+from schema.validator import ValidatorCache
+
+PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
+PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
+HEDGE_S_MIN = 0.05  # no PUT counts as late before this
+NEVER_S = 1e9
+
+
+def flush_limits(config: Config) -> FlushLimits:
+    """The flush planner's limits as configured."""
+    produce = config.produce
+    return FlushLimits(
+        buffer_bytes_max=produce.chunk_bytes_max,
+        linger_s=produce.linger_ms / 1000,
+        quiet_s=produce.quiet_ms / 1000,
+        in_flight_max=produce.puts_in_flight_max,
+        puts_per_s=produce.puts_per_s_max,
+        puts_burst=max(1.0, produce.puts_per_s_max * PUT_BURST_S),
+    )
+
+
+def open_reader(config: Config, store: ObjectStore) -> ChunkReader:
+    """The chunk reader with the configured caches."""
+    return ChunkReader(
+        store,
+        config.fetch.cache_bytes_max,
+        cold_bytes_max=config.fetch.cold_cache_bytes_max,
+        concurrency_max=config.fetch.cold_reads_in_flight_max,
+    )
+
+
+def put_chunk_of(config: Config, store: ObjectStore, metrics: Metrics) -> PutChunk:
+    """How chunks are stored: hedged, and given up early enough to tell the producer that nothing happened."""
+    hedge_s = config.produce.hedge_ms / 1000 or NEVER_S
+    earliest_s = NEVER_S if hedge_s == NEVER_S else min(HEDGE_S_MIN, hedge_s)
+    putter = ChunkPutter(store, policy=HedgePolicy(delay_s_min=earliest_s, delay_s_max=hedge_s))
+    seconds = config.produce.commit_timeout_ms / 1000 * PUT_SHARE
+
+    async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> None:
+        hedges = putter.stats.hedges
+        async with asyncio.timeout(seconds):
+            await putter.put(chunk, parts)
+        metrics.put_hedged.inc(putter.stats.hedges - hedges)
+
+    return put
+
+
+def assemble(
+    config: Config,
+    clock: Clock,
+    replica: Replica,
+    reader: ChunkReader,
+    merged: MergedRanges,
+    put_chunk: PutChunk,
+    cluster_id: bytes,
+    metrics: Metrics,
+) -> Services:
+    """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
+    produce = ProduceDriver(
+        replica,
+        put_chunk,
+        reader.put_own,
+        cluster_id,
+        flush_limits(config),
+        config.produce.buffer_bytes_max,
+        metrics,
+    )
+    limits = FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
+    fetch = FetchDriver(replica, reader, merged, limits, metrics)
+    replica.add_listener(fetch.applied)
+    replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+    hints = LeaderHints(lambda: replica.state.brokers)
+    groups = GroupCoordinator(replica, hints)
+    consumer_groups = ConsumerGroups(
+        Surroundings(replica, clock, groups.became_consumer, groups.became_classic), groups.refusal
+    )
+    groups.others = ClassicMembers(consumer_groups)
+    groups.on_moved.append(consumer_groups.moved)
+    return Services(
+        config=config,
+        clock=clock,
+        replica=replica,
+        reader=reader,
+        merged=merged,
+        produce=produce,
+        fetch=fetch,
+        hints=hints,
+        groups=groups,
+        consumer_groups=consumer_groups,
+        validators=ValidatorCache(
+            entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
+        ),
+        metrics=metrics,
+        ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
+        topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
+        listener_zones={each.name: each.zone for each in config.listeners if each.zone},
+    )

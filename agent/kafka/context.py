@@ -1,0 +1,158 @@
+"""What a handler may use: the agent's services, and the connection that a request came by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.cluster.zones import zone_of
+from coordination.log import Unavailable
+from coordination.replica.errors import OutcomeUnknown
+
+if TYPE_CHECKING:
+    from agent.cluster.hints import LeaderHints
+    from agent.config import Config
+    from agent.kafka.fetch.driver import FetchDriver
+    from agent.kafka.fetch.redirect import Sent
+    from agent.kafka.groups.consumer.driver import ConsumerGroups
+    from agent.kafka.groups.coordinator import GroupCoordinator
+    from agent.kafka.handlers.topic_bodies import TopicBodies
+    from agent.kafka.produce.driver import ProduceDriver
+    from agent.telemetry.metrics import Metrics
+    from coordination.clock import Clock
+    from coordination.replica import Replica
+    from coordination.state.state import State
+    from coordination.state.types import Broker, Endpoint
+    from objectstore.merged import MergedRanges
+    from objectstore.reader import ChunkReader
+    from schema.validator import ValidatorCache
+
+BARRIER_S_MAX = 2.0  # how long a handler waits for the log before it answers from what it has
+PRODUCER_ID_BLOCK = 1000  # producer ids taken from the log at once, as Kafka does
+
+
+class ProducerIds:
+    """Producer ids that this agent took from the log and has not given out."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.end = 0
+        self.lock = asyncio.Lock()
+
+
+@dataclass(slots=True)
+class Services:
+    """One agent's parts, made by the composition root (agent/app.py)."""
+
+    config: Config
+    clock: Clock
+    replica: Replica
+    reader: ChunkReader
+    merged: MergedRanges
+    produce: ProduceDriver
+    fetch: FetchDriver
+    hints: LeaderHints
+    groups: GroupCoordinator
+    consumer_groups: ConsumerGroups
+    validators: ValidatorCache
+    metrics: Metrics
+    ranges: Mapping[int, tuple[int, int]]
+    """First and last version served, by API key."""
+    topic_bodies: TopicBodies
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    listener_zones: Mapping[str, str] = field(default_factory=dict)
+    """The zone that a listener's clients count to, by its name, where it has one."""
+    leaving: bool = False
+    """Whether this agent has left Metadata and is about to stop."""
+
+    @property
+    def others_serve(self) -> bool:
+        """Whether clients that leave this agent find another one."""
+        own = self.replica.incarnation
+        return any(each.serving and each.incarnation != own for each in self.replica.state.brokers.values())
+
+    def send_away(self) -> None:
+        """This agent has left Metadata: tell clients at once, those that wait for records too."""
+        self.leaving = True
+        if self.others_serve:
+            self.fetch.leave()
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One Kafka connection as handlers see it.
+
+    `gate` admits its Produce requests one by one, in order; `pauses` counts the pauses of this process that
+    were over when the connection was first seen. `host`: the client's address. `software`: what the client
+    says it is (KIP-511). `stamp`: the revision applied when its ApiVersions was answered, if nothing else had
+    come by then, else 0; the fence of transactions v1 reads both.
+    """
+
+    connection: int
+    listener: str
+    pauses: int = 0
+    host: str = ""
+    software: str = ""
+    stamp: int = 0
+    gate: asyncio.Lock = field(default_factory=asyncio.Lock)
+    sent_away: dict[int, Sent] = field(default_factory=dict)
+    """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One request's surroundings."""
+
+    services: Services
+    client: Client
+    client_id: str | None = None
+    correlation_id: int = 0
+
+    @property
+    def state(self) -> State:
+        """The replicated state as applied by now. It changes whenever the handler awaits."""
+        return self.services.replica.state
+
+    async def barrier(self) -> bool:
+        """Apply everything acknowledged before this call (rule 5); False when the log does not answer."""
+        try:
+            async with asyncio.timeout(BARRIER_S_MAX):
+                await self.services.replica.barrier()
+        except (Unavailable, OutcomeUnknown, TimeoutError):
+            return False
+        return True
+
+    @property
+    def zone(self) -> str:
+        """The client's zone as far as its id or its listener tells; empty: not known."""
+        return zone_of(self.client_id, self.services.listener_zones.get(self.client.listener, ""))
+
+    def brokers(self) -> list[Broker]:
+        """The live brokers that clients are sent to, by node id."""
+        brokers = self.state.brokers
+        return [brokers[node] for node in sorted(brokers) if brokers[node].serving]
+
+    def endpoint(self, broker: Broker) -> Endpoint:
+        """Where a client of this connection's listener reaches the broker."""
+        for endpoint in broker.listeners:
+            if endpoint.name == self.client.listener:
+                return endpoint
+        return broker.listeners[0]
+
+    def leader(self, handle: int) -> int:
+        """The node that Metadata names for a partition to this client; -1 when no broker lives."""
+        return self.services.hints.leader(handle, self.zone)
+
+    def replicas(self, handle: int) -> tuple[int, ...]:
+        """That node and one or two of each zone, as Metadata's replicas; empty when no broker lives."""
+        return self.services.hints.replicas(handle, self.zone)
+
+    def controller(self) -> int:
+        """The node that admin requests go to, in the client's zone; any serves them. -1: no broker lives."""
+        return min(self.services.hints.view(self.zone).nodes, default=-1)
+
+    def leaving(self) -> bool:
+        """Whether this agent has left Metadata while others serve: clients are told to go there."""
+        return self.services.leaving and self.services.others_serve

@@ -1,0 +1,86 @@
+"""From a decoded header to a handler and back to bytes: one request at a time, errors told apart.
+
+A request that cannot be decoded, an API or version without a handler, and a handler's own failure end the
+connection (agent/net/server.py): there is no answer that every client would understand; Kafka does the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agent.kafka.context import Client, Context, Services
+from agent.kafka.handlers import HANDLERS, Handler
+from agent.kafka.transactions.requests import LIBRDKAFKA
+from agent.net.server import RequestContext
+from agent.net.wire.api import API_VERSIONS, APIS, Codec, Encoded
+from agent.net.wire.errors import WireError
+from agent.net.wire.frame import BadVersion, RequestHeader, UnknownApi
+from agent.net.wire.primitives import Buffer
+
+
+class _Served(NamedTuple):
+    """What answering one API takes, looked up once."""
+
+    handler: Handler
+    codec: Codec
+    first: int
+    last: int
+
+
+class Paused(WireError):
+    """The request was sent before this process was paused: whoever sent it has given up (KAFKA.md 5)."""
+
+
+class Dispatcher:
+    """Answers requests with the handlers of `agent.kafka.handlers`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._served = {
+            key: _Served(handler, APIS[key].codec(), *handler.VERSIONS) for key, handler in HANDLERS.items()
+        }
+        self._pauses = 0
+        services.replica.on_wake.append(self._woke)
+
+    async def __call__(
+        self, context: RequestContext, header: RequestHeader, body: memoryview
+    ) -> list[Buffer] | None:
+        """The server's Dispatch: knows the connection by the session it keeps there."""
+        connection = context.connection
+        awake = self._services.replica.check_awake()
+        if connection.session is None:
+            connection.session = Client(
+                connection.id, connection.listener, self._pauses, connection.peer_host
+            )
+        if not awake or connection.session.pauses != self._pauses:
+            raise Paused("sent before this process was paused")
+        client: Client = connection.session
+        client.software = connection.software_name
+        if LIBRDKAFKA in connection.software_version:  # its bindings put their own name first
+            client.software = LIBRDKAFKA
+        if header.api_key == API_VERSIONS and connection.only_api_versions:
+            client.stamp = self._services.replica.state.revision
+        return await self.answer(client, header, body)
+
+    async def answer(self, client: Client, header: RequestHeader, body: memoryview) -> list[Buffer] | None:
+        """The response's body; None when the client expects no answer.
+
+        Raises WireError when the connection must be closed. Admission of Produce happens before the first
+        await that lets another request of the same connection run.
+        """
+        served = self._served.get(header.api_key)
+        if served is None:
+            raise UnknownApi(f"API key {header.api_key} (version {header.api_version}) is not served")
+        version = header.api_version
+        if not served.first <= version <= served.last:
+            raise BadVersion(APIS[header.api_key], version, header.correlation_id)
+        request = served.codec.decode_request(body, version)
+        response = await served.handler.handle(
+            Context(self._services, client, header.client_id, header.correlation_id), request, version
+        )
+        if isinstance(response, Encoded):
+            return response.buffers
+        return None if response is None else served.codec.encode_response(response, version)
+
+    def _woke(self) -> None:
+        self._pauses += 1

@@ -1,0 +1,78 @@
+"""Where a consumer should read instead: the agent of its zone, or one that is for fetching (KIP-392).
+
+A hint like all leadership. It cannot loop: an agent that is for fetching and in the client's zone never
+sends it away, and no agent sends the same connection from a partition to the same node again within REPEAT_S,
+but once more within AGAIN_S. A client that does not follow is served then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from agent.cluster.hints import ANYWHERE, NO_BROKER, LeaderHints
+from coordination.state.types import FETCH, Broker
+
+FOLLOW_WITHOUT_RACK = ("apache-kafka-java", "librdkafka")  # as they name themselves (KIP-511)
+"""Clients that follow to a node that they do not know yet by asking for Metadata, and read on meanwhile."""
+
+REPEAT_S = 60.0  # within this a connection is sent from a partition to a node once, seconds
+AGAIN_S = 1.0
+"""Within this it is told once more, seconds. librdkafka moves a partition in a step of its own and may send
+one more Fetch for it before: served, its records would cross zones to be thrown away.
+"""
+REMEMBERED_MAX = 10_000  # partitions that one connection was sent away from
+
+
+class Sent(NamedTuple):
+    """To which node a connection was sent from a partition, when (seconds), and whether twice."""
+
+    node: int
+    when: float
+    twice: bool = False
+
+
+def suits(broker: Broker | None, zone: str) -> bool:
+    """Whether clients of the zone should read from this broker, whatever the partition."""
+    return broker is not None and FETCH in broker.roles and zone in (ANYWHERE, broker.zone)
+
+
+def stays(broker: Broker | None, rack_id: str, software: str) -> bool:
+    """Whether a client reads on from this broker though another zone is its own.
+
+    One that gives no rack has not asked for KIP-392, and may take an agent that came back for a node that
+    it need not look for: KafkaJS then asks nobody for the partition until its metadata is five minutes old.
+    Its next Metadata names the agent of its zone.
+    """
+    return (
+        broker is not None and FETCH in broker.roles and not rack_id and software not in FOLLOW_WITHOUT_RACK
+    )
+
+
+def elsewhere(
+    hints: LeaderHints,
+    own: Broker | None,
+    zone: str,
+    handles: Iterable[int],
+    sent: dict[int, Sent],
+    now: float,
+) -> Mapping[int, int]:
+    """Partition handle → the node that a client should read it from instead of `own`, which does not suit it.
+
+    `sent` is the connection's own memory: for a partition where it was sent last, and when, seconds.
+    """
+    here = own.node_id if own is not None else NO_BROKER
+    found: dict[int, int] = {}
+    for handle in handles:
+        node = hints.reader(handle, zone)
+        if node in (NO_BROKER, here):
+            continue
+        last = sent.get(handle)
+        again = last is not None and node == last.node and now - last.when < REPEAT_S
+        if last is not None and again and (last.twice or now - last.when >= AGAIN_S):
+            continue
+        if len(sent) >= REMEMBERED_MAX:
+            sent.clear()
+        sent[handle] = Sent(node, now, again)
+        found[handle] = node
+    return found

@@ -1,0 +1,230 @@
+"""The groups of KIP-848 that this agent coordinates. Start reading here, then runner.py, then heartbeat.py.
+
+A heartbeat that changes nothing is answered from the state and writes nothing. Everything else is planned
+by the group's Runner. Who coordinates is a hint: a group is taken over from the state, with its epochs,
+so members carry on; what two agents plan at once the log decides. Timers are proposals like any request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Any, cast
+
+from agent.kafka.groups.consumer.errors import GroupError
+from agent.kafka.groups.consumer.heartbeat import JOIN, Answer, Heartbeat, beat, unchanged
+from agent.kafka.groups.consumer.patterns import check_regex
+from agent.kafka.groups.consumer.runner import (
+    Runner,
+    StateTopics,
+    Surroundings,
+    consumer_data,
+    session_seconds,
+    stamp_of,
+)
+from agent.kafka.groups.consumer.sessions import Key, Timer
+from agent.kafka.groups.consumer.work import Work, fencing
+from agent.telemetry.logs import logger
+from coordination import broker_configs, group_configs
+from coordination.clock import Clock
+from coordination.kafka_codes import Code
+from coordination.state.consumer_types import ConsumerGroupData
+
+_log = logger("groups.consumer")
+
+GROUPS_PER_STEP = 256  # groups taken over before the event loop gets its turn
+TICK_S = 0.1
+LATE_S = 0.5  # a tick this late: the loop stood still, and nobody could be heard
+HURRY_MS = 500  # heartbeat interval of a member that waits for partitions of others, or for a target
+
+
+class ConsumerGroups:
+    """Lives in one event loop. `refusal` tells why this agent does not answer for a group, if so."""
+
+    def __init__(self, around: Surroundings, refusal: Callable[[str], Code | None]) -> None:
+        self._around = around
+        self._replica = around.replica
+        self._refusal = refusal
+        self._running: dict[str, Runner] = {}
+        self._begun = asyncio.Event()  # a group runs here
+        self._tasks: list[asyncio.Task[None]] = []
+        self._adopting: asyncio.Task[None] | None = None
+        around.replica.on_wake.append(self._count_anew)
+
+    # Life.
+
+    def start(self) -> None:
+        """Begin to keep time, and take over the groups that are this agent's."""
+        self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
+        self.moved()
+
+    async def stop(self) -> None:
+        """Answer whoever waits, and end. Idempotent."""
+        tasks = [*self._tasks, *([self._adopting] if self._adopting is not None else [])]
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for runner in list(self._running.values()):
+            await runner.close()
+        self._running.clear()
+
+    def moved(self) -> None:
+        """Brokers came or went: let go of what is not this agent's, look for what has become so."""
+        for group_id in [one for one in self._running if self._refusal(one) is Code.NOT_COORDINATOR]:
+            self._running.pop(group_id).give_up()
+        if self._tasks:
+            if self._adopting is not None:
+                self._adopting.cancel()
+            self._adopting = asyncio.get_running_loop().create_task(self._adopt_all())
+
+    async def _adopt_all(self) -> None:
+        """Watch every group with members that is this agent's: their sessions must be kept."""
+        names = iter(list(self._replica.state.groups))
+        while step := list(islice(names, GROUPS_PER_STEP)):
+            for group_id in step:
+                data = self.data(group_id)
+                if data is not None and data.members and self._refusal(group_id) is None:
+                    self.runner(group_id)
+            await asyncio.sleep(0)
+
+    # What clients ask for.
+
+    async def heartbeat(self, request: Heartbeat) -> Answer:
+        """ConsumerGroupHeartbeat, checked before. Raises GroupError."""
+        self.check_coordinator(request.group_id)
+        state = self._replica.state
+        data = self.data(request.group_id)
+        if data is not None:
+            runner = self.runner(request.group_id)
+            answer = unchanged(data, request)
+            if answer is not None and not runner.busy and runner.stamp == stamp_of(state):
+                runner.sessions.heard(answer.member_id, self._session_s(request.group_id), self._now)
+                return answer
+        if request.regex and not self._around.patterns.names(request.regex):
+            await asyncio.to_thread(check_regex, request.regex)
+        new_id = request.member_id or member_id_of(self._around.clock)
+        work = Work(
+            lambda draft: beat(draft, request, new_id),
+            creates=request.epoch == JOIN,
+            kind="Group" if request.leaves else "Consumer group",
+            regex=request.regex or None,
+        )
+        planned = cast(Answer, await self.ask(request.group_id, work))
+        if not request.leaves:
+            session_s = self._session_s(request.group_id)
+            self.runner(request.group_id).sessions.heard(planned.member_id, session_s, self._now)
+        return planned
+
+    async def ask(self, group_id: str, work: Work) -> Any:
+        """Plan one request together with what else is ready; its outcome once the log has it.
+
+        Raises GroupError.
+        """
+        self.check_coordinator(group_id)
+        work.future = asyncio.get_running_loop().create_future()
+        self.runner(group_id).add(work)
+        return await work.future
+
+    def check_coordinator(self, group_id: str) -> None:
+        """Raise GroupError when this agent does not answer for the group."""
+        code = self._refusal(group_id)
+        if code is not None:
+            raise GroupError(code, "This is not the correct coordinator.")
+
+    def interval_ms(self, answer: Answer, group_id: str) -> int:
+        """When the member shall come again. Who waits for something that may come any moment: soon."""
+        interval = group_configs.integer(self._replica.state, group_id, "consumer.heartbeat.interval.ms")
+        return min(interval, HURRY_MS) if answer.hurry else interval
+
+    def assignors(self) -> list[str]:
+        """The assignors that members may name; the first is the default."""
+        return broker_configs.items(self._replica.state.cluster_configs, "group.consumer.assignors")
+
+    # Groups.
+
+    @property
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _session_s(self, group_id: str) -> float:
+        return session_seconds(self._replica.state, group_id)
+
+    def data(self, group_id: str) -> ConsumerGroupData | None:
+        """What the state holds of the group; None when it is none of KIP-848."""
+        return consumer_data(self._replica.state.groups.get(group_id))
+
+    def topics(self) -> StateTopics:
+        """The topics as they are now."""
+        return StateTopics(self._replica.state, self._around.patterns)
+
+    def running(self) -> int:
+        """How many groups run here."""
+        return len(self._running)
+
+    def runner(self, group_id: str) -> Runner:
+        """The group as it runs here; begun when it does not."""
+        runner = self._running.get(group_id)
+        if runner is None:
+            runner = self._running[group_id] = Runner(group_id, self._around)
+            self._begun.set()
+            data = runner.data
+            if data is not None:
+                runner.sessions.restart(data, self._session_s(group_id), self._now)
+        return runner
+
+    # Time.
+
+    def _count_anew(self) -> None:
+        """This process was paused, or away from the log: nobody could be heard meanwhile."""
+        for runner in self._running.values():
+            data = runner.data
+            if data is not None:
+                runner.sessions.restart(data, self._session_s(runner.group_id), self._now)
+
+    async def _keep_time(self) -> None:
+        expected = self._now
+        away = False
+        while True:
+            if not self._running:  # an agent without groups does not wake twenty times a second
+                self._begun.clear()
+                await self._begun.wait()
+                expected, away = self._now, False
+            late_s = self._now - expected
+            if not self._replica.ready:
+                away = True
+            elif away:
+                away = False
+                self._count_anew()
+            elif late_s > LATE_S:
+                for runner in self._running.values():
+                    runner.sessions.delay(late_s)
+            else:
+                self._propose_due()
+            expected = self._now + TICK_S
+            await asyncio.sleep(TICK_S)
+
+    def _propose_due(self) -> None:
+        for group_id, runner in list(self._running.items()):
+            for key in runner.sessions.take_due(self._now):
+                self._propose(runner, key)
+            if not runner.busy and not runner.sessions.busy:
+                del self._running[group_id]
+
+    def _propose(self, runner: Runner, key: Key) -> None:
+        member_id, timer = key
+        epoch = None
+        if timer is Timer.REBALANCE:
+            epoch = runner.sessions.asked_to_revoke_at(member_id)
+            if epoch is None:
+                return
+        _log.info("a member is late", group=runner.group_id, member=member_id, why=timer.value)
+        runner.add(Work(fencing(member_id, partial(runner.sessions.still_late, key), epoch)))
+
+
+def member_id_of(clock: Clock) -> str:
+    """A member id as Kafka makes them: 16 random bytes, URL-safe."""
+    return base64.urlsafe_b64encode(clock.random_bytes(16)).decode().rstrip("=")

@@ -1,0 +1,122 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: a resource and its changes become one command.
+
+All resources of a request are altered at one point of the log, however many they are (rule 12).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agent.kafka.context import Context
+from agent.kafka.handlers.configs import Resource, no_broker
+from agent.kafka.handlers.rehearse import rehearse_all
+from agent.kafka.propose import propose
+from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
+from coordination.config_types import NAME_SHOWN_MAX
+from coordination.kafka_codes import Code
+from coordination.state.topics import name_refusal
+from coordination.state.types import Done, Refused, Result
+
+Change = AlterTopicConfigs.Change
+Changes = Sequence[tuple[str, int, str | None]]
+AlterConfigs = AlterTopicConfigs | AlterClusterConfigs | AlterGroupConfigs
+OPERATIONS = (Change.SET, Change.DELETE, Change.APPEND, Change.SUBTRACT)  # IncrementalAlterConfigs' numbers
+
+
+async def alter(
+    ctx: Context,
+    resources: Sequence[tuple[int, str, Changes]],
+    *,
+    replace_all: bool = False,
+    validate_only: bool = False,
+) -> list[Result]:
+    """Apply (config name, operation, value) changes to resources (kind, name), or say what would happen.
+
+    One result per resource, in their order; all or none of a resource's changes. One that is named twice is
+    INVALID_REQUEST.
+    """
+    named = Counter((kind, name) for kind, name, _ in resources)
+    prepared: list[AlterConfigs | Result] = []
+    for kind, name, changes in resources:
+        if named[kind, name] > 1:
+            prepared.append(Refused(Code.INVALID_REQUEST, "Each resource must appear at most once."))
+        elif not replace_all and _takes_from_one_broker(ctx, kind, name, changes):
+            prepared.append(Done())
+        else:
+            prepared.append(_command(ctx, kind, name, changes, replace_all))
+    commands = [each for each in prepared if isinstance(each, AlterConfigs)]
+    if validate_only:
+        await ctx.barrier()
+        decided = iter(rehearse_all(ctx.state, commands))
+    else:
+        decided = iter(await propose(ctx, commands))
+    return [next(decided) if isinstance(each, AlterConfigs) else each for each in prepared]
+
+
+def _command(
+    ctx: Context, kind: int, name: str, changes: Changes, replace_all: bool
+) -> AlterConfigs | Refused:
+    refused = _resource_refusal(ctx, kind, name)
+    if refused is not None:
+        return refused
+    translated = _translated(changes)
+    if isinstance(translated, Refused):
+        return translated
+    match kind:
+        case Resource.TOPIC:
+            return AlterTopicConfigs(topic=name, changes=translated, replace_all=replace_all)
+        case Resource.GROUP:
+            return AlterGroupConfigs(group=name, changes=translated, replace_all=replace_all)
+    return AlterClusterConfigs(changes=translated, replace_all=replace_all)
+
+
+def _translated(changes: Changes) -> list[AlterTopicConfigs.Change] | Refused:
+    names = [config for config, _, _ in changes]
+    if len(names) != len(frozenset(names)):
+        return Refused(Code.INVALID_REQUEST, "Error due to duplicate config keys")
+    translated: list[AlterTopicConfigs.Change] = []
+    for config, operation, value in changes:
+        shown = config[:NAME_SHOWN_MAX]
+        if operation not in range(len(OPERATIONS)):
+            return Refused(Code.INVALID_REQUEST, f"{shown}: operation {operation} is unknown")
+        if value is None and OPERATIONS[operation] != Change.DELETE:
+            return Refused(Code.INVALID_REQUEST, f"Null value not supported for : {shown}")
+        translated.append(Change(name=config, operation=OPERATIONS[operation], value=value or ""))
+    return translated
+
+
+def _takes_from_one_broker(ctx: Context, kind: int, name: str, changes: Changes) -> bool:
+    """Whether only configs of one agent go: it has none, so nothing is to do.
+
+    kafka-reassign-partitions --verify deletes throttles of each broker so, set or not.
+    """
+    one = kind == Resource.BROKER and name in map(str, ctx.state.brokers)
+    deleted = (operation == OPERATIONS.index(Change.DELETE) for _, operation, _ in changes)
+    return one and all(deleted)
+
+
+def _resource_refusal(ctx: Context, kind: int, name: str) -> Refused | None:
+    """Why nothing can be set on the resource; None when something can."""
+    if kind in (Resource.TOPIC, Resource.GROUP) and not name:
+        return Refused(
+            Code.INVALID_REQUEST, f"Default {Resource(kind).name.lower()} resources are not allowed."
+        )
+    if kind == Resource.TOPIC and (refusal := name_refusal(name)):
+        return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
+    if kind in (Resource.TOPIC, Resource.GROUP) or (kind == Resource.BROKER and not name):
+        return None
+    if kind == Resource.BROKER and name in map(str, ctx.state.brokers):
+        why = (
+            "all agents share the cluster's broker configs: set it for the empty broker name "
+            "(kafka-configs --entity-default); an agent's own settings come from its file and environment"
+        )
+    elif kind == Resource.BROKER or (kind == Resource.BROKER_LOGGER and not name.isdecimal()):
+        why = no_broker(name, "Node id")
+    elif kind == Resource.BROKER_LOGGER:
+        why = "an agent's log level is its setting `logging.level`: its file or environment changes it"
+    elif kind == Resource.CLIENT_METRICS:
+        why = "client telemetry is not offered, so there are no subscriptions to it"
+    else:
+        why = f"Unknown resource type {kind}"
+    return Refused(Code.INVALID_REQUEST, why)

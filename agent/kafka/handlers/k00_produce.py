@@ -1,0 +1,273 @@
+"""Produce: store record batches.
+
+Versions 3 to 13; 0 to 2 are advertised because older librdkafka would otherwise stop compressing, and
+answered with UNSUPPORTED_VERSION. From 13 topics are named by id.
+Behaviour: acknowledged when stored and ordered, whatever acks says: acks=1 is as safe as acks=all. Of a
+transactional producer: from version 12 on (transactions v2) a batch adds its partition to the transaction;
+older ones need AddPartitionsToTxn before. acks=0 gets no answer; an error then closes the connection, which
+is all that such a client can notice.
+Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS
+stands for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown
+outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.kafka.context import Context
+from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
+from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
+from agent.kafka.produce.buffer import Offered, Outcome
+from agent.kafka.produce.keys import require_keys
+from agent.kafka.transactions.requests import NOT_YET
+from agent.net.wire.errors import WireError
+from agent.net.wire.generated.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from coordination.kafka_codes import Code
+from coordination.state.levels import TRANSACTIONS
+from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
+from coordination.state.types import Partition, Topic
+from objectstore.batch import CorruptBatch, peek, with_append_time
+from schema.descriptors import DescriptorError
+
+KEY = 0
+VERSIONS = (0, 13)
+VERSION_SERVED_MIN = 3
+TOPIC_IDS_SINCE = 13
+ABORTABLE_KNOWN_SINCE, V2_SINCE = 11, 12  # TRANSACTION_ABORTABLE; transactions v2 (KIP-890)
+ACKS = (-1, 0, 1)
+KEEPS_LOG_START = (
+    Code.INVALID_RECORD,
+    Code.INVALID_TIMESTAMP,
+    Code.INVALID_PRODUCER_EPOCH,
+    Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Code.UNKNOWN_SERVER_ERROR,
+)
+
+
+class Unacknowledged(WireError):
+    """A Produce with acks=0 failed: the connection is closed, as Kafka does."""
+
+
+@dataclass(slots=True)
+class _Admitted:
+    """A request's admitted batches and where their answers go."""
+
+    offered: list[Offered] = field(default_factory=list)
+    answers: list[PartitionProduceResponse] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Record bytes of all batches."""
+        return sum(len(batch.data) for batch in self.offered)
+
+
+async def handle(ctx: Context, request: ProduceRequest, version: int) -> ProduceResponse | None:
+    """Admit in the connection's order, answer when every batch has its outcome."""
+    refusal = _refusal(ctx, request, version)
+    if refusal is not None:
+        response = ProduceResponse(responses=[_refuse_topic(topic, *refusal) for topic in request.topic_data])
+        return _answer(request, response)
+    await _catch_up(ctx, request, version)
+    response, outcomes, admitted = await _admit_in_order(ctx, request, version)
+    if outcomes is not None:
+        if request.acks == 0:
+            return None
+        await _await_outcomes(ctx, request, version, admitted, outcomes)
+    return _answer(request, response)
+
+
+def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code, str] | None:
+    if version < VERSION_SERVED_MIN:
+        return Code.UNSUPPORTED_VERSION, f"Produce version {version}: 3 or newer is needed"
+    if request.acks not in ACKS:
+        return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
+    if request.transactional_id is not None and ctx.state.feature_level < TRANSACTIONS:
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET  # as versions that know none
+    if ctx.leaving():  # nothing was written: clients look who leads now, and send again there
+        return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
+    return None
+
+
+async def _catch_up(ctx: Context, request: ProduceRequest, version: int) -> None:
+    """A topic that is not known here may have been created through another agent."""
+    by_id = version >= TOPIC_IDS_SINCE
+    if any(find_topic(ctx.state, t.name, t.topic_id, by_id) is None for t in request.topic_data):
+        await ctx.barrier()
+
+
+async def _admit_in_order(
+    ctx: Context, request: ProduceRequest, version: int
+) -> tuple[ProduceResponse, asyncio.Future[list[Outcome]] | None, _Admitted]:
+    """Checks, then room in the buffer, then the buffer; never overtaken by the connection's next request."""
+    admitted = _Admitted()
+    transaction = 0
+    if request.transactional_id:
+        transaction = IMPLICIT if version >= V2_SINCE else EXPLICIT
+    async with ctx.client.gate:
+        response = ProduceResponse()
+        for topic_data in request.topic_data:
+            response.responses.append(await _admit_topic(ctx, topic_data, version, transaction, admitted))
+        if not admitted.offered:
+            return response, None, admitted
+        driver = ctx.services.produce
+        try:
+            async with asyncio.timeout(_seconds(ctx, request)):
+                await driver.room(admitted.size)
+        except TimeoutError:
+            for answer in admitted.answers:
+                _fail(answer, Code.NOT_ENOUGH_REPLICAS, "The agent's produce buffer is full: send again.")
+            return response, None, admitted
+        return response, driver.append(ctx.client.connection, admitted.offered), admitted
+
+
+async def _admit_topic(
+    ctx: Context, topic_data: TopicProduceData, version: int, transaction: int, admitted: _Admitted
+) -> TopicProduceResponse:
+    by_id = version >= TOPIC_IDS_SINCE
+    response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
+    topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, by_id)
+    rules = topic_rules(topic.configs, ctx.state.cluster_configs) if topic is not None else None
+    for data in topic_data.partition_data:
+        answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+        response.partition_responses.append(answer)
+        partition = find_partition(topic, data.index)
+        if topic is None or partition is None or rules is None:
+            _fail(answer, unknown_code(by_id and topic is None), "The topic or partition does not exist.")
+            continue
+        try:
+            offered = await _admit_batch(ctx, topic, partition, data, rules, version, transaction)
+        except Rejected as rejected:
+            _reject(answer, rejected, partition.log_start)
+            ctx.services.metrics.produce_rejected.labels(rejected.code.name).inc()
+            continue
+        if rules.append_time:
+            answer.log_append_time_ms = offered.header.max_timestamp
+        admitted.offered.append(offered)
+        admitted.answers.append(answer)
+        admitted.partitions.append(partition)
+    return response
+
+
+async def _admit_batch(
+    ctx: Context,
+    topic: Topic,
+    partition: Partition,
+    data: PartitionProduceData,
+    rules: TopicRules,
+    version: int,
+    transaction: int,
+) -> Offered:
+    """The batch as it will be stored. Raises Rejected."""
+    now_ms = ctx.services.clock.now_ms()
+    header = admit(data.records, rules, version, now_ms, transactional=transaction > 0)
+    assert data.records is not None
+    if rules.keys_required:
+        await require_keys(data.records, topic.name, partition.index)
+    if topic.value_schema_id is not None or topic.key_schema_id is not None:
+        await _validate(ctx, topic, data.records)
+    if rules.append_time:
+        stamped = with_append_time(data.records, now_ms)
+        return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)
+    return Offered(partition.handle, data.records, header, transaction * header.transactional)
+
+
+async def _validate(ctx: Context, topic: Topic, records: memoryview) -> None:
+    """Every record must parse as the message that the topic is bound to (KIP-467). Raises Rejected."""
+    try:
+        validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
+        bad = await validator.check_off_loop(records) if validator is not None else []
+    except CorruptBatch as error:
+        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
+    except DescriptorError as error:
+        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+    if bad:
+        raise Rejected(
+            Code.INVALID_RECORD,
+            f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
+            tuple((each.index, each.reason) for each in bad),
+        )
+
+
+async def _await_outcomes(
+    ctx: Context,
+    request: ProduceRequest,
+    version: int,
+    admitted: _Admitted,
+    pending: asyncio.Future[list[Outcome]],
+) -> None:
+    try:
+        async with asyncio.timeout(_seconds(ctx, request)):
+            outcomes: Sequence[Outcome] = await asyncio.shield(pending)
+    except TimeoutError:
+        message = "The batch was not acknowledged in time; it may have been written."
+        outcomes = [Outcome(Code.REQUEST_TIMED_OUT, message=message)] * len(admitted.answers)
+    stored = records = 0
+    rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
+    for answer, partition, offered, outcome in rows:
+        if outcome.code:
+            code = outcome.code
+            if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
+                code = Code.INVALID_TXN_STATE
+            _fail(answer, code, outcome.message)
+            if outcome.code in KEEPS_LOG_START:
+                answer.log_start_offset = partition.log_start
+            continue
+        answer.base_offset = outcome.base_offset
+        answer.log_start_offset = partition.log_start
+        stored += len(offered.data)
+        records += offered.header.record_count
+    ctx.services.metrics.produce_bytes.inc(stored)
+    ctx.services.metrics.produce_records.inc(records)
+
+
+def _seconds(ctx: Context, request: ProduceRequest) -> float:
+    """How long a request may take: the client's bound counts for acks=all, as in Kafka."""
+    own = ctx.services.config.produce.commit_timeout_ms
+    return (min(own, max(request.timeout_ms, 1)) if request.acks == -1 else own) / 1000
+
+
+def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    if request.acks != 0:
+        return response
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                raise Unacknowledged(f"Produce with acks=0: {answer.error_message or answer.error_code}")
+    return None
+
+
+def _refuse_topic(topic_data: TopicProduceData, code: Code, message: str) -> TopicProduceResponse:
+    response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
+    for data in topic_data.partition_data:
+        answer = PartitionProduceResponse(index=data.index)
+        _fail(answer, code, message)
+        response.partition_responses.append(answer)
+    return response
+
+
+def _fail(answer: PartitionProduceResponse, code: Code, message: str | None) -> None:
+    """An error carries -1 for base offset, append time and log start (KAFKA-13574)."""
+    answer.error_code = code
+    answer.error_message = message
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+
+
+def _reject(answer: PartitionProduceResponse, rejected: Rejected, log_start: int) -> None:
+    _fail(answer, rejected.code, rejected.message)
+    if rejected.code in KEEPS_LOG_START:
+        answer.log_start_offset = log_start
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(index, reason) for index, reason in rejected.bad_records
+    ]

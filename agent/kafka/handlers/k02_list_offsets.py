@@ -1,0 +1,128 @@
+"""ListOffsets: the first, last, newest or timed offset of partitions.
+
+Versions 1 to 11.
+Behaviour: answered after a read barrier. -1: the high watermark, or the last stable offset with
+read_committed; -2: the log start; -3 (from 7): the record with the highest timestamp; -4 (from 8): the
+log start, there being one tier; -5 (from 9) and -6 (from 11): -1, as Kafka without tiered storage; a
+timestamp: the first record at or after it, found inside its batch. No match: -1 twice, no error.
+Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agent.kafka.context import Context
+from agent.kafka.fetch.planner import LEADER_EPOCH
+from agent.kafka.fetch.timestamps import Found, first_at_or_after, highest
+from agent.kafka.handlers.lookup import find_partition
+from agent.net.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from coordination.kafka_codes import Code
+from coordination.state.types import Partition
+from objectstore.batch import CorruptBatch
+from objectstore.reader import ChunkMissing
+from objectstore.store import StoreError
+
+KEY = 2
+VERSIONS = (1, 11)
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+SINCE = {
+    LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11,
+}  # fmt: skip
+READ_COMMITTED = 1
+LOOKS_MAX = 3  # a chunk that is gone was replaced, a slice may be deleted while it is read: look again
+
+
+async def handle(ctx: Context, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+    """One answer per partition, in the request's order."""
+    fresh = await ctx.barrier()
+    named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    response = ListOffsetsResponse()
+    for topic_data in request.topics:
+        topic = ListOffsetsTopicResponse(name=topic_data.name)
+        response.topics.append(topic)
+        for each in topic_data.partitions:
+            if named[topic_data.name, each.partition_index] > 1:
+                answer = _error(each, Code.INVALID_REQUEST)
+            elif not fresh:
+                answer = _error(each, Code.LEADER_NOT_AVAILABLE)
+            else:
+                answer = await _answer(ctx, topic_data.name, each, request.isolation_level, version)
+            topic.partitions.append(answer)
+    return response
+
+
+async def _answer(
+    ctx: Context, name: str, each: ListOffsetsPartition, isolation: int, version: int
+) -> ListOffsetsPartitionResponse:
+    if each.timestamp < 0 and SINCE.get(each.timestamp, version + 1) > version:
+        return _error(each, Code.UNSUPPORTED_VERSION)
+    if each.current_leader_epoch > LEADER_EPOCH:
+        return _error(each, Code.UNKNOWN_LEADER_EPOCH)
+    partition = find_partition(ctx.state.topics.get(name), each.partition_index)
+    if partition is None:
+        return _error(each, Code.UNKNOWN_TOPIC_OR_PARTITION)
+    match each.timestamp:
+        case -1:
+            return _found(each, _end(partition, isolation))
+        case -2 | -4:
+            return _found(each, partition.log_start)
+        case -5 | -6:
+            return _none(each)
+    try:
+        found = await _by_time(ctx, partition, each.timestamp)
+    except (StoreError, CorruptBatch, ChunkMissing, TimeoutError):
+        return _error(each, Code.KAFKA_STORAGE_ERROR)
+    # The end as of now, not as of before the look: the log start may have passed that one meanwhile.
+    if found is None or found.offset >= _end(partition, isolation):
+        return _none(each)
+    return _found(each, found.offset, found.timestamp)
+
+
+def _end(partition: Partition, isolation: int) -> int:
+    return partition.last_stable if isolation == READ_COMMITTED else partition.high_watermark
+
+
+async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found | None:
+    """The record by timestamp, or the one with the highest for -3."""
+    for attempt in range(LOOKS_MAX):
+        newest = timestamp == MAX_TIMESTAMP
+        merged = ctx.services.merged
+        try:
+            looking = merged.max_timestamp(partition) if newest else merged.by_timestamp(partition, timestamp)
+            ref = await looking
+            if ref is None:
+                return None
+            content = (await ctx.services.reader.read_many([ref]))[0]
+        except ChunkMissing:
+            if attempt == LOOKS_MAX - 1:
+                raise
+            await ctx.barrier()
+            continue
+        start = partition.log_start
+        if ref.end_offset <= start:
+            continue  # deleted while it was read: nothing is known of the records behind it
+        found = await (highest(content, start) if newest else first_at_or_after(content, timestamp, start))
+        # A producer's header may claim a timestamp that no record of it has: its first offset then.
+        return found or Found(max(ref.base_offset, start), ref.max_timestamp_ms)
+    raise StoreError(f"records were deleted {LOOKS_MAX} times while they were looked at: ask again")
+
+
+def _found(each: ListOffsetsPartition, offset: int, timestamp: int = -1) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=each.partition_index, offset=offset, timestamp=timestamp, leader_epoch=LEADER_EPOCH
+    )
+
+
+def _none(each: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=each.partition_index)
+
+
+def _error(each: ListOffsetsPartition, code: Code) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=code)

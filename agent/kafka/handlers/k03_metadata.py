@@ -1,0 +1,165 @@
+"""Metadata: brokers, topics, partitions and who is named as their leader.
+
+Versions 0 to 13.
+Behaviour: the leader is a hint by rendezvous hash over the live agents of the client's zone (docs/zones.md);
+the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
+whose epoch goes back. The controller is a live broker of the client's zone; any agent does its work. Unknown
+topics and the list of all topics are answered after a read barrier.
+Topics are created on the way where auto.create.topics.enable and the request allow it.
+Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from agent.cluster.hints import NO_BROKER
+from agent.kafka.context import Context
+from agent.kafka.fetch.planner import LEADER_EPOCH
+from agent.kafka.handlers.lookup import (
+    CLUSTER_OPERATIONS,
+    NIL_ID,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    unknown_code,
+)
+from agent.kafka.handlers.topic_bodies import Flavour, assembled, encoded_topic
+from agent.kafka.propose import propose
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from coordination.broker_configs import boolean, integer
+from coordination.commands import CreateTopic
+from coordination.kafka_codes import Code
+from coordination.state.topics import name_refusal
+from coordination.state.types import Refused, Topic
+
+KEY = 3
+VERSIONS = (0, 13)
+AUTO_CREATE_TOPICS_MAX = 100  # topics that one request may create by naming them
+PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some milliseconds
+
+
+async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encoded:
+    """The cluster as this agent knows it."""
+    asked = request.topics
+    everything = asked is None or (version == 0 and not asked)
+    if everything or any(_find(ctx, each) is None for each in asked or ()):
+        await ctx.barrier()
+    failures = await _auto_create(ctx, request, version) if asked and not everything else {}
+    wanted = None if everything else asked or []
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    bodies: list[bytes] | None = None
+    for calmly in (True, True, False):  # leaders and brokers of one answer must belong together
+        bodies = await _bodies(ctx, wanted, failures, Flavour(version, ctx.zone, operations), calmly)
+        if bodies is not None:
+            break
+    response = MetadataResponse(cluster_id=ctx.services.config.cluster.name, controller_id=ctx.controller())
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    for broker in ctx.brokers():
+        endpoint = ctx.endpoint(broker)
+        response.brokers.append(
+            MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port, broker.zone or None)
+        )
+    return Encoded(assembled(response, bodies or [], version))
+
+
+async def _bodies(
+    ctx: Context,
+    asked: Sequence[MetadataRequestTopic] | None,
+    failures: dict[str, Code],
+    flavour: Flavour,
+    calmly: bool,
+) -> list[bytes] | None:
+    """The topics (`asked`, else all by name) encoded; None when a broker came or went meanwhile.
+
+    `calmly` lets others run now and then while much is to be encoded. The topics and their numbers of
+    partitions are those of the beginning: a large change that comes meanwhile is not shown in part (rule 12).
+    """
+    kept, brokers = ctx.services.topic_bodies, ctx.services.hints.views
+    named = ctx.services.hints.chooser(flavour.zone)
+    ready = kept.use(flavour, brokers)
+    if asked is None:
+        asked = [MetadataRequestTopic(name=name) for name in sorted(ctx.state.topics)]
+    found = [
+        (topic, 0 if topic is None else len(topic.partitions)) for topic in (_find(ctx, e) for e in asked)
+    ]
+    bodies: list[bytes] = []
+    partitions = 0
+    for each, (topic, count) in zip(asked, found, strict=True):
+        if topic is None:
+            bodies.append(encoded_topic(_missing(each, failures), flavour.version))
+            continue
+        body = kept.get(ready, topic, count)
+        if body is None:
+            body = encoded_topic(_topic(topic, count, named, flavour.operations), flavour.version)
+            kept.put(flavour, ready, topic, count, body)
+            partitions += count
+        bodies.append(body)
+        if calmly and partitions >= PARTITIONS_PER_STEP:
+            partitions = 0
+            await asyncio.sleep(0)
+            if ctx.services.hints.views is not brokers:
+                return None
+    return bodies
+
+
+def _find(ctx: Context, each: MetadataRequestTopic) -> Topic | None:
+    if each.topic_id != NIL_ID:
+        return ctx.state.topics_by_id.get(each.topic_id)
+    return ctx.state.topics.get(each.name or "")
+
+
+async def _auto_create(ctx: Context, request: MetadataRequest, version: int) -> dict[str, Code]:
+    """Create what is named, missing and wanted; the errors by name."""
+    cluster = ctx.state.cluster_configs
+    if not request.allow_auto_topic_creation or not boolean(cluster, "auto.create.topics.enable"):
+        return {}
+    partitions = integer(cluster, "num.partitions")
+    missing = [each.name for each in request.topics or () if each.name and _find(ctx, each) is None]
+    names = [name for name in dict.fromkeys(missing) if name_refusal(name) is None]
+    commands = [
+        CreateTopic(name=name, topic_id=ctx.services.clock.random_bytes(16), partitions=partitions)
+        for name in names[:AUTO_CREATE_TOPICS_MAX]
+    ]
+    results = zip(names, await propose(ctx, commands), strict=False)
+    return {name: result.code for name, result in results if isinstance(result, Refused)}
+
+
+def _missing(each: MetadataRequestTopic, failures: dict[str, Code]) -> MetadataResponseTopic:
+    by_id = each.topic_id != NIL_ID
+    code = unknown_code(by_id)
+    if not by_id and name_refusal(each.name or ""):
+        code = Code.INVALID_TOPIC_EXCEPTION
+    failure = failures.get(each.name or "", code)
+    if failure == Code.TOPIC_ALREADY_EXISTS:  # created by another agent, not applied here yet
+        failure = Code.LEADER_NOT_AVAILABLE
+    return MetadataResponseTopic(error_code=failure, name=each.name, topic_id=each.topic_id)
+
+
+def _topic(
+    topic: Topic, count: int, named: Callable[[int], tuple[int, ...]], operations: int
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            _partition(partition.index, list(named(partition.handle)))
+            for partition in topic.partitions[:count]
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(index: int, replicas: list[int]) -> MetadataResponsePartition:
+    if not replicas:
+        return MetadataResponsePartition(Code.LEADER_NOT_AVAILABLE, index, NO_BROKER, LEADER_EPOCH)
+    return MetadataResponsePartition(Code.NONE, index, replicas[0], LEADER_EPOCH, replicas, replicas)

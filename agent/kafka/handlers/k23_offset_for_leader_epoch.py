@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends, by which consumers notice truncation (KIP-320).
+
+Versions 2 to 4.
+Behaviour: there is one epoch, 0, and no truncation: it ends at the high watermark. Answered after a barrier.
+Deviations: none known; later epochs are undefined (-1, -1), as in Kafka.
+"""
+
+from __future__ import annotations
+
+from agent.kafka.context import Context
+from agent.kafka.fetch.planner import LEADER_EPOCH
+from agent.kafka.handlers.lookup import find_partition
+from agent.net.wire.generated.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from coordination.kafka_codes import Code
+
+KEY = 23
+VERSIONS = (2, 4)
+
+
+async def handle(
+    ctx: Context, request: OffsetForLeaderEpochRequest, version: int
+) -> OffsetForLeaderEpochResponse:
+    """One answer per partition, in the request's order."""
+    await ctx.barrier()
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_end(ctx, topic.topic, each) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(ctx: Context, name: str, each: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=each.partition)
+    partition = find_partition(ctx.state.topics.get(name), each.partition)
+    if partition is None:
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    elif each.current_leader_epoch > LEADER_EPOCH:
+        answer.error_code = Code.UNKNOWN_LEADER_EPOCH
+    elif each.leader_epoch == LEADER_EPOCH:
+        answer.leader_epoch = LEADER_EPOCH
+        answer.end_offset = partition.high_watermark
+    return answer

@@ -1,0 +1,306 @@
+"""The produce path's driver: buffer → PUT → append → apply → outcomes.
+
+PUTs run side by side; their commands are submitted strictly in the order of the flushes, so a producer's
+own order survives. When a flush fails for good, everything flushed or buffered after it fails with it, with
+a retriable code and nothing written: a later batch must not overtake an earlier one that its client will
+send again. (An idempotent producer is protected by its sequence numbers as well; for the others this is as
+much as Kafka promises with several requests in flight.)
+
+One error table, `code_of`, says what a producer is told: definite failures are retriable without a doubt,
+an unknown outcome is REQUEST_TIMED_OUT, never success and never a definite failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from agent.kafka.produce.budget import ByteBudget
+from agent.kafka.produce.buffer import (
+    Flush,
+    Offered,
+    Outcome,
+    Pending,
+    ProduceBuffer,
+    Request,
+    commit_command,
+    make_flush,
+)
+from agent.kafka.produce.planner import FlushLimits, FlushPlanner
+from agent.telemetry.logs import logger
+from agent.telemetry.metrics import Metrics
+from coordination.commands import Command
+from coordination.kafka_codes import Code
+from coordination.log import Unavailable
+from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
+from coordination.state.types import ChunkCommitted, Refused, Result
+from objectstore.naming import ChunkId
+from objectstore.steps import reach
+from objectstore.store import Buffer, StoreError
+
+_log = logger("produce")
+
+PutChunk = Callable[[ChunkId, Sequence[Buffer]], Awaitable[object]]
+KeepOwn = Callable[[ChunkId, int, Sequence[Buffer], int], None]
+
+
+class Submitter(Protocol):
+    """The part of the replica that produce needs."""
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation that names this agent's chunks now."""
+        ...
+
+    def submit(
+        self, commands: Sequence[Command], *, incarnation: int | None = None
+    ) -> asyncio.Future[list[Result]]:
+        """Enqueue for the append chain, order kept."""
+        ...
+
+
+class Overtaken(Exception):
+    """An earlier flush failed; this one was given up so that it does not overtake it."""
+
+
+class Closed(Exception):
+    """The agent is leaving."""
+
+
+def code_of(error: BaseException) -> tuple[Code, str]:
+    """What a producer is told when its flush ends in `error`."""
+    match error:
+        case StaleIncarnation():
+            return Code.NOT_LEADER_OR_FOLLOWER, "The agent was fenced and has registered anew: send again."
+        case Unavailable():
+            return Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached; nothing was written: send again."
+        case OutcomeUnknown():
+            return Code.REQUEST_TIMED_OUT, "The log's answer is missing: the batch may have been written."
+        case StoreError() | TimeoutError():
+            return Code.NOT_ENOUGH_REPLICAS, "The object store failed; nothing was written: send again."
+        case Overtaken():
+            return Code.NOT_ENOUGH_REPLICAS, "An earlier write failed; nothing was written: send again."
+        case Closed():
+            return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
+    return Code.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"
+
+
+class ProduceDriver:
+    """One agent's produce buffer and the flushes under way."""
+
+    def __init__(
+        self,
+        replica: Submitter,
+        put_chunk: PutChunk,
+        keep_own: KeepOwn,
+        cluster_id: bytes,
+        limits: FlushLimits,
+        bytes_max: int,
+        metrics: Metrics,
+    ) -> None:
+        self._replica = replica
+        self._put_chunk = put_chunk
+        self._keep_own = keep_own
+        self._cluster_id = cluster_id
+        self._limits = limits
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._planner = FlushPlanner(limits)
+        self._buffer = ProduceBuffer()
+        self.budget = ByteBudget(bytes_max)
+        self._line: deque[Flush] = deque()  # flushes whose command is not submitted, in order
+        self._submitted: set[asyncio.Future[list[Result]]] = set()
+        self._next_number = 1
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    async def room(self, size: int) -> None:
+        """Take `size` bytes of the budget; `append` gives them back when the outcome is known."""
+        await self.budget.take(size)
+
+    def append(self, connection: int, batches: Sequence[Offered]) -> asyncio.Future[list[Outcome]]:
+        """Put the batches of one request into the buffer; resolves to their outcomes, never fails.
+
+        Their bytes must have been taken with `room` before. Synchronous up to the return, so the order
+        of the calls is the order of the batches.
+        """
+        size = sum(len(batch.data) for batch in batches)
+        future: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        request = Request(
+            connection, self._loop.time(), size, future, [Outcome(Code.NONE)] * len(batches), len(batches)
+        )
+        self._idle.clear()
+        self._buffer.add(request, batches)
+        self._planner.arrived(connection, size, len(batches), request.arrived)
+        if self._closed:
+            self._fail_line(Closed())
+        else:
+            self._poke()
+        return future
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Record bytes that wait for a flush."""
+        return self._planner.buffered_bytes
+
+    async def drain(self) -> None:
+        """Flush what is there and wait until every outcome is known. The caller bounds it."""
+        self._planner.draining = True
+        self._poke()
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Give up what has not been submitted; later appends are refused."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        puts = [flush.put for flush in self._line if flush.put is not None]
+        self._fail_line(Closed())
+        await asyncio.gather(*puts, return_exceptions=True)
+
+    def _poke(self) -> None:
+        """Flush while a flush is due, then look again when the planner says."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while True:
+            decision = self._planner.decide(self._loop.time())
+            if decision.reason is None:
+                break
+            if not self._replica.incarnation:
+                self._fail_line(StaleIncarnation("registering anew"))
+                break
+            self._flush()
+        if decision.wake_at is not None:
+            self._timer = self._loop.call_at(decision.wake_at, self._poke)
+
+    def _flush(self) -> None:
+        now = self._loop.time()
+        taken, size = self._buffer.take(self._limits.buffer_bytes_max, self._limits.batches_max)
+        self._planner.flushed(size, len(taken), now, self._buffer.oldest)
+        chunk = ChunkId(self._replica.incarnation, self._next_number)
+        self._next_number += 1
+        flush = make_flush(taken, size, self._cluster_id, chunk, now)
+        self._line.append(flush)
+        self._metrics.puts_in_flight.inc()
+        flush.put = self._loop.create_task(self._put(flush), name=f"put-{chunk.number}")
+
+    async def _put(self, flush: Flush) -> None:
+        try:
+            reach("flush/put")
+            await self._put_chunk(flush.chunk, flush.encoded.parts)
+        except (StoreError, TimeoutError) as error:
+            flush.failure = error
+            self._metrics.put_failed.inc()
+            _log.warning("chunk not stored", chunk=flush.chunk.number, error=repr(error))
+        else:
+            flush.stored = True
+        finally:
+            self._metrics.puts_in_flight.dec()
+        self._metrics.put_seconds.observe(self._loop.time() - flush.started)
+        self._metrics.chunk_bytes.observe(flush.encoded.size)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Submit every flush that is stored and has none before it that is not."""
+        while self._line and (self._line[0].stored or self._line[0].failure is not None):
+            failure = self._line[0].failure
+            if failure is not None:
+                self._fail_line(failure)
+                return
+            flush = self._line.popleft()
+            reach("flush/submit")
+            future = self._replica.submit([commit_command(flush)], incarnation=flush.chunk.incarnation)
+            self._submitted.add(future)
+            future.add_done_callback(partial(self._decided, flush))
+
+    def _decided(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:
+        """The flush's command was applied, or will not be, or nobody knows."""
+        self._submitted.discard(future)
+        error = Closed() if future.cancelled() else future.exception()
+        if error is not None:
+            self._give_up(flush.pending, error)
+            if not isinstance(error, OutcomeUnknown):
+                self._fail_line(Overtaken())
+        else:
+            reach("flush/decided")
+            self._settle(flush, future.result()[0])
+            reach("flush/answered")
+        self._completed()
+
+    def _settle(self, flush: Flush, result: Result) -> None:
+        """Hand out what apply decided; what it accepted stays in memory for tail readers."""
+        if isinstance(result, Refused):
+            for pending in flush.pending:
+                self._resolve(pending, Outcome(result.code, message=result.message))
+            return
+        assert isinstance(result, ChunkCommitted), f"a chunk's commit answered with {result!r}"
+        self._keep(flush, result)
+        for pending, error, base in zip(flush.pending, result.errors, result.base_offsets, strict=True):
+            if error:
+                self._resolve(pending, Outcome(Code(error)))
+            else:
+                self._resolve(pending, Outcome(Code.NONE, base))
+
+    def _keep(self, flush: Flush, result: ChunkCommitted) -> None:
+        """Give the reader's cache each run of batches that follow each other in a partition."""
+        run: list[Buffer] = []
+        handle = start = base = following = -1
+        rows = zip(flush.pending, flush.encoded.positions, result.errors, result.base_offsets, strict=True)
+        for pending, position, error, offset in rows:
+            offered = pending.offered
+            if offered.handle != handle or error or offset != following:
+                if run:
+                    self._keep_own(flush.chunk, start, run, base)
+                run, handle, start, base = [], offered.handle, position, offset
+            if error:
+                continue
+            run.append(offered.data)
+            following = offset + offered.header.last_offset_delta + 1
+        if run:
+            self._keep_own(flush.chunk, start, run, base)
+
+    def _give_up(self, pendings: Sequence[Pending], error: BaseException) -> None:
+        code, message = code_of(error)
+        for pending in pendings:
+            self._resolve(pending, Outcome(code, message=message))
+
+    def _fail_line(self, error: Exception) -> None:
+        """Give up the flushes whose command is not submitted, and what is buffered behind them."""
+        line, self._line = self._line, deque()
+        for number, flush in enumerate(line):
+            if flush.put is not None and flush.put is not asyncio.current_task():
+                flush.put.cancel()
+            self._give_up(flush.pending, error if number == 0 else Overtaken())
+            self._planner.completed()
+        if len(self._buffer):
+            taken, size = self._buffer.take(1 << 62, 1 << 62)
+            self._planner.dropped(size, len(taken))
+            self._give_up(taken, Overtaken() if line and not isinstance(error, Closed) else error)
+        self._settled()
+
+    def _resolve(self, pending: Pending, outcome: Outcome) -> None:
+        request = pending.request
+        request.outcomes[pending.slot] = outcome
+        request.missing -= 1
+        if request.missing:
+            return
+        self.budget.give(request.size)
+        self._planner.answered(request.connection, self._loop.time())
+        if not request.done.done():
+            request.done.set_result(request.outcomes)
+
+    def _completed(self) -> None:
+        self._planner.completed()
+        self._settled()
+
+    def _settled(self) -> None:
+        if not self._closed:
+            self._poke()
+        if not self._line and not self._submitted and not len(self._buffer):
+            self._idle.set()

@@ -1,0 +1,1 @@
+"""Sockets: connections, frames and the wire codecs. Knows no Kafka handler."""

@@ -1,0 +1,446 @@
+"""Kafka's sockets: listeners, connections, back-pressure, limits and a graceful end.
+
+Each connection is an `agent.net.connection.Connection` driven by one BufferedProtocol. A request is
+dispatched in a task of its own as soon as its frame is whole; tasks of one connection start in the order of
+their requests, and answers leave in that order. Whatever is wrong with a connection (bytes that are not
+Kafka, a handler that fails) closes that connection with one log line; nothing here ends the process. """
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import structlog
+
+from agent.net.connection import SCRATCH_BYTES, Budget, Connection, Limits, Slot
+from agent.net.wire.api import API_VERSIONS, APIS
+from agent.net.wire.errors import WireError
+from agent.net.wire.frame import BadVersion, RequestHeader, frame_response, parse_request_header
+from agent.net.wire.generated import api_versions
+from agent.net.wire.primitives import Buffer
+from agent.telemetry.logs import request_id
+from agent.telemetry.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+FETCH: Final = 1
+UNSUPPORTED_VERSION: Final = 35
+SOFTWARE_NAMED_SINCE: Final = 3  # ApiVersions from this version on says what the client is (KIP-511)
+WRITE_HIGH_BYTES: Final = 1024 * 1024
+"""Bytes in a socket's send buffer above which answers wait in the connection."""
+SWEEP_S: Final = 5.0
+"""Time between two looks for idle and stalled connections, seconds; less when their limits are lower."""
+LINGER_S: Final = 1.0
+"""How long a connection that is drained waits for its client to hang up too, seconds."""
+CANCEL_S: Final = 1.0
+"""How long cancelled requests have to end, seconds."""
+BACKLOG: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where to listen. Port 0 takes a free one. `tls` is the place for an encrypted listener's context."""
+
+    name: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ConnectionInfo:
+    """What is known of a connection for as long as it lives."""
+
+    id: int
+    listener: str
+    peer_host: str
+    software_name: str = ""
+    software_version: str = ""
+    only_api_versions: bool = True
+    """Whether no other request has come yet: the fence of transactions v1 asks for it."""
+    session: Any = None
+    """The dispatcher's own state of this connection."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request's surroundings."""
+
+    connection: ConnectionInfo
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+Dispatch = Callable[[RequestContext, RequestHeader, memoryview], Awaitable[list[Buffer] | None]]
+"""Answers one request: the buffers of the response's body, or None for no answer at all (acks=0).
+
+Raises WireError for a body that is not the message it claims to be (the connection is closed), BadVersion
+for a version that is not served.
+"""
+
+
+def unsupported_api_versions() -> list[Buffer]:
+    """The body that answers an ApiVersions request of an unknown version: version 0, error 35 (KIP-511)."""
+    api = APIS[API_VERSIONS]
+    spoken = api_versions.ApiVersion(api.key, api.min, api.max)
+    answer = api_versions.ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[spoken])
+    return api_versions.encode_response(answer, 0)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What all connections of a server have in common."""
+
+    dispatch: Dispatch
+    limits: Limits
+    metrics: Metrics
+    budget: Budget
+    scratch: memoryview
+    live: dict[int, _Protocol] = field(default_factory=dict)
+    tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
+    last_id: int = 0
+    draining: bool = False
+    empty: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever the last connection is gone."""
+
+
+class Server:
+    """Serves Kafka connections on any number of listeners."""
+
+    def __init__(
+        self, dispatch: Dispatch, limits: Limits | None = None, metrics: Metrics | None = None
+    ) -> None:
+        limits = limits or Limits()
+        budget = Budget(limits.process_bytes_max)
+        scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._shared = _Shared(dispatch, limits, metrics or Metrics(), budget, scratch)
+        self._shared.metrics.request_bytes.set_function(lambda: budget.used)
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def start(self, listeners: Sequence[Listener]) -> list[int]:
+        """Listen; gives the bound port of each listener. Raises OSError when one is taken."""
+        loop = asyncio.get_running_loop()
+        ports = []
+        try:
+            for listener in listeners:
+                server = await loop.create_server(
+                    lambda listener=listener: _Protocol(self._shared, listener),
+                    listener.host,
+                    listener.port,
+                    ssl=listener.tls,
+                    backlog=BACKLOG,
+                )
+                self._servers.append(server)
+                ports.append(server.sockets[0].getsockname()[1])
+        except OSError:
+            self.stop_accepting()
+            raise
+        self._sweeper = loop.create_task(self._sweep())
+        return ports
+
+    @property
+    def connections(self) -> int:
+        """Connections open now."""
+        return len(self._shared.live)
+
+    @property
+    def request_bytes(self) -> int:
+        """Request bytes held now, over all connections."""
+        return self._shared.budget.used
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing more is read."""
+        return self._shared.draining
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections stay."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def drop_all(self) -> None:
+        """Cut every connection at once, unread and unanswered: what to do when waking from a pause."""
+        for protocol in list(self._shared.live.values()):
+            protocol.abort("dropped")
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop accepting and reading, let requests in flight finish and their answers leave, close.
+
+        What has not finished after `timeout_s` seconds is cut and cancelled.
+        """
+        shared = self._shared
+        self.stop_accepting()
+        shared.draining = True
+        for protocol in list(shared.live.values()):
+            protocol.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while shared.live:
+                    shared.empty.clear()
+                    await shared.empty.wait()
+        self.drop_all()
+        for task in list(shared.tasks):
+            task.cancel()
+        if shared.tasks:
+            await asyncio.wait(list(shared.tasks), timeout=CANCEL_S)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    async def _sweep(self) -> None:
+        limits = self._shared.limits
+        pause = min(SWEEP_S, limits.idle_s_max / 4, limits.stall_s_max / 4)
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(pause)
+            now = loop.time()
+            for protocol in list(self._shared.live.values()):
+                protocol.sweep(now)
+
+
+class _Protocol(asyncio.BufferedProtocol):
+    """Drives one Connection."""
+
+    def __init__(self, shared: _Shared, listener: Listener) -> None:
+        self._shared = shared
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._machine = Connection(shared.limits, shared.budget, shared.scratch, self._update_reading)
+        self._transport: asyncio.Transport | None = None
+        self._info = ConnectionInfo(0, listener.name, "")
+        self._fetches: dict[asyncio.Task[None], None] = {}
+        self._reading = True
+        self._writable = True
+        self._doomed = False
+        self._lingering = False
+        self._last = self._loop.time()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
+        self._transport = connected = cast(asyncio.Transport, transport)  # uvloop's derive from nothing
+        shared = self._shared
+        peer = transport.get_extra_info("peername")
+        self._info.peer_host = str(peer[0]) if isinstance(peer, tuple) else str(peer or "")
+        if shared.draining or len(shared.live) >= shared.limits.connections_max:
+            shared.metrics.connections_refused.inc()
+            self.abort("refused: connections_max is reached" if not shared.draining else "refused: stopping")
+            return
+        shared.last_id += 1
+        self._info.id = shared.last_id
+        shared.live[self._info.id] = self
+        shared.metrics.connections.set(len(shared.live))
+        connected.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._shared.scratch if self._lingering else self._machine.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._lingering:
+            return
+        self._last = self._loop.time()
+        self._shared.metrics.bytes_in.inc(nbytes)
+        frames = self._machine.received(nbytes)
+        for frame in frames:
+            if self._doomed:
+                self._machine.release(frame)
+            else:
+                self._begin(frame)
+        if self._machine.failed and not self._doomed:
+            self._doom(None, self._machine.failed)
+        self._update_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._machine.close()
+        self._shared.live.pop(self._info.id, None)
+        self._shared.metrics.connections.set(len(self._shared.live))
+        if not self._shared.live:
+            self._shared.empty.set()
+        for task in list(self._fetches):
+            task.cancel()
+
+    # What the server calls.
+
+    def abort(self, reason: str) -> None:
+        """Cut the connection."""
+        if self._transport is not None:
+            log.info("connection cut", **self._names(), reason=reason)
+            self._transport.abort()
+            self._machine.close()
+
+    def drain(self) -> None:
+        """Read no more; close when everything is answered and sent."""
+        self._update_reading()
+        self._close_when_done()
+
+    def sweep(self, now: float) -> None:
+        """Close when idle or stalled for too long."""
+        quiet = now - self._last
+        if self._machine.in_flight or self._transport is None:
+            return
+        if self._machine.mid_frame and not self._machine.waiting:
+            if quiet > self._shared.limits.stall_s_max:
+                self.abort(f"stopped in the middle of a request for {quiet:.0f} s")
+        elif quiet > self._shared.limits.idle_s_max:
+            self.abort(f"idle for {quiet:.0f} s")
+
+    # Requests.
+
+    def _begin(self, frame: memoryview) -> None:
+        """Dispatch one request."""
+        slot = self._machine.open()
+        try:
+            header = parse_request_header(frame)
+        except BadVersion as error:
+            self._machine.release(frame)
+            self._bad_version(slot, error)
+            return
+        except WireError as error:
+            self._machine.release(frame)
+            self._doom(slot, error)
+            return
+        self._info.only_api_versions &= header.api_key == API_VERSIONS
+        context = RequestContext(
+            self._info, header.api_key, header.api_version, header.correlation_id, header.client_id
+        )
+        task = self._loop.create_task(self._serve(context, header, frame, slot))
+        self._shared.tasks[task] = None
+        task.add_done_callback(self._ended)
+        if header.api_key == FETCH:  # nobody is left to read; a write goes on to its end
+            self._fetches[task] = None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._shared.tasks.pop(task, None)
+        self._fetches.pop(task, None)
+
+    async def _serve(
+        self, context: RequestContext, header: RequestHeader, frame: memoryview, slot: Slot
+    ) -> None:
+        request_id.set(f"{self._info.id}-{context.correlation_id}")
+        api = APIS[context.api_key]
+        begun = self._loop.time()
+        body = frame[header.body :]
+        try:
+            if context.api_key == API_VERSIONS:
+                self._learn(context, body)
+            answer = await self._shared.dispatch(context, header, body)
+            version = context.api_version
+            framed = None if answer is None else frame_response(api, version, context.correlation_id, answer)
+            self._machine.answer(slot, framed)
+        except BadVersion as error:
+            self._bad_version(slot, error)
+        except WireError as error:
+            self._doom(slot, error)
+        except asyncio.CancelledError:
+            self.abort(f"{api.name} was cancelled")
+            raise
+        except Exception:
+            log.exception("request failed", **self._names(), api=api.name, version=context.api_version)
+            self._doom(slot, WireError(f"{api.name} v{context.api_version} failed in the agent"))
+        finally:
+            self._machine.release(frame)
+        bound = self._shared.metrics.request(api.name)
+        bound.count.inc()
+        bound.seconds.observe(self._loop.time() - begun)
+        self._send()
+
+    def _learn(self, context: RequestContext, body: memoryview) -> None:
+        """Note what the client says it is."""
+        if context.api_version >= SOFTWARE_NAMED_SINCE:
+            request = api_versions.decode_request(body, context.api_version)
+            self._info.software_name = request.client_software_name
+            self._info.software_version = request.client_software_version
+
+    def _bad_version(self, slot: Slot, error: BadVersion) -> None:
+        if error.api.key != API_VERSIONS:
+            self._doom(slot, error)
+            return
+        body = unsupported_api_versions()
+        self._machine.answer(slot, frame_response(error.api, 0, error.correlation_id, body))
+        self._send()
+
+    def _doom(self, slot: Slot | None, error: WireError) -> None:
+        """Close for what happened at this place, with one log line, once everything before is answered."""
+        if not self._doomed and self._transport is not None:
+            self._doomed = True
+            self._shared.metrics.frames_refused.inc()
+            log.warning("connection closed for a request", **self._names(), reason=str(error))
+        self._machine.cut(slot, error)
+        self._send()
+
+    def _names(self) -> dict[str, Any]:
+        return {"connection": self._info.id, "peer": self._info.peer_host, "listener": self._info.listener}
+
+    # Back-pressure.
+
+    def _send(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._writable and self._machine.outbox:
+            self._last = self._loop.time()
+            self._shared.metrics.bytes_out.inc(self._machine.outbox_bytes)
+            transport.writelines(self._machine.take())
+        self._update_reading()
+        self._close_when_done()
+
+    def _update_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._lingering:
+            return
+        unsent = 0 if self._writable else transport.get_write_buffer_size()
+        wanted = not self._shared.draining and self._machine.wants_read(unsent)
+        if wanted and not self._reading:
+            self._reading = True
+            transport.resume_reading()
+        elif self._reading and not wanted:
+            self._reading = False
+            transport.pause_reading()
+
+    def _close_when_done(self) -> None:
+        done = not self._machine.in_flight and not self._machine.outbox
+        if not done or self._transport is None:
+            return
+        if self._doomed:
+            self._transport.close()
+        elif self._shared.draining and not self._lingering:
+            self._linger(self._transport)
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        """Say that nothing more comes, and throw away what the client sends until it hangs up.
+
+        A socket that is closed with unread input is reset, and the kernel forgets what was on its way: the
+        client would have the beginning of an answer.
+        """
+        if not transport.can_write_eof():
+            transport.close()
+            return
+        self._lingering = True
+        transport.write_eof()
+        transport.resume_reading()
+        self._loop.call_later(LINGER_S, self._unheard)
+
+    def _unheard(self) -> None:
+        """The client did not hang up."""
+        if self._transport is not None:
+            self._transport.close()

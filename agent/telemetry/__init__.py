@@ -1,0 +1,1 @@
+"""What is told of an agent: logs, metrics, the measured log."""

@@ -1,1 +1,0 @@
-"""Transactions in an agent: requests of transactional producers on their way to apply, and their timeouts."""

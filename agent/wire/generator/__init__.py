@@ -1,1 +1,0 @@
-"""Turns the message definitions of agent/wire/messages/ into agent/wire/generated/."""

@@ -1,0 +1,93 @@
+"""What merging replaced or never swapped in is collected; what is used stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.background.collection import make_collector, make_merged_collector
+from coordination.clock import ManualClock
+from coordination.commands import DeleteTopic, FenceIncarnation
+from objectstore.adapters.memory import MemoryStore
+from objectstore.merged import MergedRanges
+from objectstore.naming import MANIFESTS, SEGMENTS, manifest_key
+from objectstore.segment import SegmentWriter
+from tests.unit.agent.background.merging_rig import merge_rows, partition_of
+from tests.unit.agent.background.test_merging import expected, fill, keys
+from tests.unit.agent.conftest import StartAgent
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch, values
+from tests.unit.agent.rig import Agent, batch
+
+HOUR_MS = 3_600_000
+
+
+class Later(ManualClock):
+    """Some hours from now, as the wall clock goes."""
+
+    def now_ms(self) -> int:
+        return 10**14
+
+
+async def collect(agent: Agent, store: MemoryStore, clock: Any = None, grace_s: float = 3600) -> list[str]:
+    """One run of both collectors; what it deleted."""
+    replica, clock = agent.services.replica, clock or Later()
+    report = await make_collector(replica, store, clock, grace_s).run()
+    collector = make_merged_collector(replica, store, MergedRanges(store), clock, grace_s)
+    await collector.run(report)
+    assert report.strangers == []
+    return [each.key for each in report.deleted]
+
+
+async def test_what_merging_replaced_is_collected_and_what_is_used_stays(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    await create(agent)
+    for number in range(10):
+        await fill(agent, 1, first=number)
+        await merge_rows(agent, memory_store, 1)
+    await collect(agent, memory_store)
+    merged = partition_of(agent).merged
+    assert merged is not None
+    assert await keys(memory_store, "chunks/") == []
+    assert await keys(memory_store, MANIFESTS) == [manifest_key(merged.manifest)]
+    assert len(await keys(memory_store, SEGMENTS)) == merged.segments
+    state = agent.services.replica.state
+    assert (state.segment_garbage, state.manifest_garbage) == ({}, {})
+    assert await collect(agent, memory_store) == []
+    assert values(await fetch(agent, 0)) == expected(0, 20)
+
+
+async def test_a_deleted_topic_gives_its_segments_back_after_the_grace(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    await create(agent)
+    await fill(agent, 4)
+    await merge_rows(agent, memory_store, 4)
+    await agent.services.replica.propose(DeleteTopic(name="t"))
+    assert await collect(agent, memory_store, agent.services.clock) == [], "within the grace"
+    await collect(agent, memory_store)
+    for prefix in ("chunks/", SEGMENTS, MANIFESTS):
+        assert await keys(memory_store, prefix) == []
+    assert agent.services.replica.state.manifest_garbage == {}
+
+
+async def test_what_a_fenced_author_never_swapped_in_is_collected(
+    start: StartAgent, memory_store: MemoryStore
+) -> None:
+    dead, alive = await start("a"), await start("b")
+    await create(dead)
+    await fill(dead, 8)
+    await merge_rows(dead, memory_store, 4)
+    await collect(alive, memory_store)
+    kept = await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS)
+    writer_id = partition_of(dead).merged.manifest._replace(number=99)  # type: ignore[union-attr]  # merged above
+    orphan = f"segments/{writer_id.incarnation:016x}/{0:08x}-{99:016x}.seg"
+    writer = SegmentWriter(bytes(16), writer_id)  # type: ignore[arg-type]  # the same shape
+    writer.add(memoryview(batch(b"lost")))
+    await memory_store.put(orphan, writer.finish().parts)
+    await memory_store.put(manifest_key(writer_id), [b"half"])
+    assert await collect(alive, memory_store) == [], "its author lives"
+    await dead.stop()
+    await alive.services.replica.propose(FenceIncarnation(incarnation=writer_id.incarnation))
+    assert sorted(await collect(alive, memory_store)) == sorted([orphan, manifest_key(writer_id)])
+    assert await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS) == kept
+    assert values(await fetch(alive, 0)) == expected(0, 16)

@@ -1,0 +1,104 @@
+"""The job that ends transactions past their timeout and forgets ids: proposals, decided by the log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.background.expiry.transactions import (
+    EXPIRATION,
+    EXPIRY_INTERVAL,
+    TIMEOUT_INTERVAL,
+    TransactionTimeouts,
+)
+from coordination.clock import ManualClock
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.state.types import ClaimHolder
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch
+from tests.unit.agent.kafka.transactions_rig import Txn
+from tests.unit.agent.rig import Agent
+
+
+@pytest.fixture
+async def job(agent: Agent) -> tuple[TransactionTimeouts, ManualClock, ClaimHolder]:
+    """A job whose clock the test moves, at the agent's own time at first."""
+    clock = ManualClock(start_ms=agent.services.clock.now_ms())
+    for name in (TIMEOUT_INTERVAL, EXPIRY_INTERVAL):
+        change = AlterTopicConfigs.Change(name=name, value="1")
+        await agent.services.replica.propose(AlterClusterConfigs(changes=[change]))
+    made = TransactionTimeouts(agent.services.replica, clock)
+    return made, clock, ClaimHolder(agent.services.replica.incarnation, 0)
+
+
+async def test_only_what_is_past_its_time_is_aborted(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    timeouts, clock, held = job
+    await create(agent)
+    short, long = Txn(agent, "short"), Txn(agent, "long")
+    await short.init(timeout_ms=1)
+    await long.init(timeout_ms=900_000)
+    await short.send(b"a")
+    await long.send(b"b", index=1)
+    known = agent.services.replica.state.transactions
+    while agent.services.clock.now_ms() - known["short"].started_ms < 2:  # noqa: ASYNC110 - its stamps decide
+        await asyncio.sleep(0.001)
+    clock.advance(0.5)
+    await timeouts.step(held)
+    assert (known["short"].ongoing, known["long"].ongoing) == (False, True)
+    assert known["short"].timed_out
+    answer = await fetch(agent, 0, isolation_level=1)
+    assert (answer.last_stable_offset, answer.high_watermark) == (2, 2)
+
+
+async def test_a_clock_that_is_ahead_ends_nothing_early(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    """The proposer's clock proposes; the stamp of the entry, made by the agent, decides."""
+    timeouts, clock, held = job
+    await create(agent)
+    producer = Txn(agent)
+    await producer.init(timeout_ms=60_000)
+    await producer.send(b"a")
+    clock.advance(3_600)
+    await timeouts.step(held)
+    assert agent.services.replica.state.transactions["x"].ongoing
+
+
+async def test_a_clock_that_is_behind_keeps_nothing_open(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    """Seed 1 of the simulation: begun by an agent 95 s ahead of whoever looks, readers waited as long."""
+    _, _, held = job
+    await create(agent)
+    producer = Txn(agent)
+    await producer.init(timeout_ms=60_000)
+    await producer.send(b"a")
+    clock = ManualClock(start_ms=agent.services.clock.now_ms() - 3_600_000)
+    timeouts = TransactionTimeouts(agent.services.replica, clock)
+    await timeouts.step(held)
+    clock.advance(59)
+    await timeouts.step(held)
+    assert agent.services.replica.state.transactions["x"].ongoing
+    clock.advance(2)
+    await timeouts.step(held)
+    assert not agent.services.replica.state.transactions["x"].ongoing
+
+
+async def test_ids_that_nobody_uses_are_forgotten(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    timeouts, clock, held = job
+    await create(agent)
+    idle, busy = Txn(agent, "idle"), Txn(agent, "busy")
+    await idle.init()
+    await busy.init(timeout_ms=900_000)
+    await busy.send(b"a")
+    await timeouts.step(held)
+    assert list(agent.services.replica.state.transactions) == ["idle", "busy"]
+    change = AlterTopicConfigs.Change(name=EXPIRATION, value="1")
+    await agent.services.replica.propose(AlterClusterConfigs(changes=[change]))
+    clock.advance(60)
+    await timeouts.step(held)
+    assert list(agent.services.replica.state.transactions) == ["busy"], "one that is ongoing stays"

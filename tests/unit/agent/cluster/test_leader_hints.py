@@ -1,0 +1,168 @@
+"""Leaders are hints: even, the same on every agent, near their clients, moved only when they must."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agent.cluster.hints import NO_BROKER, LeaderHints
+from agent.cluster.zones import zone_of
+from agent.kafka.fetch.redirect import AGAIN_S, REPEAT_S, Sent, elsewhere, suits
+from coordination.state.types import BACKGROUND, FETCH, PRODUCE, ROLES, Broker
+
+HANDLES = range(3000)
+
+
+def broker(node: int, zone: str = "", roles: tuple[str, ...] = ROLES, *, named: bool = True) -> Broker:
+    return Broker(node, f"a{node}", node, (), zone, "", "", roles, "", named)
+
+
+def hints_of(*brokers: Broker) -> LeaderHints:
+    known = {each.node_id: each for each in brokers}
+    return LeaderHints(lambda: known)
+
+
+def leaders(nodes: list[int]) -> list[int]:
+    hints = hints_of(*map(broker, nodes))
+    return [hints.leader(handle) for handle in HANDLES]
+
+
+def test_no_broker_no_leader() -> None:
+    assert set(leaders([])) == {NO_BROKER}
+    assert hints_of().replicas(1) == ()
+    assert hints_of().coordinator("group") == NO_BROKER
+
+
+def test_every_agent_names_the_same_leader() -> None:
+    assert leaders([3, 1, 2]) == leaders([2, 3, 1])
+
+
+def test_partitions_spread_evenly() -> None:
+    counts = Counter(leaders([1, 2, 3]))
+    assert all(850 < counts[node] < 1150 for node in (1, 2, 3))
+
+
+def test_only_the_partitions_of_an_agent_that_left_move_and_they_come_back_with_it() -> None:
+    before, after = leaders([1, 2, 3]), leaders([1, 3])
+    moved = [handle for handle in HANDLES if before[handle] != after[handle]]
+    assert all(before[handle] == 2 for handle in moved)
+    assert len(moved) == before.count(2)
+    assert leaders([1, 3, 2]) == before, "a restart moves its own partitions out and back, nothing else"
+
+
+def test_only_what_a_new_agent_takes_moves_to_it() -> None:
+    before, after = leaders([1, 2, 3]), leaders([1, 2, 3, 4])
+    assert all(a in (b, 4) for b, a in zip(before, after, strict=True))
+
+
+def test_hints_follow_the_set_of_brokers() -> None:
+    known = {7: broker(7)}
+    hints = LeaderHints(lambda: known)
+    assert (hints.leader(1), hints.coordinator("a-group"), hints.replicas(1)) == (7, 7, (7,))
+    known[8] = broker(8)
+    del known[7]
+    assert (hints.leader(1), hints.coordinator("a-group"), hints.replicas(1)) == (8, 8, (8,))
+
+
+def test_a_client_of_a_zone_is_led_within_it() -> None:
+    hints = hints_of(broker(1, "a"), broker(2, "a"), broker(3, "b"), broker(4, "b"), broker(5, "c"))
+    assert {hints.leader(handle, "a") for handle in HANDLES} == {1, 2}
+    assert {hints.leader(handle, "c") for handle in HANDLES} == {5}
+    assert {hints.leader(handle) for handle in HANDLES} == {1, 2, 3, 4, 5}
+    assert all(hints.leader(h, "elsewhere") == hints.leader(h) for h in HANDLES), "a zone without agents"
+    assert hints.view("b").nodes == [3, 4]
+
+
+def test_replicas_name_the_leader_first_and_an_agent_of_every_zone() -> None:
+    """KIP-881: assignors match members and partitions by the racks of the replicas."""
+    zones = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
+    hints = hints_of(*(broker(node, zone) for node, zone in zones.items()))
+    for handle in HANDLES[:200]:
+        for zone in ("", "a", "b", "c", "elsewhere"):
+            replicas = hints.replicas(handle, zone)
+            assert replicas[0] == hints.leader(handle, zone)
+            assert {zones[node] for node in replicas} == {"a", "b", "c"}
+            assert {hints.leader(handle, each) for each in "abc"} <= set(replicas)
+
+
+def test_without_zones_the_leader_is_the_only_replica() -> None:
+    hints = hints_of(broker(1), broker(2), broker(3))
+    assert all(hints.replicas(handle) == (hints.leader(handle),) for handle in HANDLES)
+
+
+def test_members_of_all_zones_meet_at_one_coordinator() -> None:
+    hints = hints_of(broker(1, "a"), broker(2, "b"), broker(3, "c", (BACKGROUND,)))
+    assert {hints.coordinator(f"g{number}") for number in range(200)} == {1, 2}
+
+
+def test_producers_go_to_producing_agents_and_consumers_to_fetching_ones() -> None:
+    writer, reader, both = broker(1, "", (PRODUCE,)), broker(2, "", (FETCH,)), broker(3, "", (PRODUCE, FETCH))
+    hints = hints_of(writer, reader, broker(9, "", (BACKGROUND,)))
+    assert {hints.leader(handle) for handle in HANDLES} == {1}
+    assert {hints.reader(handle) for handle in HANDLES} == {2}
+    assert hints.replicas(5) == (1, 2), "clients follow only to a node that the replicas name"
+    mixed = hints_of(writer, reader, both)
+    assert {mixed.leader(handle) for handle in HANDLES} == {1, 3}
+    assert {mixed.reader(handle) for handle in HANDLES} == {2, 3}
+    assert hints_of(reader).leader(1) == 2, "any agent serves anything when there is no better one"
+
+
+def test_nobody_is_sent_to_an_agent_that_is_not_warm_yet() -> None:
+    hints = hints_of(broker(1), broker(2, named=False))
+    assert {hints.leader(handle) for handle in HANDLES} == {1}
+    assert hints.coordinator("g") == 1
+
+
+def test_consumers_are_sent_to_their_own_zone_once_and_never_back() -> None:
+    """KIP-392, and no loop: who is in the client's zone serves; nobody repeats himself to the deaf."""
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
+    hints = LeaderHints(lambda: brokers)
+    assert not suits(brokers[1], "b")
+    sent: dict[int, Sent] = {}
+    away = elsewhere(hints, brokers[1], "b", range(20), sent, 100.0)
+    assert away == {handle: hints.leader(handle, "b") for handle in range(20)}
+    assert suits(brokers[2], "b")
+    assert suits(brokers[3], "b"), "also when its own view of the zone names another agent"
+    assert elsewhere(hints, brokers[1], "b", range(20), sent, 100.0 + REPEAT_S / 2) == {}
+    assert len(elsewhere(hints, brokers[1], "b", range(20), sent, 101.0 + REPEAT_S)) == 20
+    assert suits(brokers[1], ""), "a client without a zone stays where it is"
+
+
+def test_a_consumer_whose_reader_left_is_sent_to_the_next_at_once() -> None:
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"), (3, "b"))}
+    hints = LeaderHints(lambda: brokers)
+    sent: dict[int, Sent] = {}
+    first = elsewhere(hints, brokers[1], "b", [5], sent, 100.0)[5]
+    del brokers[first]
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0) == {5: 5 - first}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 101.0 + AGAIN_S) == {}
+
+
+def test_a_fetch_that_crossed_the_answer_is_answered_alike_and_the_deaf_are_served() -> None:
+    """librdkafka moves a partition in a step of its own; another Fetch for it may be under way."""
+    brokers = {node: broker(node, zone) for node, zone in ((1, "a"), (2, "b"))}
+    hints = LeaderHints(lambda: brokers)
+    sent: dict[int, Sent] = {}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.0) == {5: 2}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.001) == {5: 2}
+    assert elsewhere(hints, brokers[1], "b", [5], sent, 100.002) == {}, "twice is enough"
+    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0) == {6: 2}
+    assert elsewhere(hints, brokers[1], "b", [6], sent, 200.0 + AGAIN_S) == {}, "it did not cross that answer"
+
+
+def test_a_consumer_at_an_agent_for_producing_is_sent_to_one_for_fetching() -> None:
+    brokers = {1: broker(1, "a", (PRODUCE,)), 2: broker(2, "a", (FETCH,))}
+    hints = LeaderHints(lambda: brokers)
+    assert not suits(brokers[1], "")
+    assert elsewhere(hints, brokers[1], "", [7], {}, 0.0) == {7: 2}
+    del brokers[2]
+    assert elsewhere(hints, brokers[1], "", [7], {}, 0.0) == {}, "nobody better lives"
+
+
+def test_clients_say_their_zone_by_client_id_or_listener() -> None:
+    assert zone_of("app,floe_zone=eu-1a,x=1") == "eu-1a"
+    assert zone_of("floe_zone=b", "a") == "b"
+    assert zone_of("app-floe_zone=b") == "b"
+    assert zone_of("notfloe_zone=b", "a") == "a"
+    assert zone_of("app", "a") == "a"
+    assert zone_of(None) == ""
+    assert zone_of("floe_zone=") == ""
