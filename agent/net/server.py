@@ -3,7 +3,8 @@
 Each connection is an `agent.net.connection.Connection` driven by one BufferedProtocol. A request is
 dispatched in a task of its own as soon as its frame is whole; tasks of one connection start in the order of
 their requests, and answers leave in that order. Whatever is wrong with a connection (bytes that are not
-Kafka, a handler that fails) closes that connection with one log line; nothing here ends the process. """
+Kafka, a handler that fails) closes that connection with one log line; nothing here ends the process.
+"""
 
 from __future__ import annotations
 

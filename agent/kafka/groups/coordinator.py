@@ -3,7 +3,9 @@
 Who coordinates is a hint (agent/cluster/hints.py). A group is loaded from the state when this agent becomes
 its coordinator, with members, generation and assignments, so that members carry on. It is dropped, and
 whoever waits is told NOT_COORDINATOR, when coordination moves away, or when the state shows that somebody
-else changed it: of two agents that both believe, the log lets one win (coordination/state/groups.py). """
+else changed it: of two agents that both believe, the log lets one win (coordination/state/groups.py).
+"""
+
 from __future__ import annotations
 
 import asyncio
