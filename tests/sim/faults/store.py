@@ -1,0 +1,40 @@
+"""The store fails, for some agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from objectstore.faulty import FaultRates
+from tests.sim.faults.fault import Fault
+from tests.sim.node import AgentNode
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+RATES = FaultRates(
+    refused=0.05,
+    lost_request=0.03,
+    lost_answer=0.05,
+    truncated=0.02,
+    corrupt=0.02,
+    slow=0.2,
+    slow_s_max=1.5,
+    stale=0.1,
+)
+HEALTHY = FaultRates(stale_writes=0)
+
+
+def _bad_store(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.store is not None:
+            agent.store.rates = RATES
+
+
+def _good_store(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.store is not None:
+            agent.store.rates = HEALTHY
+
+
+STORE = (Fault("bad-store", _bad_store, _good_store),)
