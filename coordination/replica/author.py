@@ -180,6 +180,7 @@ class Author:
                 raise RegistrationRefused(f"the cluster does not take this agent: {result}")
             return
         self._registering = None
+        self._proposals.superseded(incarnation)
         if not known.live:
             self._lost(f"incarnation {incarnation:016x} was fenced as soon as it registered")
             return
@@ -201,7 +202,8 @@ class Author:
         except Fenced as fenced:
             if not fenced.maybe_appended:
                 self._proposals.fail(batch, Unavailable(f"{fenced}; nothing was written"))
-            # Else it stays parked: applied, or fenced by the next registration, both of which are definite.
+            # Else it stays parked until its outcome is known: applied, fenced by the next registration, or,
+            # when its incarnation never counted, superseded by that registration.
             self._registering = None
             self._lost(str(fenced))
             return

@@ -191,6 +191,16 @@ class Proposals:
                 _fail(proposal, StaleIncarnation(f"incarnation {incarnation:016x} is over"))
         self._queue = kept
 
+    def superseded(self, incarnation: int) -> None:
+        """This agent's registration as `incarnation` was applied: no older entry of it comes any more.
+
+        An incarnation that never counted is fenced by nobody. The key of each older one was gone before this
+        one was registered, so whatever of it landed lies before the registration.
+        """
+        for batch in [batch for batch in self._parked.values() if batch.incarnation != incarnation]:
+            why = f"entry {batch.sequence} of incarnation {batch.incarnation:016x} was not seen applied"
+            self.fail(batch, OutcomeUnknown(f"{why}, and {incarnation:016x} has followed it"))
+
     def fail(self, batch: Batch, error: Exception) -> None:
         """Answer a whole batch with an error."""
         self._parked.pop((batch.incarnation, batch.sequence), None)

@@ -327,7 +327,7 @@ class Replica:
             self._follower.read_gap_if_overdue(now)
             self._proposals.expire(self.options.queue_wait_s, self.options.outcome_wait_s)
             idle = now - self._author.last_append >= self.options.heartbeat_s
-            if self.incarnation and idle and not self._proposals.queued and not self._proposals.parked:
+            if self.incarnation and idle and not self._proposals.queued:
                 self.submit([command(Heartbeat())], incarnation=self.incarnation)
             if self.incarnation and now - looked_at_members >= self.options.members_s:
                 looked_at_members = now

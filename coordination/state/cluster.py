@@ -6,10 +6,13 @@ from coordination.commands import Claim, RecordSnapshot, ReleaseClaim, SetFeatur
 from coordination.kafka_codes import Code
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, StateData
 from coordination.state.errors import UnsupportedFeature
-from coordination.state.levels import enter
+from coordination.state.levels import TRIM_LAG_BOUND, enter
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, SnapshotRecord
 
 SNAPSHOTS_KEPT = 3
+TRIM_LAG_MAX = 100_000
+"""How many revisions an agent may be behind and the log still waits for it. One that is further behind
+catches up from a snapshot, which takes it less time than so many entries."""
 CLAIMS_MAX = 100_000
 CLAIM_NAME_LENGTH_MAX = 512  # characters
 
@@ -79,12 +82,16 @@ def record_snapshot(state: StateData, message: RecordSnapshot, at: At) -> Result
 def trim_bound(state: StateData) -> int:
     """The highest revision through which the log may be trimmed now; 0 when nothing may be.
 
-    Not above the second-newest snapshot (a corrupt newest one must not strand anybody) and not above
-    what every live agent has applied.
+    Not above the second-newest snapshot (a corrupt newest one must not strand anybody) and not above what
+    every live agent says it has applied. Counted in revisions and by no clock: whoever is more than
+    TRIM_LAG_MAX of them behind is waited for no longer, for whatever reason it is (silent, slow, standing
+    still); nothing is lost by that, since a follower behind the trim loads a snapshot.
     """
     if len(state.snapshots) < 2:
         return 0
     applied = [i.applied_revision for i in state.incarnations.values() if i.live]
+    if state.feature_level >= TRIM_LAG_BOUND:
+        applied = [revision for revision in applied if state.revision - revision <= TRIM_LAG_MAX]
     return min([state.snapshots[-2].revision, *applied])
 
 

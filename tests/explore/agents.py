@@ -301,7 +301,24 @@ class AgentMoves:
             return world
         if not known.live:
             return self._lost(world, number, definite=False)
-        return world if agent.registered else world.with_agent(number, agent._replace(registered=True))
+        if agent.registered:
+            return world
+        return self._superseded(world.with_agent(number, agent._replace(registered=True)), number)
+
+    def _superseded(self, world: World, number: int) -> World:
+        """As Proposals.superseded: no older entry of this agent comes any more."""
+        agent = world.agents[number]
+        older = [each for each in agent.parked if each.incarnation != agent.incarnation]
+        if not older:
+            return world
+        self.stories["an incarnation that never counted leaves an entry parked"] += 1
+        if self.scope.broken == "older entries stay parked":
+            return world
+        kept = tuple(each for each in agent.parked if each not in older)
+        world = world.with_agent(number, agent._replace(parked=kept))
+        for ready in [ready for each in older for ready in each.ready]:
+            world = refuse(world, ready.sends)
+        return world
 
     # -- background ------------------------------------------------------------------------------------
 

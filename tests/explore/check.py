@@ -78,6 +78,18 @@ def _consumer(agent: str, partition: Partition, log: list[Record | None], stored
     return found
 
 
+def parked_for_ever(world: World) -> list[str]:
+    """Entries that nothing answers any more: an agent that waits for one says no more what it has applied."""
+    return [
+        f"stuck: {NAMES[number]} counts as {agent.incarnation:x} and waits for entry {each.sequence} of "
+        f"{each.incarnation:x}"
+        for number, agent in enumerate(world.agents)
+        if agent.registered
+        for each in agent.parked
+        if each.incarnation != agent.incarnation
+    ]
+
+
 def _clients(world: World, logs: list[list[Record | None]], scope: Scope) -> list[str]:
     found = []
     for log in logs:

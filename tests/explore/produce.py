@@ -54,12 +54,12 @@ class Produce(AgentMoves):
         return self._keys.exact(world) if not self.scope.reduced else self._keys.meaning(world)
 
     def findings(self, world: World) -> list[str]:
-        """Rules 1 to 4, 7 and 9 (check.py)."""
+        """Rules 1 to 4, 7 and 9, and that nothing stays parked for ever (check.py)."""
         about = (world.etcd.head, world.nodes, world.stored, tuple(each.acked for each in world.clients))
         found = self._checked.get(about)
         if found is None:
             found = self._checked[about] = check.findings(world, self.history, self.scope)
-        return found
+        return found + check.parked_for_ever(world)
 
     def steps(self, world: World) -> Iterator[Step]:
         """(what happened, the world after it), in an order that is always the same."""

@@ -175,6 +175,10 @@ STORIES: list[tuple[str, Any]] = [
         lambda: Produce(Scope(Budget(messages=1, appends=1, trims=1), targets=RACE)),
     ),
     (
+        "an incarnation that never counted leaves an entry parked",
+        lambda: Produce(Scope(Budget(messages=1, appends=1, leases=2), targets=((0,),))),
+    ),
+    (
         "fenced and its chunk collected between PUT and append",
         lambda: Produce(Scope(Budget(leases=1), targets=((0,),))),
     ),

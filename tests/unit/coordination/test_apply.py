@@ -46,6 +46,7 @@ from coordination.state import (
     UnknownCommand,
     UnsupportedFeature,
 )
+from coordination.state.cluster import TRIM_LAG_MAX, trim_bound
 from coordination.state.data import FEATURE_LEVEL_MAX as LEVEL_MAX
 from coordination.state.members import runs_jobs
 from tests.unit.coordination.kit import A, B, Script, chunk
@@ -255,6 +256,26 @@ def test_trim_waits_for_two_snapshots_and_every_live_agent(script: Script) -> No
     assert refused(script.one(A, Trim(through=11)), Code.POLICY_VIOLATION), "above the second-newest snapshot"
     assert script.one(A, Trim(through=10)) == Done(10)
     assert script.state.trimmed_through == 10
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("further", [0, 1])
+def test_trim_waits_for_nobody_for_ever(level: int, further: int) -> None:
+    """B says nothing, or goes on saying the same, while the log grows: it would fill etcd."""
+    script = Script()
+    for author in (A, B):
+        script.register(author, level=level)
+    for revision in (TRIM_LAG_MAX + 20, TRIM_LAG_MAX + 30):
+        script.entries.append(LogEntry(revision, 0, 0, b""))  # so far the log has grown
+        script.one(A, RecordSnapshot(revision=revision, key=f"s{revision}"), applied=revision)
+    script.apply(B, Heartbeat(), applied=script.entries[-1].revision + 1 - TRIM_LAG_MAX - further)
+    behind = script.state.revision - script.state.incarnations[B].applied_revision
+    assert behind == TRIM_LAG_MAX + further
+    waits = not further or level == 1
+    applied = script.state.incarnations[B].applied_revision
+    assert trim_bound(script.state) == (applied if waits else TRIM_LAG_MAX + 20)
+    answer = script.one(A, Trim(through=TRIM_LAG_MAX + 20))
+    assert refused(answer, Code.POLICY_VIOLATION) == waits
 
 
 def test_three_snapshots_count(script: Script) -> None:

@@ -9,8 +9,10 @@ from contextlib import aclosing
 
 import pytest
 
+from coordination.chain import AttemptFailed, KeyState
 from coordination.commands import Claim, CreateTopic, Heartbeat, RegisterAgent, SetFeatureLevel, command
-from coordination.log import Chain, Entries, LogRegressed, Unavailable
+from coordination.log import Chain, Entries, LogEntry, LogRegressed, Unavailable
+from coordination.memory_log import MemoryChain, MemoryLog
 from coordination.replica import (
     OutcomeUnknown,
     RegistrationRefused,
@@ -108,6 +110,61 @@ async def test_never_landed_and_fenced_is_a_definite_failure(agents: Agents) -> 
     with pytest.raises(StaleIncarnation):
         await a.submit([command(chunk(2, (0, 5)))], incarnation=old)
     assert isinstance(await a.propose(chunk(1, (0, 5))), ChunkCommitted)
+
+
+async def test_an_incarnation_that_never_counted_leaves_nothing_behind(agents: Agents) -> None:
+    """Nobody fences what the state never had: the answer to its first append is lost, then its lease.
+
+    An entry that stays parked for it kept the agent from saying what it has applied, and the log from
+    being trimmed.
+    """
+    a, b = agents.make("a"), await agents.start("b")
+    lost = lose_first_append(agents.logs["a"])
+    await a.start(registration("a"))
+    assert lost, "it has happened"
+    assert a.status()["parked_entries"] == 0
+    await b.propose(topic("t"))
+    revision = b.state.revision
+    await until(lambda: b.state.incarnations[a.incarnation].applied_revision >= revision)
+
+
+def lose_first_append(log: MemoryLog) -> list[int]:
+    """The first append is not answered and never lands, and the lease ends; its incarnation when it did."""
+    register, lost = log.register, []
+
+    async def register_and_lose(incarnation: int, info: bytes, ttl_s: float) -> MemoryChain:
+        chain = await register(incarnation, info, ttl_s)
+        if not lost:
+            lost.append(incarnation)
+            attempt = chain._attempt
+
+            async def unanswered(sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
+                chain._attempt = attempt
+                await log.fence(incarnation)
+                raise AttemptFailed("no answer", ambiguous=True)
+
+            chain._attempt = unanswered
+        return chain
+
+    log.register = register_and_lose
+    return lost
+
+
+async def test_an_agent_whose_entry_is_not_applied_yet_says_what_it_has_applied(agents: Agents) -> None:
+    """However long its own entry is under way to itself: the log would not be trimmed for so long."""
+    a = await agents.start("a", heartbeat_s=0.05, gap_s=60, silent_s=60)
+    agents.server.silence_watches()
+    sent = a.submit([command(topic("t"))])
+    await until(lambda: len(appended(agents, a)) >= 4)
+    assert not sent.done()
+    agents.server.cancel_watches()
+    await sent
+
+
+def appended(agents: Agents, a: Replica) -> list[LogEntry]:
+    """What an agent has put into the log."""
+    entries, _ = agents.server.read(0, 1 << 20)
+    return [entry for entry in entries if entry.incarnation == a.incarnation]
 
 
 async def test_an_outcome_that_stays_unknown_is_said_to_be_unknown(agents: Agents) -> None:
