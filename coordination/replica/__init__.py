@@ -12,12 +12,10 @@ from coordination.replica.errors import (
 )
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.replica import Replica
-from coordination.replica.waiters import PartitionWatch
 
 __all__ = [
     "Replica",
     "ReplicaOptions",
-    "PartitionWatch",
     "Unavailable",
     "StaleIncarnation",
     "OutcomeUnknown",

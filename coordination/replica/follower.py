@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from coordination.log import Entries, Log, LogRegressed, Trimmed, Unavailable
 from coordination.replica.loading import load_newest
 from coordination.replica.options import ReplicaOptions
-from coordination.replica.waiters import PartitionWatches, RevisionWaiters
+from coordination.replica.waiters import RevisionWaiters
 from coordination.state import Applied, State
 from objectstore.store import ObjectStore, StoreError
 
@@ -25,7 +25,6 @@ class Follower:
     def __init__(self, log: Log, store: ObjectStore, options: ReplicaOptions) -> None:
         self.state = State()
         self.through = 0
-        self.partitions = PartitionWatches()
         self.revisions = RevisionWaiters()
         self.listeners: list[Callable[[Applied], None]] = []
         self.on_reload: list[Callable[[State], None]] = []
@@ -59,7 +58,6 @@ class Follower:
             self._reached(max(state.revision, self.through))
             for tell in list(self.on_reload):
                 tell(state)
-            self.partitions.wake_all()
 
     async def run(self) -> None:
         """Follow for ever. Raises StateError, LogRegressed, ReplicaFailed: this agent must stop."""
@@ -140,7 +138,6 @@ class Follower:
     def _tell(self, applied: Applied) -> None:
         for listener in list(self.listeners):
             listener(applied)
-        self.partitions.wake(applied.touched)
 
     def _reached(self, revision: int) -> None:
         self.through = max(self.through, revision)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,7 +30,6 @@ from coordination.replica.errors import ReplicaFailed
 from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Proposals, Results
-from coordination.replica.waiters import PartitionWatch
 from coordination.state import Applied, Result, State, StateError
 from objectstore.store import ObjectStore
 
@@ -218,14 +217,6 @@ class Replica:
         """Wait until everything at or below `revision` is applied."""
         self._follower.knows(revision)
         await self._follower.wait(revision)
-
-    def watch_partition(self, handle: int) -> PartitionWatch:
-        """Be woken when the partition's bounds move. Close what you no longer need."""
-        return self._follower.partitions.watch((handle,))
-
-    def watch_partitions(self, handles: Iterable[int]) -> PartitionWatch:
-        """Be woken when the bounds of any of these partitions move."""
-        return self._follower.partitions.watch(handles)
 
     def add_listener(self, listener: Callable[[Applied], None]) -> Callable[[], None]:
         """Call `listener` after every applied entry; returns what removes it. It must be quick."""

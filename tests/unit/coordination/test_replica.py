@@ -261,19 +261,16 @@ async def test_a_log_from_an_older_backup_stops_the_agent(agents: Agents) -> Non
     assert not a.ready
 
 
-async def test_long_polls_wake_for_their_partitions_only(agents: Agents) -> None:
+async def test_listeners_hear_which_partitions_an_entry_touched(agents: Agents) -> None:
     a = await agents.start("a")
     await a.propose(topic("t", 3))
-    with a.watch_partitions([0, 1]) as watch, a.watch_partition(2) as other:
-        await a.propose(chunk(1, (1, 1)))
-        await watch.wait()
-        assert not other.is_set()
-        watch.clear()
-        await a.propose(chunk(2, (2, 1)))
-        await other.wait()
-        assert not watch.is_set()
+    heard: list[list[int]] = []
+    remove = a.add_listener(lambda applied: heard.append(sorted(applied.touched)))
+    await a.propose(chunk(1, (1, 1)))
+    await a.propose(chunk(2, (0, 1), (2, 1)))
+    remove()
     await a.propose(chunk(3, (0, 1)))
-    assert not watch.is_set()
+    assert [each for each in heard if each] == [[1], [0, 2]]
 
 
 async def test_a_barrier_sees_what_another_agent_wrote(agents: Agents) -> None:
