@@ -12,8 +12,8 @@ from pathlib import Path
 from agent.kafka.handlers import HANDLERS
 from agent.net.wire.api import APIS
 from coordination.state.state import HANDLERS as COMMANDS
+from coordination.steps import STEPS
 from iceberg.steps import STEPS as TABLE_STEPS
-from objectstore.steps import STEPS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
 BEGIN = "<!-- drawn by `python -m agent.architecture` -->"
@@ -51,7 +51,7 @@ def _commands() -> list[str]:
 
 def _paths() -> list[str]:
     """The long ways, step by step: a death between any two of them loses nothing."""
-    title = "**Steps between which an agent may die** (`objectstore/steps.py`, `iceberg/steps.py`):"
+    title = "**Steps between which an agent may die** (`coordination/steps.py`, `iceberg/steps.py`):"
     rows = [
         f"| {path} | {' → '.join(step.partition('/')[2] for step in steps)} |"
         for path, steps in groupby(STEPS, key=lambda step: step.partition("/")[0])

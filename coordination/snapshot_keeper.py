@@ -20,8 +20,8 @@ from coordination.snapshot import encode_steps
 from coordination.state import ClaimHolder, Done, Refused
 from coordination.state.cluster import SNAPSHOTS_KEPT, trim_bound
 from coordination.state.freeze import Frozen, freeze
+from coordination.steps import reach
 from objectstore.naming import SNAPSHOTS, parse_snapshot_key, snapshot_key
-from objectstore.steps import reach
 from objectstore.store import CREATE, Ambiguous, Buffer, ObjectStore, Precondition
 
 CLAIM = "snapshot"

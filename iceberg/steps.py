@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from objectstore.steps import reach
+from coordination.steps import reach
 
 STEPS = (
     "claim",
@@ -28,7 +28,7 @@ STEPS = (
 
 
 class Steps:
-    """Told before each step. Production does nothing here but to pass it on (objectstore/steps.py)."""
+    """Told before each step. Production does nothing here but to pass it on (coordination/steps.py)."""
 
     async def before(self, step: str) -> None:
         """`step` (one of STEPS) comes next. What is raised here ends the commit as a crash would."""

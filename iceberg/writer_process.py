@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from coordination.helper import serve
 from iceberg import layout as layouts
-from iceberg.helper import serve
 from iceberg.writer import write_file
 from iceberg.writers import Answer, Request
 from objectstore.batch import CorruptBatch

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordination.helper import Helper, HelperDied
 from iceberg import writer
-from iceberg.helper import Helper, HelperDied
 from iceberg.layout import Layout, LayoutBasis
 from iceberg.writer import Bounds, FileContent
 from objectstore.batch import CorruptBatch

@@ -29,10 +29,10 @@ from objectstore.naming import (
     parse_chunk_key,
     parse_incarnation_folder,
 )
-from objectstore.steps import reach
 from objectstore.store import ObjectMeta, ObjectStore
 
 DELETE_KEYS_MAX = 1000  # of one request, and of one ForgetChunks
+Remove = Callable[[Sequence[str]], Awaitable[None]]  # objects, by key
 CANDIDATES_MAX = 100_000  # uncommitted chunks deleted by one run; the next run finds the rest
 
 
@@ -138,7 +138,8 @@ def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdic
 class Collector:
     """Finds garbage and deletes it. One runs at a time, but two at once do no harm.
 
-    `forget` proposes ForgetChunks; `now_ms` is the wall clock, Unix ms.
+    `forget` proposes ForgetChunks; `now_ms` is the wall clock, Unix ms; `remove` deletes objects by key, as
+    the store's `delete` does.
     """
 
     def __init__(
@@ -148,8 +149,10 @@ class Collector:
         forget: Callable[[Sequence[ChunkId]], Awaitable[None]],
         now_ms: Callable[[], int],
         grace_ms: int,
+        remove: Remove | None = None,
     ) -> None:
         self._store = store
+        self._remove = remove or store.delete
         self._view = view
         self._forget = forget
         self._now_ms = now_ms
@@ -158,7 +161,6 @@ class Collector:
     async def run(self, *, dry_run: bool = False) -> Report:
         """One pass. In a dry run nothing is deleted and `deleted` tells what would be. Raises StoreError."""
         report = Report(dry_run)
-        reach("collect/list")
         await self._view.catch_up()
         await self._collect_released(report)
         found = await self._survey(report)
@@ -176,15 +178,11 @@ class Collector:
             page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]
             await self._delete(report, page)
             if not report.dry_run:
-                reach("collect/forget")
                 await self._forget(chunks)
-                reach("collect/forgotten")
 
     async def _delete(self, report: Report, page: Sequence[Candidate]) -> None:
         if not report.dry_run:
-            reach("collect/delete")
-            await self._store.delete([each.key for each in page])
-            reach("collect/deleted")
+            await self._remove([each.key for each in page])
         report.deleted += page
         report.deleted_bytes += sum(each.size for each in page)
 

@@ -19,7 +19,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from objectstore.collect import CANDIDATES_MAX, DELETE_KEYS_MAX, Candidate, Report, Standing, Verdict
+from objectstore.collect import (
+    CANDIDATES_MAX,
+    DELETE_KEYS_MAX,
+    Candidate,
+    Remove,
+    Report,
+    Standing,
+    Verdict,
+)
 from objectstore.manifest import CorruptManifest, decode
 from objectstore.merged import MergedRanges
 from objectstore.naming import (
@@ -34,7 +42,6 @@ from objectstore.naming import (
     parse_segment_key,
     segment_key,
 )
-from objectstore.steps import reach
 from objectstore.store import NotFound, ObjectMeta, ObjectStore, StoreError
 
 LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead author may still have landed
@@ -73,7 +80,8 @@ class MergedView(Protocol):
 class MergedCollector:
     """Finds garbage of merging and compaction and deletes it. Two at once do no harm.
 
-    `forget` proposes ForgetSegments; `now_ms` is the wall clock, Unix ms.
+    `forget` proposes ForgetSegments; `now_ms` is the wall clock, Unix ms; `remove` deletes objects by key, as
+    the store's `delete` does.
     """
 
     def __init__(
@@ -84,8 +92,10 @@ class MergedCollector:
         forget: Forget,
         now_ms: Callable[[], int],
         grace_ms: int,
+        remove: Remove | None = None,
     ) -> None:
         self._store = store
+        self._remove = remove or store.delete
         self._ranges = ranges
         self._view = view
         self._forget = forget
@@ -144,15 +154,13 @@ class MergedCollector:
             keys = [*map(segment_key, some), *map(manifest_key, others)]
             await self._delete(report, list(map(_released, keys)))
             if not report.dry_run:
-                reach("collect/forget-merged")
                 await self._forget(some, others)
 
     async def _delete(self, report: Report, found: Sequence[Candidate]) -> None:
         for start in range(0, len(found), DELETE_KEYS_MAX):
             page = found[start : start + DELETE_KEYS_MAX]
             if not report.dry_run:
-                reach("collect/delete-merged")
-                await self._store.delete([each.key for each in page])
+                await self._remove([each.key for each in page])
             report.deleted += page
             report.deleted_bytes += sum(each.size for each in page)
 

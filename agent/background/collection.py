@@ -12,6 +12,7 @@ from coordination.commands import ForgetChunks, ForgetSegments
 from coordination.jobs import Job
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
+from coordination.steps import reach, steps
 from objectstore.collect import Collector, Report, Standing
 from objectstore.collect_merged import MergedCollector
 from objectstore.merged import MergedRanges
@@ -95,6 +96,7 @@ class Collection(Job):
 
     async def step(self, held: ClaimHolder) -> None:
         """One pass over what the state released and what fenced authors left."""
+        reach("collect/list")
         report: Report = await self._collector.run(dry_run=self._dry_run)
         await self._merged.run(report)
         for warning in report.warnings:
@@ -112,11 +114,13 @@ class Collection(Job):
 def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: float) -> Collector:
     """The collector over this agent's state and store."""
 
+    @steps("collect/forget", "collect/forgotten")
     async def forget(chunks: Sequence[ChunkId]) -> None:
         named = [ChunkIdMessage(incarnation=chunk.incarnation, number=chunk.number) for chunk in chunks]
         await replica.propose(ForgetChunks(chunks=named))
 
-    return Collector(store, StateView(replica), forget, clock.now_ms, int(grace_s * 1000))
+    remove = steps("collect/delete", "collect/deleted")(store.delete)
+    return Collector(store, StateView(replica), forget, clock.now_ms, int(grace_s * 1000), remove)
 
 
 def make_merged_collector(
@@ -124,6 +128,7 @@ def make_merged_collector(
 ) -> MergedCollector:
     """The collector of segments and manifests over this agent's state and store."""
 
+    @steps("collect/forget-merged")
     async def forget(segments: Sequence[SegmentId], manifests: Sequence[ManifestId]) -> None:
         forgotten = ForgetSegments(
             segment_incarnation=[each.incarnation for each in segments],
@@ -135,4 +140,5 @@ def make_merged_collector(
         )
         await replica.propose(forgotten)
 
-    return MergedCollector(store, merged, StateView(replica), forget, clock.now_ms, int(grace_s * 1000))
+    remove, grace_ms = steps("collect/delete-merged")(store.delete), int(grace_s * 1000)
+    return MergedCollector(store, merged, StateView(replica), forget, clock.now_ms, grace_ms, remove)

@@ -8,61 +8,19 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from agent.config.base import Section
-from agent.config.limits import (
-    CollectionConfig,
-    CompactionConfig,
-    FetchConfig,
-    LimitsConfig,
-    MergingConfig,
-    ProduceConfig,
-    ReplicaConfig,
-    SchemaConfig,
-    SnapshotsConfig,
-    TablesConfig,
-)
 from agent.config.rules import contradiction, url_problem
-from agent.config.sections import (
-    AgentConfig,
-    ClusterConfig,
-    HttpConfig,
-    ListenerConfig,
-    LogConfig,
-    LoggingConfig,
-    PeersConfig,
-    ShutdownConfig,
-    StoreConfig,
-)
+from agent.config.sections import LogConfig, StoreConfig
+from agent.config.tree import Tree
 
 WILDCARDS = ("0.0.0.0", "::", "")
 
 
-class Config(Section):
+class Config(Tree):
     """Everything an agent is told. Units are in the names: ms, s, bytes, per_s, max."""
-
-    cluster: ClusterConfig = ClusterConfig()
-    agent: AgentConfig = AgentConfig()
-    listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
-    peers: PeersConfig = PeersConfig()
-    log: LogConfig
-    store: StoreConfig
-    produce: ProduceConfig = ProduceConfig()
-    fetch: FetchConfig = FetchConfig()
-    replica: ReplicaConfig = ReplicaConfig()
-    limits: LimitsConfig = LimitsConfig()
-    schemas: SchemaConfig = SchemaConfig()
-    tables: TablesConfig = TablesConfig()
-    snapshots: SnapshotsConfig = SnapshotsConfig()
-    compaction: CompactionConfig = CompactionConfig()
-    merging: MergingConfig = MergingConfig()
-    collection: CollectionConfig = CollectionConfig()
-    http: HttpConfig = HttpConfig()
-    shutdown: ShutdownConfig = ShutdownConfig()
-    logging: LoggingConfig = LoggingConfig()
 
     @field_validator("log", "store")
     @classmethod

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from agent.config.model import Config
+from agent.config.tree import Tree
 
 LOG_SCHEMES = ("etcd", "sqlite", "memory")
 STORE_SCHEMES = ("s3", "gs", "az", "file", "memory")
@@ -36,7 +35,7 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
     return None
 
 
-def contradiction(config: Config) -> str | None:
+def contradiction(config: Tree) -> str | None:
     """The first contradiction between settings, or None."""
     for rule in (_listeners, _log, _store, _sizes, _times, _tables):
         for problem in rule(config):
@@ -44,7 +43,7 @@ def contradiction(config: Config) -> str | None:
     return None
 
 
-def _listeners(config: Config) -> Iterator[str]:
+def _listeners(config: Tree) -> Iterator[str]:
     names = [listener.name for listener in config.listeners]
     ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
     for name in names:
@@ -57,7 +56,7 @@ def _listeners(config: Config) -> Iterator[str]:
             yield f"listeners: {host}:{port} is also http.port; choose another one"
 
 
-def _log(config: Config) -> Iterator[str]:
+def _log(config: Tree) -> Iterator[str]:
     log, store = config.log, config.store
     etcd_only = {
         "user": log.user,
@@ -81,7 +80,7 @@ def _log(config: Config) -> Iterator[str]:
         yield "store.url memory: cannot be shared by the agents of an etcd log; use s3:, gs:, az: or file:"
 
 
-def _store(config: Config) -> Iterator[str]:
+def _store(config: Tree) -> Iterator[str]:
     store = config.store
     if bool(store.access_key.get_secret_value()) != bool(store.secret_key.get_secret_value()):
         yield "store.access_key and store.secret_key go together; set both or neither"
@@ -95,7 +94,7 @@ def _store(config: Config) -> Iterator[str]:
         yield f"store.endpoint {store.endpoint!r} is without TLS; set store.allow_http=true to accept that"
 
 
-def _sizes(config: Config) -> Iterator[str]:
+def _sizes(config: Tree) -> Iterator[str]:
     produce, limits, fetch = config.produce, config.limits, config.fetch
     pairs = (
         (
@@ -122,7 +121,7 @@ def _sizes(config: Config) -> Iterator[str]:
             yield f"{small_name} ({small}) is above {large_name} ({large})"
 
 
-def _times(config: Config) -> Iterator[str]:
+def _times(config: Tree) -> Iterator[str]:
     produce, replica, log = config.produce, config.replica, config.log
     pairs = (
         ("produce.quiet_ms", produce.quiet_ms, "produce.linger_ms", produce.linger_ms),
@@ -137,7 +136,7 @@ def _times(config: Config) -> Iterator[str]:
             yield f"{small_name} ({small}) is above {large_name} ({large})"
 
 
-def _tables(config: Config) -> Iterator[str]:
+def _tables(config: Tree) -> Iterator[str]:
     tables = config.tables
     if tables.enabled and not tables.warehouse and scheme(config.store.url) == "memory":
         yield "tables.enabled is true, but nobody else can read store.url memory:; set tables.enabled=false"

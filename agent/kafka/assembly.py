@@ -14,9 +14,9 @@ from agent.kafka.groups.consumer.driver import ConsumerGroups
 from agent.kafka.groups.consumer.runner import Surroundings
 from agent.kafka.groups.coordinator import GroupCoordinator
 from agent.kafka.handlers import HANDLERS
-from agent.kafka.handlers.topic_bodies import TopicBodies
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
+from agent.kafka.topic_bodies import TopicBodies
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
 from coordination.replica import Replica

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.groups.consumer.driver import ConsumerGroups
     from agent.kafka.groups.coordinator import GroupCoordinator
-    from agent.kafka.handlers.topic_bodies import TopicBodies
     from agent.kafka.produce.driver import ProduceDriver
+    from agent.kafka.topic_bodies import TopicBodies
     from agent.telemetry.metrics import Metrics
     from coordination.clock import Clock
     from coordination.replica import Replica

@@ -10,7 +10,7 @@ from coordination.etcd import keys as requests
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import Keys, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
-from objectstore.steps import reach
+from coordination.steps import reach
 
 PAGE_KEYS = 2048  # entries deleted between two looks; a large delete would stall etcd
 OPERATIONS_MAX = 100  # of etcd's 128 in one transaction

@@ -15,7 +15,7 @@ from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Batch, Proposals, Results, payload
 from coordination.state import Applied, State
-from objectstore.steps import reach
+from coordination.steps import reach
 
 INCARNATION_BITS = 63
 _T = TypeVar("_T")

@@ -17,7 +17,7 @@ from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.state import Applied, Done, Refused, Result, State
 from coordination.state.multipart import CHANGE_BYTES_MAX
-from objectstore.steps import reach
+from coordination.steps import reach
 
 HEADER_BYTES_MAX = 64  # of an Entry without commands
 FRAMING_BYTES_MAX = 6  # of one command inside an Entry
@@ -33,7 +33,7 @@ Results = asyncio.Future[list[Result]]
 class Proposal:
     """Serialized commands, and who waits for their results. `incarnation` None: any will do.
 
-    `step`: its name among the steps of a large change (objectstore/steps.py), empty for anything else.
+    `step`: its name among the steps of a large change (coordination/steps.py), empty for anything else.
     """
 
     commands: list[bytes]

@@ -24,7 +24,7 @@ from agent.background.rewriting.merging import planner
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import SWAP_ROWS_MAX
 from agent.background.rewriting.merging.planner import RANGE, Due, MergeRules
-from agent.background.rewriting.merging.swap import swap_command
+from agent.background.rewriting.swap import Swap
 from agent.config import MergingConfig
 from agent.config.limits import CollectionConfig
 from agent.telemetry.metrics import Metrics
@@ -182,14 +182,8 @@ class Day:
         after, released = step.after(written, partition.log_start)
         name = ManifestId(INCARNATION, due.handle, self.number)
         self.manifests[due.handle] = after
-        return swap_command(
-            name,
-            after,
-            len(after.encode(name)),
-            expected=partition.merged,
-            last_chunk=step.taken.last_chunk,
-            released=released,
-        )
+        size = len(after.encode(name))
+        return Swap(name, after, size, partition.merged, step.taken.last_chunk, released, ()).command()
 
     def swap(self, swaps: Sequence[Any]) -> None:
         """One entry, which nothing hinders here."""

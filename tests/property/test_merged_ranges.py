@@ -15,7 +15,7 @@ import pytest
 
 from agent.background.collection import make_collector, make_merged_collector
 from agent.background.rewriting.merging.merge import Parts
-from agent.background.rewriting.merging.worker import Corrupt
+from agent.background.rewriting.worker import Corrupt
 from coordination.commands import MoveLogStart
 from coordination.kafka_codes import Code
 from coordination.log import LogError

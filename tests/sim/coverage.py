@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from agent.kafka.handlers import HANDLERS as SERVED
 from agent.net.wire.api import APIS
+from coordination import steps
 from coordination.state.state import HANDLERS as COMMANDS
 from iceberg.steps import STEPS as TABLE_STEPS
-from objectstore import steps
 from tests.sim.faults import FAULTS
 from tests.sim.network import EVENTS
 

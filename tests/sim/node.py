@@ -15,7 +15,8 @@ from agent.background.rewriting.compaction.worker import HelperWorker
 from agent.background.rewriting.compaction.worker import Session as CompactionSession
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.worker import Session as MergingSession
-from agent.background.rewriting.merging.worker import Worker, answer_of
+from agent.background.rewriting.merging.worker import Worker
+from agent.background.rewriting.worker import Session, answer_of
 from agent.config import Config
 from agent.http import HttpServer
 from coordination.memory_log import MemoryLog
@@ -79,14 +80,16 @@ class _NoHttp:
         """Nothing to stop."""
 
 
-class _MergingHelper:
-    """Merging's helper without its process: the work of a thread."""
+class _Helper:
+    """A helper without its process: the work of a thread."""
 
-    def __init__(self) -> None:
-        self._session = MergingSession()
+    pid = None
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        """See agent.background.rewriting.merging.worker.Asking."""
+        """See agent.background.rewriting.worker.Asking."""
         content = memoryview(b"".join(parts))
         answer, back = await asyncio.to_thread(answer_of, self._session, message, content)
         return answer, memoryview(b"".join(back))
@@ -95,31 +98,18 @@ class _MergingHelper:
         """Nothing to end."""
 
 
-class _CompactionHelper(HelperWorker):
-    """Compaction's helper likewise."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._session = CompactionSession()
-
-    async def _ask(self, request: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        content = memoryview(b"".join(parts))
-        answer, kept = await asyncio.to_thread(self._session.answer, request, content)
-        return answer, memoryview(b"".join(kept))
-
-
 def _without_processes(background: Background) -> None:
     """Let a node's helpers work in threads, which the loop runs in virtual time."""
     merging, compaction = background._merging, background._compaction
 
     def _merging(cluster_id: bytes) -> Merging:
         job = merging(cluster_id)
-        job._parts = replace(job._parts, worker=Worker(_MergingHelper()))
+        job._parts = replace(job._parts, worker=Worker(_Helper(MergingSession())))
         return job
 
     def _compaction(cluster_id: bytes) -> Compaction:
         job = compaction(cluster_id)
-        job._parts = replace(job._parts, worker=_CompactionHelper())
+        job._parts = replace(job._parts, worker=HelperWorker(_Helper(CompactionSession())))
         return job
 
     background._merging = _merging  # type: ignore[method-assign]  # what it makes is changed, not how

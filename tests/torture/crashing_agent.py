@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from coordination.steps import STEPS, install
 from deploy.services.floe import FloeAgent
 from iceberg.steps import STEPS as TABLE_STEPS
-from objectstore.steps import STEPS, install
 
 ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
 

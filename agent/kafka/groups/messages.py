@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agent.kafka.groups.members import Member
 from coordination.commands import (
@@ -13,11 +13,23 @@ from coordination.commands import (
     ReplaceClassicMember,
 )
 
-if TYPE_CHECKING:
-    from agent.kafka.groups.classic import ClassicGroup
+
+class Generation(Protocol):
+    """What a proposal tells of a group (classic.py)."""
+
+    group_id: str
+    revision: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """By member id."""
+        ...
 
 
-def put(group: ClassicGroup) -> PutClassicGeneration:
+def put(group: Generation) -> PutClassicGeneration:
     """The group's next generation, with the members that it has now."""
     return PutClassicGeneration(
         group=group.group_id,
@@ -29,7 +41,7 @@ def put(group: ClassicGroup) -> PutClassicGeneration:
     )
 
 
-def assign(group: ClassicGroup, given: Mapping[str, bytes]) -> AssignClassicGeneration:
+def assign(group: Generation, given: Mapping[str, bytes]) -> AssignClassicGeneration:
     """The leader's assignments, by member id."""
     return AssignClassicGeneration(
         group=group.group_id,
@@ -39,7 +51,7 @@ def assign(group: ClassicGroup, given: Mapping[str, bytes]) -> AssignClassicGene
     )
 
 
-def replacing(group: ClassicGroup, old_id: str, new: Member) -> ReplaceClassicMember:
+def replacing(group: Generation, old_id: str, new: Member) -> ReplaceClassicMember:
     """A static member goes on under another member id."""
     return ReplaceClassicMember(
         group=group.group_id, expected_revision=group.revision, member_id=old_id, member=_member(new)

@@ -24,8 +24,8 @@ from agent.kafka.handlers.lookup import (
     TOPIC_OPERATIONS,
     unknown_code,
 )
-from agent.kafka.handlers.topic_bodies import Flavour, assembled, encoded_topic
 from agent.kafka.propose import propose
+from agent.kafka.topic_bodies import Flavour, assembled, encoded_topic
 from agent.net.wire.api import Encoded
 from agent.net.wire.generated.metadata import (
     MetadataRequest,

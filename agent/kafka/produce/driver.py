@@ -37,8 +37,8 @@ from coordination.kafka_codes import Code
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.state.types import ChunkCommitted, Refused, Result
+from coordination.steps import reach
 from objectstore.naming import ChunkId
-from objectstore.steps import reach
 from objectstore.store import Buffer, StoreError
 
 _log = logger("produce")

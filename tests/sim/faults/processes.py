@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coordination.steps import STEPS
 from iceberg.steps import STEPS as TABLE_STEPS
 from objectstore.faulty import FaultRates
-from objectstore.steps import STEPS
 from tests.sim.faults.fault import Fault
 from tests.sim.node import AgentNode
 

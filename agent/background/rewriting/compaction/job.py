@@ -13,19 +13,20 @@ from collections.abc import Iterator
 
 from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
 from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction, Parts
+from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination import broker_configs
 from coordination.commands import Claim, ReleaseClaim
+from coordination.helper import HelperDied
 from coordination.jobs import Job
 from coordination.log import LogError
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
 from coordination.state.types import Done, Topic
-from iceberg.helper import HelperDied
+from coordination.steps import reach
 from objectstore.offset_map import ENTRY_BYTES
 from objectstore.reader import ChunkMissing
-from objectstore.steps import reach
 from objectstore.store import StoreError
 
 _log = logger("compaction")
@@ -113,7 +114,7 @@ class Compaction(Job):
         begun_s = asyncio.get_running_loop().time()
         try:
             done = await self._compact(handle, incarnation)
-        except (LogError, StoreError, HelperDied, ValueError) as error:  # ValueError: damaged bytes
+        except (LogError, StoreError, HelperDied, Corrupt, ValueError) as error:  # ValueError: damaged bytes
             level = _log.info if isinstance(error, ChunkMissing) else _log.warning
             level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
             self._metrics.compactions_failed.inc()

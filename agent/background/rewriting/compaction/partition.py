@@ -5,7 +5,7 @@
     swap    one command puts the new manifest where the partition has the old one (state/segments.py)
 
 Until the swap nothing is visible, so whoever dies anywhere leaves objects that nothing refers to, and nothing
-worse: `compact/…` in objectstore/steps.py names the places. A segment of which all stays is kept as it is.
+worse: `compact/…` in coordination/steps.py names the places. A segment of which all stays is kept as it is.
 Memory: the key map in the worker, a segment read and one being written.
 """
 
@@ -19,19 +19,19 @@ from agent.background.rewriting.compaction.choice import Rules, limit_of
 from agent.background.rewriting.compaction.edit import Edit, Run, TailRun, edited, released
 from agent.background.rewriting.compaction.sources import READ_BYTES, Bounds, Sources, groups
 from agent.background.rewriting.compaction.worker import Begin, Worker
-from agent.background.rewriting.merging.swap import swap_command
+from agent.background.rewriting.swap import Swap, Swapping
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
 from coordination.replica import Replica
-from coordination.state.types import Done, Merged, Partition, Refused
+from coordination.state.types import Done, Merged, Partition, Refused, Result
+from coordination.steps import reach
 from objectstore.compact import Counts
 from objectstore.compact import Rules as BatchRules
 from objectstore.manifest import Manifest
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, segment_key
 from objectstore.segment import SegmentInfo, SegmentWriter
-from objectstore.steps import reach
-from objectstore.store import CREATE, ObjectStore
+from objectstore.store import ObjectStore
 
 REBASES_MAX = 8  # times that a swap is tried again because the manifest moved
 KEPT_SHARE_MIN = 2  # a segment below the goal by more than this factor is joined with its neighbours
@@ -50,6 +50,11 @@ class Parts:
     cluster_id: bytes
     segment_bytes: int
     tables: bool
+
+    @property
+    def swapping(self) -> Swapping:
+        """How what was compacted gets into the partition."""
+        return Swapping("compact", self.replica, self.store, self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +95,8 @@ class _Writing:
         if writer is None:
             return
         encoded = writer.finish()
-        reach("compact/put-segment")
         self.put.append(encoded.info)
-        await self.parts.store.put(segment_key(encoded.info.segment), encoded.parts, CREATE)
+        await self.parts.swapping.put_segment(encoded.info.segment, encoded.parts)
 
 
 class PartitionCompaction:
@@ -223,45 +227,26 @@ class PartitionCompaction:
             before = await self._manifest(merged)
             after = edited(before, edit)
             if after is None and edit.tail is not None and edit.runs:
-                await self._delete([segment_key(info.segment) for info in edit.tail.put])
+                await self._parts.swapping.take_back([segment_key(each.segment) for each in edit.tail.put])
                 edit = edit.without_tail()
                 continue
             if after is None:
                 break
             result = await self._propose(edit, merged, before, after)
             if isinstance(result, Done):
-                reach("compact/swapped")
                 return True
+            assert isinstance(result, Refused), "a swap is made or refused"
             if result.code is not Code.INVALID_UPDATE_VERSION:
                 break
             await self._parts.replica.barrier()
-        await self._delete([segment_key(name) for name in edit.segments])
+        await self._parts.swapping.take_back([segment_key(name) for name in edit.segments])
         return False
 
-    async def _propose(
-        self, edit: Edit, merged: Merged | None, before: Manifest, after: Manifest
-    ) -> Done | Refused:
+    async def _propose(self, edit: Edit, merged: Merged | None, before: Manifest, after: Manifest) -> Result:
+        swapping = self._parts.swapping
         name = ManifestId(self._incarnation, after.partition, self._parts.clock.random_bits(64))
-        content = await asyncio.to_thread(after.encode, name)
-        reach("compact/put-manifest")
-        await self._parts.store.put(manifest_key(name), [content], CREATE)
-        message = swap_command(
-            name,
-            after,
-            len(content),
-            expected=merged,
-            last_chunk=edit.tail.last_chunk if edit.tail is not None else None,
-            released=released(before, after),
-        )
-        reach("compact/swap")
-        result = await self._parts.replica.propose(message, incarnation=self._incarnation)
-        if isinstance(result, Refused):
-            await self._delete([manifest_key(name)])
-            return result
-        assert isinstance(result, Done)
+        size = await swapping.put_manifest(name, after)
+        last = edit.tail.last_chunk if edit.tail is not None else None
+        swap = Swap(name, after, size, merged, last, released(before, after), [manifest_key(name)])
+        (result,) = await swapping.swap([swap], self._incarnation)
         return result
-
-    async def _delete(self, keys: Sequence[str]) -> None:
-        """Remove what was written for nothing: the log refused it, so nothing will ever refer to it."""
-        if keys:
-            await self._parts.store.delete(list(keys))

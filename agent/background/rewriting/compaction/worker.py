@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from iceberg.helper import Helper, HelperDied
+from agent.background.rewriting.worker import Asking, ask, helper
 from objectstore.compact import Counts, Pass, Rules
 from objectstore.offset_map import OffsetMap
 from objectstore.transactions import Aborted, Transactions
 
-EXCHANGE_SECONDS_MAX = 300.0  # one exchange carries a few MiB
 MODULE = "agent.background.rewriting.compaction.worker_process"
 
 
@@ -51,18 +50,11 @@ class Cleaned:
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The helper met what it did not expect; a traceback."""
-
-    text: str
-
-
 class Worker(Protocol):
     """One pass at a time: begin, learn as often as needed, then clean."""
 
     async def begin(self, begin: Begin) -> None:
-        """Start a pass. Raises HelperDied, as everything here."""
+        """Start a pass. Raises Corrupt and HelperDied, as everything here."""
         ...
 
     async def learn(self, batches: Sequence[memoryview], from_offset: int) -> Learned:
@@ -112,10 +104,10 @@ class Session:
 
 
 class HelperWorker:
-    """Works in a helper process, which is started when first needed."""
+    """Works in a helper process, unless a test brings another `asking`."""
 
-    def __init__(self) -> None:
-        self._helper = Helper(MODULE, EXCHANGE_SECONDS_MAX)
+    def __init__(self, asking: Asking | None = None) -> None:
+        self._helper = asking or helper(MODULE)
 
     @property
     def pid(self) -> int | None:
@@ -149,7 +141,4 @@ class HelperWorker:
         await self._helper.close()
 
     async def _ask(self, request: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        answer, content = await self._helper.ask(request, parts)
-        if isinstance(answer, Failed):
-            raise HelperDied(answer.text)
-        return answer, content
+        return await ask(self._helper, request, parts)

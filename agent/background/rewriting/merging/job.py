@@ -13,19 +13,19 @@ from collections.abc import Sequence
 
 from agent.background.rewriting.merging.merge import Outcome, Parts, merge, plan, portions
 from agent.background.rewriting.merging.planner import RANGE, Due, batches_of_work, due
-from agent.background.rewriting.merging.worker import Corrupt
+from agent.background.rewriting.worker import Corrupt
 from agent.cluster.hints import mix, rendezvous, seeds
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination.commands import Claim, ReleaseClaim
+from coordination.helper import HelperDied
 from coordination.jobs import Job
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
 from coordination.state.types import Done
-from iceberg.helper import HelperDied
+from coordination.steps import steps
 from objectstore.merged import DamagedIndex
 from objectstore.reader import ChunkMissing
-from objectstore.steps import reach
 from objectstore.store import StoreError
 
 _log = logger("merging")
@@ -124,9 +124,9 @@ class Merging(Job):
             release = ReleaseClaim(name=_claim_name(number), claim_revision=claim.revision)
             await self.replica.propose(release, incarnation=claim.incarnation)
 
+    @steps("merge/claim")
     async def _claim(self, number: int) -> bool:
         """Take a range that nobody has; False when another agent was quicker."""
-        reach("merge/claim")
         claim = Claim(name=_claim_name(number))
         self._waited.pop(number, None)
         return isinstance(await self.replica.propose(claim, incarnation=self.replica.incarnation), Done)

@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.background.rewriting.compaction.choice import claim_of
 from agent.background.rewriting.merging.planner import Due, MergeRules, Step
 from agent.background.rewriting.merging.planner import plan as plan_one
-from agent.background.rewriting.merging.swap import swap_command
-from agent.background.rewriting.merging.worker import Corrupt, Worker
+from agent.background.rewriting.merging.worker import Worker
+from agent.background.rewriting.swap import Swap, Swapping
+from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
 from coordination.clock import Clock
-from coordination.commands import Command, command
+from coordination.helper import HelperDied
 from coordination.replica import Replica
 from coordination.state.types import Done, Merged, Partition
-from iceberg.helper import HelperDied
-from objectstore.manifest import Manifest
+from coordination.steps import steps
 from objectstore.markers import marker_batch
 from objectstore.merged import MergedRanges
 from objectstore.naming import (
@@ -43,8 +42,7 @@ from objectstore.naming import (
 )
 from objectstore.ranges import Span, coalesce
 from objectstore.reader import ChunkMissing
-from objectstore.steps import reach
-from objectstore.store import CREATE, NotFound, ObjectStore, StoreError
+from objectstore.store import NotFound, ObjectStore, StoreError
 
 _log = logger("merging")
 
@@ -66,6 +64,11 @@ class Parts:
     clock: Clock
     cluster_id: bytes
     rules: MergeRules
+
+    @property
+    def swapping(self) -> Swapping:
+        """How what was merged gets into the partitions."""
+        return Swapping("merge", self.replica, self.store, self.ranges)
 
 
 @dataclass(slots=True)
@@ -90,9 +93,7 @@ class Work:
     refs: list[SliceRef]  # everything to be read, in order
     segment: SegmentId
     name: ManifestId
-    after: Manifest | None = None
-    manifest_bytes: int = 0
-    released: Sequence[SegmentId] = ()
+    swap: Swap | None = None  # once its objects are stored
 
     @property
     def bytes(self) -> int:
@@ -138,13 +139,11 @@ async def merge(parts: Parts, works: Sequence[Work], incarnation: int) -> Outcom
     """
     outcome = Outcome()
     try:
-        reach("merge/read")
         await _read(parts, works, outcome)
         gate = asyncio.Semaphore(PUTS_IN_FLIGHT_MAX)
         await _all(_store(parts, work, gate) for work in works)
     except (StoreError, HelperDied, Corrupt):
-        with suppress(StoreError):
-            await parts.store.delete([key for work in works for key in work.keys])
+        await parts.swapping.take_back([key for work in works for key in work.keys])
         raise
     finally:
         await parts.worker.clear()
@@ -181,6 +180,7 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     )
 
 
+@steps("merge/read")
 async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
     """Give the helper every piece, each object's spans read once for all partitions."""
     wanted: dict[ChunkId | SegmentId, list[tuple[int, SliceRef]]] = {}
@@ -234,14 +234,12 @@ async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:
     async with gate:
         aborted = work.step.taken.aborted
         info, content = await parts.worker.finish(parts.cluster_id, work.segment, aborted)
-        reach("merge/put-segment")
         if info is not None:
-            await parts.store.put(segment_key(work.segment), [content], CREATE)
-        work.after, work.released = work.step.after(info, work.partition.log_start)
-        encoded = await asyncio.to_thread(work.after.encode, work.name)
-        work.manifest_bytes = len(encoded)
-        reach("merge/put-manifest")
-        await parts.store.put(manifest_key(work.name), [encoded], CREATE)
+            await parts.swapping.put_segment(work.segment, [content])
+        after, released = work.step.after(info, work.partition.log_start)
+        size = await parts.swapping.put_manifest(work.name, after)
+        last = work.step.taken.last_chunk
+        work.swap = Swap(work.name, after, size, work.expected, last, released, work.keys)
 
 
 async def _swap(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:
@@ -260,36 +258,15 @@ async def _swap(parts: Parts, works: Sequence[Work], incarnation: int, outcome: 
 
 async def _swap_at_once(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:
     """The swaps of one log entry."""
-    reach("merge/swap")
-    results = await parts.replica.submit(list(map(_command, works)), incarnation=incarnation)
-    reach("merge/swapped")
-    orphans: list[str] = []
-    for work, result in zip(works, results, strict=True):
-        handle = work.partition.handle
+    swaps = [work.swap for work in works if work.swap is not None]
+    assert len(swaps) == len(works), "their objects are stored"
+    for swap, result in zip(swaps, await parts.swapping.swap(swaps, incarnation), strict=True):
+        handle = swap.after.partition
         if isinstance(result, Done):
-            assert work.after is not None, "its manifest was stored"
             outcome.swapped.append(handle)
-            parts.ranges.remember(work.name, work.after)
             continue
         _log.info("a merge was refused", partition=handle, reason=str(result))
         outcome.refused.append(handle)
-        orphans += work.keys
-    if orphans:
-        with suppress(StoreError):  # collection finds them
-            await parts.store.delete(orphans)
-
-
-def _command(work: Work) -> Command:
-    assert work.after is not None, "its manifest was stored"
-    swap = swap_command(
-        work.name,
-        work.after,
-        work.manifest_bytes,
-        expected=work.expected,
-        last_chunk=work.step.taken.last_chunk,
-        released=work.released,
-    )
-    return command(swap)
 
 
 async def _all(coroutines: Iterable[object]) -> None:

@@ -6,19 +6,15 @@ is asked for. So the event loop only moves bytes, and the pieces of all partitio
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from iceberg.helper import Helper, HelperDied
-from objectstore.batch import CorruptBatch
+from agent.background.rewriting.worker import Asking, ask, helper
 from objectstore.naming import SegmentId, SliceRef
 from objectstore.reader import patched
 from objectstore.segment import SegmentInfo, SegmentWriter
 from objectstore.transactions import Aborted, without_aborted
 
-EXCHANGE_SECONDS_MAX = 300.0  # one exchange carries some MiB
 MODULE = "agent.background.rewriting.merging.worker_process"
 PIECES_MAX = 2_048  # of one exchange: while they are packed (1.5 µs each) the event loop may have to wait
 
@@ -45,26 +41,6 @@ class Finish:
 @dataclass(frozen=True, slots=True)
 class Clear:
     """Forget what was added."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """`corrupt`: the bytes are not what was committed; else a traceback of what was not expected."""
-
-    text: str
-    corrupt: bool
-
-
-class Asking(Protocol):
-    """A request and the bytes that belong to it, answered."""
-
-    async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        """The answer and its bytes. Raises HelperDied."""
-        ...
-
-    async def close(self) -> None:
-        """End what answers."""
-        ...
 
 
 class Session:
@@ -102,15 +78,11 @@ class Session:
         return encoded.info, [memoryview(part) for part in encoded.parts]
 
 
-class Corrupt(Exception):
-    """Stored bytes are not what was committed: evidence of damage behind our back."""
-
-
 class Worker:
     """The agent's side: typed requests over `asking`, a helper process unless a test brings another."""
 
     def __init__(self, asking: Asking | None = None) -> None:
-        self._asking = asking or Helper(MODULE, EXCHANGE_SECONDS_MAX)
+        self._asking = asking or helper(MODULE)
 
     async def add(self, pieces: Sequence[tuple[int, SliceRef]], parts: Sequence[memoryview]) -> None:
         """Hand over pieces with their bytes. Raises Corrupt and HelperDied."""
@@ -134,17 +106,4 @@ class Worker:
         await self._asking.close()
 
     async def _ask(self, request: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        answer, content = await self._asking.ask(request, parts)
-        if isinstance(answer, Failed):
-            raise Corrupt(answer.text) if answer.corrupt else HelperDied(answer.text)
-        return answer, content
-
-
-def answer_of(session: Session, request: object, content: memoryview) -> tuple[object, list[memoryview]]:
-    """The session's answer; what goes wrong is told, and the session goes on."""
-    try:
-        return session.answer(request, content)
-    except CorruptBatch as error:
-        return Failed(str(error), corrupt=True), []
-    except Exception:  # the agent logs it and tries again later
-        return Failed(traceback.format_exc(), corrupt=False), []
+        return await ask(self._asking, request, parts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from agent.background.rewriting.compaction.job import Compaction
 from agent.background.rewriting.compaction.partition import Compacted, Parts
 from agent.background.rewriting.compaction.sources import Sources
@@ -15,6 +13,7 @@ from coordination.state.types import Partition
 from objectstore.batch import Record, records
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
+from tests.unit.agent.background.merging_rig import Inline
 from tests.unit.agent.rig import Agent
 
 NOW = 1_700_000_000_000
@@ -25,12 +24,7 @@ class InlineWorker(HelperWorker):
     """The helper's work without its process."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._session = Session()
-
-    async def _ask(self, request: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
-        answer, kept = self._session.answer(request, memoryview(b"".join(parts)))
-        return answer, memoryview(b"".join(kept))
+        super().__init__(Inline(Session()))
 
 
 class At(ManualClock):

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Outcome, Parts, merge, plan
 from agent.background.rewriting.merging.planner import Due, MergeRules
-from agent.background.rewriting.merging.worker import Session, Worker, answer_of
+from agent.background.rewriting.merging.worker import Session as MergingSession
+from agent.background.rewriting.merging.worker import Worker
+from agent.background.rewriting.worker import Session, answer_of
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from coordination.state.types import Partition
@@ -18,10 +20,12 @@ EAGER = MergeRules(min_slices=8, keep_slices=0, tail_slices_max=1000, segment_by
 
 
 class Inline:
-    """The helper's session in this process."""
+    """A helper's session in this process."""
 
-    def __init__(self) -> None:
-        self.session = Session()
+    pid = None
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
 
     async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> tuple[object, memoryview]:
         """See Asking."""
@@ -35,7 +39,15 @@ class Inline:
 def parts_of(agent: Agent, store: ObjectStore, rules: MergeRules = EAGER) -> Parts:
     """What merges on this agent share."""
     services = agent.services
-    return Parts(services.replica, store, services.merged, Worker(Inline()), SystemClock(), bytes(16), rules)
+    return Parts(
+        services.replica,
+        store,
+        services.merged,
+        Worker(Inline(MergingSession())),
+        SystemClock(),
+        bytes(16),
+        rules,
+    )
 
 
 def job_of(agent: Agent, store: ObjectStore, rules: MergeRules = EAGER) -> Merging:

@@ -16,9 +16,9 @@ from agent.background.rewriting.compaction.worker import HelperWorker
 from agent.background.rewriting.merging.planner import FAN_IN
 from agent.net.wire.generated import init_producer_id as ipi
 from agent.net.wire.generated import list_offsets as lo
+from coordination import steps
 from coordination.commands import DeleteTopic, FenceIncarnation, MoveLogStart
 from coordination.kafka_codes import Code
-from objectstore import steps
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
 from objectstore.compact import Counts

@@ -10,7 +10,8 @@ import pytest
 
 from agent.background.rewriting.merging.merge import merge, plan, portions
 from agent.background.rewriting.merging.planner import Due
-from agent.background.rewriting.merging.worker import Corrupt, Worker
+from agent.background.rewriting.merging.worker import Worker
+from agent.background.rewriting.worker import Corrupt
 from coordination.commands import Claim, MoveLogStart, ReleaseClaim
 from coordination.kafka_codes import Code
 from coordination.state.types import Done

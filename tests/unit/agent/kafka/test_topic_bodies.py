@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.kafka.handlers.topic_bodies import ENTRY_BYTES, Flavour, TopicBodies, assembled, encoded_topic
+from agent.kafka.topic_bodies import ENTRY_BYTES, Flavour, TopicBodies, assembled, encoded_topic
 from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated.metadata import (
     MetadataResponse,

@@ -7,7 +7,9 @@ have names of their own in iceberg/steps.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 STEPS = (
     "flush/put",
@@ -52,6 +54,9 @@ STEPS = (
     "merge/swapped",
 )
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Step: TypeAlias = Callable[_P, Coroutine[Any, Any, _R]]
 _hooks: list[Callable[[str], None]] = []
 
 
@@ -59,6 +64,23 @@ def reach(step: str) -> None:
     """`step` comes next."""
     for hook in _hooks:
         hook(step)
+
+
+def steps(before: str, after: str = "") -> Callable[[_Step[_P, _R]], _Step[_P, _R]]:
+    """For a function that is a step: `before` comes next when it is called, `after` once it has returned."""
+
+    def decorate(function: _Step[_P, _R]) -> _Step[_P, _R]:
+        @wraps(function)
+        async def stepped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            reach(before)
+            result = await function(*args, **kwargs)
+            if after:
+                reach(after)
+            return result
+
+        return stepped
+
+    return decorate
 
 
 def install(hook: Callable[[str], None]) -> None:

@@ -1,0 +1,56 @@
+"""All settings of one agent as a tree of sections, without the rules that hold between them (rules.py)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from agent.config.base import Section
+from agent.config.limits import (
+    CollectionConfig,
+    CompactionConfig,
+    FetchConfig,
+    LimitsConfig,
+    MergingConfig,
+    ProduceConfig,
+    ReplicaConfig,
+    SchemaConfig,
+    SnapshotsConfig,
+    TablesConfig,
+)
+from agent.config.sections import (
+    AgentConfig,
+    ClusterConfig,
+    HttpConfig,
+    ListenerConfig,
+    LogConfig,
+    LoggingConfig,
+    PeersConfig,
+    ShutdownConfig,
+    StoreConfig,
+)
+
+
+class Tree(Section):
+    """Everything an agent is told. Units are in the names: ms, s, bytes, per_s, max."""
+
+    cluster: ClusterConfig = ClusterConfig()
+    agent: AgentConfig = AgentConfig()
+    listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
+    peers: PeersConfig = PeersConfig()
+    log: LogConfig
+    store: StoreConfig
+    produce: ProduceConfig = ProduceConfig()
+    fetch: FetchConfig = FetchConfig()
+    replica: ReplicaConfig = ReplicaConfig()
+    limits: LimitsConfig = LimitsConfig()
+    schemas: SchemaConfig = SchemaConfig()
+    tables: TablesConfig = TablesConfig()
+    snapshots: SnapshotsConfig = SnapshotsConfig()
+    compaction: CompactionConfig = CompactionConfig()
+    merging: MergingConfig = MergingConfig()
+    collection: CollectionConfig = CollectionConfig()
+    http: HttpConfig = HttpConfig()
+    shutdown: ShutdownConfig = ShutdownConfig()
+    logging: LoggingConfig = LoggingConfig()
