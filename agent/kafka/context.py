@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.cluster.zones import zone_of
+from agent.kafka.order import Turns
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
 
@@ -84,10 +85,11 @@ class Services:
 class Client:
     """One Kafka connection as handlers see it.
 
-    `gate` admits its Produce requests one by one, in order; `pauses` counts the pauses of this process that
-    were over when the connection was first seen. `host`: the client's address. `software`: what the client
-    says it is (KIP-511). `stamp`: the revision applied when its ApiVersions was answered, if nothing else had
-    come by then, else 0; the fence of transactions v1 reads both.
+    `turns`: the order of its requests' effects. `gate` admits those that overlap one by one; `pauses` counts
+    the pauses of this process that were over when the connection was first seen. `host`: the client's
+    address. `software`: what the client says it is (KIP-511). `stamp`: the revision applied when its
+    ApiVersions was answered, if nothing else had come by then, else 0; the fence of transactions v1 reads
+    both.
     """
 
     connection: int
@@ -96,6 +98,7 @@ class Client:
     host: str = ""
     software: str = ""
     stamp: int = 0
+    turns: Turns = field(default_factory=Turns)
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""

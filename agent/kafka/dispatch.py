@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from agent.kafka.context import Client, Context, Services
 from agent.kafka.handlers import HANDLERS, Handler
+from agent.kafka.order import KINDS, Kind
 from agent.kafka.transactions.requests import LIBRDKAFKA
 from agent.net.server import RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, Codec, Encoded
@@ -45,16 +46,41 @@ class Dispatcher:
     async def __call__(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Buffer] | None:
-        """The server's Dispatch: knows the connection by the session it keeps there."""
+        """The server's Dispatch: knows the connection by the session it keeps there, and keeps its order."""
         connection = context.connection
         awake = self._services.replica.check_awake()
         if connection.session is None:
             connection.session = Client(
                 connection.id, connection.listener, self._pauses, connection.peer_host
             )
-        if not awake or connection.session.pauses != self._pauses:
-            raise Paused("sent before this process was paused")
+            connection.on_lost = connection.session.turns.close
         client: Client = connection.session
+        self._check_awake(client, awake)
+        kind = KINDS.get(header.api_key, Kind.READ)
+        waited = not client.turns.at_once(kind)
+        if waited:
+            await client.turns.wait(kind)
+        try:
+            if waited:
+                self._check_awake(client, self._services.replica.check_awake())
+            return await self._in_turn(context, client, header, body)
+        except BaseException as error:
+            if header.api_key != API_VERSIONS or not isinstance(error, BadVersion):  # that one is answered
+                client.turns.fail()
+            raise
+        finally:
+            client.turns.end()
+
+    def _check_awake(self, client: Client, awake: bool) -> None:
+        """Raise Paused for what was sent before a pause that is over."""
+        if not awake or client.pauses != self._pauses:
+            raise Paused("sent before this process was paused")
+
+    async def _in_turn(
+        self, context: RequestContext, client: Client, header: RequestHeader, body: memoryview
+    ) -> list[Buffer] | None:
+        """Answer, once everything that came before on the connection has its effects."""
+        connection = context.connection
         client.software = connection.software_name
         if LIBRDKAFKA in connection.software_version:  # its bindings put their own name first
             client.software = LIBRDKAFKA

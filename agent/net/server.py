@@ -2,8 +2,9 @@
 
 Each connection is an `agent.net.connection.Connection` driven by one BufferedProtocol. A request is
 dispatched in a task of its own as soon as its frame is whole; tasks of one connection start in the order of
-their requests, and answers leave in that order. Whatever is wrong with a connection (bytes that are not
-Kafka, a handler that fails) closes that connection with one log line; nothing here ends the process.
+their requests, and answers leave in that order; which of them wait for one another, the dispatcher decides.
+Whatever is wrong with a connection (bytes that are not Kafka, a handler that fails) closes that connection
+with one log line; nothing here ends the process.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class ConnectionInfo:
     """Whether no other request has come yet: the fence of transactions v1 asks for it."""
     session: Any = None
     """The dispatcher's own state of this connection."""
+    on_lost: Callable[[], None] | None = None
+    """Set by the dispatcher: called once when the connection is gone."""
 
 
 @dataclass(slots=True)
@@ -279,6 +282,8 @@ class _Protocol(asyncio.BufferedProtocol):
             self._shared.empty.set()
         for task in list(self._fetches):
             task.cancel()
+        if self._info.on_lost is not None:
+            self._info.on_lost()
 
     # What the server calls.
 

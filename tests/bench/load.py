@@ -93,6 +93,21 @@ class Wire:
         _, start = parse_response_header(BY_NAME[name], version, payload)
         return BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version)
 
+    async def post(self, name: str, request: Any, version: int) -> None:
+        """Send one request; its answer is still to be received."""
+        await self.send(frame_of(name, request, version))
+
+    async def pipeline(self, *calls: tuple[str, Any, int]) -> list[Any]:
+        """Send all requests at once, then give their answers; a Produce with acks=0 has none."""
+        await self.send(b"".join(frame_of(*each) for each in calls))
+        answers = []
+        for name, request, version in calls:
+            if not (name == "Produce" and request.acks == 0):
+                payload = await self.receive()
+                _, start = parse_response_header(BY_NAME[name], version, payload)
+                answers.append(BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version))
+        return answers
+
     async def close(self) -> None:
         """Hang up."""
         self._writer.close()

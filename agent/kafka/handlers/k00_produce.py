@@ -79,10 +79,10 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
     if refusal is not None:
         response = ProduceResponse(responses=[_refuse_topic(topic, *refusal) for topic in request.topic_data])
         return _answer(request, response)
-    await _catch_up(ctx, request, version)
     response, outcomes, admitted = await _admit_in_order(ctx, request, version)
     if outcomes is not None:
         if request.acks == 0:
+            ctx.client.turns.hold(outcomes)
             return None
         await _await_outcomes(ctx, request, version, admitted, outcomes)
     return _answer(request, response)
@@ -116,6 +116,7 @@ async def _admit_in_order(
     if request.transactional_id:
         transaction = IMPLICIT if version >= V2_SINCE else EXPLICIT
     async with ctx.client.gate:
+        await _catch_up(ctx, request, version)
         response = ProduceResponse()
         for topic_data in request.topic_data:
             response.responses.append(await _admit_topic(ctx, topic_data, version, transaction, admitted))

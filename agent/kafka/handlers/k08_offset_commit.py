@@ -48,10 +48,11 @@ class _Rows:
 
 async def handle(ctx: Context, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
     """A code per partition, in the request's order."""
-    seen = ctx.state.revision
-    answer, rows = _sort(ctx, request.topics, version)
-    if rows.unknown and await ctx.barrier():  # a topic that was made a moment ago
+    async with ctx.client.gate:  # the connection's next commit must not pass this one while it looks
+        seen = ctx.state.revision
         answer, rows = _sort(ctx, request.topics, version)
+        if rows.unknown and await ctx.barrier():  # a topic that was made a moment ago
+            answer, rows = _sort(ctx, request.topics, version)
     if not rows.waiting:
         return answer
     refused = ctx.services.groups.refusal(request.group_id)
