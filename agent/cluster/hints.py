@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 
-from coordination.state.types import FETCH, PRODUCE, Broker
+from coordination.state.types import FETCH, PRODUCE, Broker, serving_of
 
 NO_BROKER = -1
 COORDINATORS_REMEMBERED_MAX = 20_000  # keys; others are computed each time
@@ -49,7 +49,7 @@ class ZoneView:
     """The cluster as one zone's clients should use it. Choices are remembered: the view never changes."""
 
     def __init__(self, zone: str, brokers: Iterable[Broker]) -> None:
-        serving = [broker for broker in brokers if broker.serving]
+        serving = serving_of(brokers)
         near = [broker for broker in serving if zone in (ANYWHERE, broker.zone)]
         self.nodes = [broker.node_id for broker in near]
         self._writers = seeds(_with(PRODUCE, near) or _with(PRODUCE, serving) or self.nodes or _all(serving))
@@ -91,7 +91,7 @@ class LeaderHints:
         brokers = list(self._brokers().values())
         if brokers != self._seen:  # compares identities first: next to nothing while nobody came or went
             self._seen = brokers
-            serving = [broker for broker in brokers if broker.serving]
+            serving = serving_of(brokers)
             zones = sorted({broker.zone for broker in serving} | {ANYWHERE})
             self._views = {zone: ZoneView(zone, brokers) for zone in zones}
             self._serving = seeds(broker.node_id for broker in serving)

@@ -11,6 +11,7 @@ from agent.cluster.zones import zone_of
 from agent.kafka.order import Turns
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
+from coordination.state.types import Broker, serving_of
 
 if TYPE_CHECKING:
     from agent.cluster.hints import LeaderHints
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from coordination.clock import Clock
     from coordination.replica import Replica
     from coordination.state.state import State
-    from coordination.state.types import Broker, Endpoint
+    from coordination.state.types import Endpoint
     from objectstore.merged import MergedRanges
     from objectstore.reader import ChunkReader
     from schema.validator import ValidatorCache
@@ -134,8 +135,7 @@ class Context:
 
     def brokers(self) -> list[Broker]:
         """The live brokers that clients are sent to, by node id."""
-        brokers = self.state.brokers
-        return [brokers[node] for node in sorted(brokers) if brokers[node].serving]
+        return sorted(serving_of(self.state.brokers.values()), key=lambda each: each.node_id)
 
     def endpoint(self, broker: Broker) -> Endpoint:
         """Where a client of this connection's listener reaches the broker."""

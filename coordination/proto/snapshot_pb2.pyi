@@ -189,6 +189,7 @@ class Incarnation(_message.Message):
     ROLES_FIELD_NUMBER: _builtins.int
     PEER_ADDRESS_FIELD_NUMBER: _builtins.int
     JOINING_FIELD_NUMBER: _builtins.int
+    UNWELL_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.int
     name: _builtins.str
     node_id: _builtins.int
@@ -215,6 +216,8 @@ class Incarnation(_message.Message):
     peer_address: _builtins.str
     joining: _builtins.bool
     """live, but Metadata does not name it yet"""
+    unwell: _builtins.str
+    """why it cannot do its work; empty: it can"""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]: ...
     @_builtins.property
@@ -242,10 +245,11 @@ class Incarnation(_message.Message):
         roles: _abc.Iterable[_builtins.str] | None = ...,
         peer_address: _builtins.str = ...,
         joining: _builtins.bool = ...,
+        unwell: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "feature_max", b"feature_max", "feature_min", b"feature_min", "fenced_revision", b"fenced_revision", "http_address", b"http_address", "incarnation", b"incarnation", "joining", b"joining", "last_proposed_ms", b"last_proposed_ms", "last_revision", b"last_revision", "left", b"left", "listeners", b"listeners", "name", b"name", "next_chunk_number", b"next_chunk_number", "node_id", b"node_id", "peer_address", b"peer_address", "registered_revision", b"registered_revision", "roles", b"roles", "sequence", b"sequence", "version", b"version", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "feature_max", b"feature_max", "feature_min", b"feature_min", "fenced_revision", b"fenced_revision", "http_address", b"http_address", "incarnation", b"incarnation", "joining", b"joining", "last_proposed_ms", b"last_proposed_ms", "last_revision", b"last_revision", "left", b"left", "listeners", b"listeners", "name", b"name", "next_chunk_number", b"next_chunk_number", "node_id", b"node_id", "peer_address", b"peer_address", "registered_revision", b"registered_revision", "roles", b"roles", "sequence", b"sequence", "unwell", b"unwell", "version", b"version", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

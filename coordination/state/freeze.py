@@ -229,6 +229,7 @@ def _incarnation(one: Incarnation, broker: Broker | None) -> pb.Incarnation:
         message.roles.extend(broker.roles)
         message.peer_address = broker.peer_address
         message.joining = not broker.named
+        message.unwell = broker.unwell
     return message
 
 

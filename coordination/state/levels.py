@@ -8,7 +8,7 @@ not know such a command stop at it, so none is ever written below its level.
 | level | what is new |
 |---|---|
 | 1 | everything that is not named below |
-| 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind |
+| 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ TRANSACTIONS = 2  # the level from which on there are transactions
 TABLE_TOPIC_IDS = 2  # and tables are tied to a topic's id
 NAMES_OF_ONE_REQUEST = 2  # and names are compared with those from before the request only
 TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any more
+JUDGED_AGENTS = 2  # and agents that cannot do their work are said to be unwell
 
-SINCE: dict[str, int] = dict.fromkeys(
+SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS} | dict.fromkeys(
     (
         "init_transactions",
         "add_to_transaction",

@@ -13,6 +13,7 @@ from coordination.commands import (
     EnterMetadata,
     FenceIncarnation,
     Heartbeat,
+    JudgeAgent,
     LeaveMetadata,
     RegisterAgent,
 )
@@ -34,6 +35,7 @@ from coordination.state.types import (
 FENCED_REMEMBERED_MAX = 4096  # fenced incarnations kept in the state
 AGENTS_MAX = 1000  # live incarnations
 NAME_LENGTH_MAX = 253  # characters of an agent's name (a DNS name)
+REASON_LENGTH_MAX = 500  # characters of why an agent is unwell
 
 
 def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
@@ -154,13 +156,39 @@ def enter_metadata(state: StateData, message: EnterMetadata, at: At) -> Result:
     return Done()
 
 
+def judge_agent(state: StateData, message: JudgeAgent, at: At) -> Result:
+    """Note that an agent cannot do its work, or can again (see `serving_of`). Done's value: None.
+
+    Of another an agent only says that nothing is heard of it: refused when something was, in the log's order.
+    """
+    known = state.incarnations.get(message.incarnation)
+    broker = None if known is None else state.brokers.get(known.node_id)
+    if known is None or broker is None or broker.incarnation != message.incarnation:
+        return Refused(Code.BROKER_ID_NOT_REGISTERED, f"agent {message.incarnation:016x} is not in Metadata")
+    if len(message.unwell) > REASON_LENGTH_MAX:
+        return Refused(Code.INVALID_REQUEST, f"unwell: at most {REASON_LENGTH_MAX} characters are taken")
+    if message.incarnation != at.author.incarnation:
+        if not message.unwell:
+            return Refused(Code.INVALID_REQUEST, f"only {known.name!r} itself says that it is well")
+        if known.sequence > message.heard:
+            return Refused(
+                Code.INVALID_UPDATE_VERSION, f"{known.name!r} was heard since entry {message.heard}"
+            )
+    state.brokers[broker.node_id] = replace(broker, unwell=message.unwell)
+    if message.unwell:
+        _drop_claims(state, known)
+    return Done()
+
+
 def runs_jobs(state: StateData, incarnation: int) -> bool:
-    """Whether this incarnation should do background jobs: its role says so, or nobody live has that role.
+    """Whether this incarnation should do background jobs: its role says so, or nobody well has that role.
 
     Advice to the agents: claims decide who acts.
     """
-    willing = [broker.incarnation for broker in state.brokers.values() if BACKGROUND in broker.roles]
-    return not willing or incarnation in willing
+    brokers = state.brokers.values()
+    well = [broker for broker in brokers if not broker.unwell] or list(brokers)
+    willing = [broker for broker in well if BACKGROUND in broker.roles] or well
+    return not willing or incarnation in [broker.incarnation for broker in willing]
 
 
 def _drop_broker(state: StateData, incarnation: Incarnation) -> None:

@@ -71,6 +71,7 @@ HANDLERS: dict[str, Handler] = {
     "heartbeat": members.heartbeat,
     "leave_metadata": members.leave_metadata,
     "enter_metadata": members.enter_metadata,
+    "judge_agent": members.judge_agent,
     "create_topic": topics.create_topic,
     "delete_topic": topics.delete_topic,
     "create_partitions": topics.create_partitions,

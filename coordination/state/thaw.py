@@ -136,6 +136,7 @@ class Thaw:
             tuple(one.roles),
             one.peer_address,
             not one.joining,
+            one.unwell,
         )
 
     def _new_topic(self, message: pb.Topic) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ ROLES = (PRODUCE, FETCH, BACKGROUND)  # what an agent may be for; all of them un
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live agent. Metadata shows it when it is `serving`. `peer_address`: host:port, empty for none."""
+    """A live agent. Metadata shows those of `serving_of`. `peer_address`: host:port, empty for none."""
 
     node_id: int
     name: str
@@ -159,11 +159,18 @@ class Broker:
     roles: tuple[str, ...] = ROLES
     peer_address: str = ""
     named: bool = True  # False from its registration as joining until EnterMetadata
+    unwell: str = ""  # why it cannot do its work; empty: it can
 
     @property
     def serving(self) -> bool:
-        """Whether Kafka clients are sent to it."""
+        """Whether Kafka clients are sent to it when it is well."""
         return self.named and (PRODUCE in self.roles or FETCH in self.roles)
+
+
+def serving_of(brokers: Iterable[Broker]) -> list[Broker]:
+    """Those that Kafka clients are sent to: the ones that are well; all of them while none is."""
+    serving = [broker for broker in brokers if broker.serving]
+    return [broker for broker in serving if not broker.unwell] or serving
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent.cluster.hints import Seeds, mix, rendezvous, seeds
 from coordination.state.state import State
-from coordination.state.types import Applied, Broker
+from coordination.state.types import Applied, Broker, serving_of
 from objectstore.naming import ChunkId, SegmentId
 
 ADDRESSES_MAX = 1024  # agents whose addresses are remembered
@@ -92,7 +92,7 @@ class Owners:
             return
         self._seen = brokers
         near = [broker for broker in brokers if broker.zone == self._zone and broker.peer_address]
-        self._nodes = seeds(broker.node_id for broker in near if broker.serving)
+        self._nodes = seeds(broker.node_id for broker in serving_of(near))
         for broker in near:
             self._addresses[broker.incarnation] = broker.peer_address
         while len(self._addresses) > ADDRESSES_MAX:

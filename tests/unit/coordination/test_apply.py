@@ -19,6 +19,7 @@ from coordination.commands import (
     Entry,
     FenceIncarnation,
     Heartbeat,
+    JudgeAgent,
     LeaveMetadata,
     Part,
     PutNamespace,
@@ -49,6 +50,7 @@ from coordination.state import (
 from coordination.state.cluster import TRIM_LAG_MAX, trim_bound
 from coordination.state.data import FEATURE_LEVEL_MAX as LEVEL_MAX
 from coordination.state.members import runs_jobs
+from coordination.state.types import serving_of
 from tests.unit.coordination.kit import A, B, Script, chunk
 
 
@@ -142,6 +144,44 @@ def test_a_joining_agent_is_named_only_once_it_enters(script: Script) -> None:
     script.one(13, LeaveMetadata())
     assert refused(script.one(13, EnterMetadata()), Code.BROKER_ID_NOT_REGISTERED), "it left for good"
     assert 3 not in script.state.brokers
+
+
+def test_an_unwell_agent_is_not_named_while_another_is_well(script: Script) -> None:
+    """Its claims go to others, its commands count; while none is well, all stay."""
+    state = script.state
+    script.one(A, Claim(name="job"))
+    assert script.one(A, JudgeAgent(incarnation=A, unwell="store: gone")) == Done()
+    assert not state.claims
+    script.through_snapshot()
+    state = script.state
+    assert [broker.node_id for broker in serving_of(state.brokers.values())] == [2]
+    assert [runs_jobs(state, number) for number in (A, B)] == [False, True]
+    script.topic(A, "t")
+    assert script.commit(A, (0, 1)).errors == [0]
+    assert script.one(B, JudgeAgent(incarnation=B, unwell="store: gone")) == Done()
+    assert [broker.node_id for broker in serving_of(state.brokers.values())] == [1, 2], (
+        "none is well: all serve"
+    )
+    assert [runs_jobs(state, number) for number in (A, B)] == [True, True]
+    assert script.one(A, JudgeAgent(incarnation=A)) == Done()
+    assert [broker.node_id for broker in serving_of(state.brokers.values())] == [1]
+
+
+def test_of_another_an_agent_only_says_that_nothing_is_heard_of_it(script: Script) -> None:
+    """What the other wrote since makes it void, and only itself says that it is well."""
+    heard = script.state.incarnations[B].sequence
+    script.one(B, Heartbeat())
+    silent = JudgeAgent(incarnation=B, unwell="silent", heard=heard)
+    assert refused(script.one(A, silent), Code.INVALID_UPDATE_VERSION)
+    assert not script.state.brokers[2].unwell
+    silent.heard += 1
+    assert script.one(A, silent) == Done()
+    assert script.state.brokers[2].unwell == "silent"
+    assert refused(script.one(A, JudgeAgent(incarnation=B, heard=heard + 1)), Code.INVALID_REQUEST)
+    assert refused(script.one(A, JudgeAgent(incarnation=99, unwell="x")), Code.BROKER_ID_NOT_REGISTERED)
+    assert refused(script.one(A, JudgeAgent(incarnation=A, unwell="x" * 501)), Code.INVALID_REQUEST)
+    script.one(B, LeaveMetadata())
+    assert refused(script.one(B, JudgeAgent(incarnation=B, unwell="x")), Code.BROKER_ID_NOT_REGISTERED)
 
 
 def test_roles_say_who_serves_and_who_runs_jobs(script: Script) -> None:
