@@ -35,17 +35,25 @@ class MemoryLog:
     """A client's handle on a MemoryServer; implements coordination.log.Log.
 
     `timeout_s` (event loop time) is how long a lost call takes to fail, `silent_s` how long a watch may
-    say nothing before the gap is read.
+    say nothing before the gap is read, `latency_s` what one way to the server or back takes, drawn anew
+    for each.
     """
 
     def __init__(
-        self, server: MemoryServer, clock: Clock, *, timeout_s: float = 0.5, silent_s: float = 1.0
+        self,
+        server: MemoryServer,
+        clock: Clock,
+        *,
+        timeout_s: float = 0.5,
+        silent_s: float = 1.0,
+        latency_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.server = server
         self.faults = LinkFaults()
         self._clock = clock
         self._timeout_s = timeout_s
         self._silent_s = silent_s
+        self._latency_s = latency_s
         self._seen = 0
         self._chains: list[MemoryChain] = []
 
@@ -109,7 +117,7 @@ class MemoryLog:
 
     async def call(self, step: Callable[[], _T]) -> _T:
         """One request over this client's link. Raises AttemptFailed."""
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._latency_s())
         faults = self.faults
         if faults.refused:
             raise AttemptFailed("connection refused", ambiguous=False)
@@ -120,7 +128,7 @@ class MemoryLog:
         if faults.lose_answers:
             faults.lose_answers -= 1
             await self._lost()
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._latency_s())
         return answer
 
     async def ask(self, step: Callable[[], _T]) -> _T:
@@ -186,6 +194,8 @@ class MemoryLog:
                 watch.position = through
                 if through < self.server.revision:
                     watch.wake()
+                if late_s := self._latency_s():
+                    await asyncio.sleep(late_s)
                 self._seen = max(self._seen, through)
                 return entries, through
 

@@ -51,6 +51,10 @@ class Connection:
     async def call(self, name: str, request: Any, version: int) -> Any:
         """One request and its decoded answer. Raises IncompleteReadError when the connection is closed."""
         await self.send(name, request, version)
+        return await self.receive(name, version)
+
+    async def receive(self, name: str, version: int) -> Any:
+        """The next answer, which is one to a request of that kind. Raises as `call` does."""
         size = int.from_bytes(await self._reader.readexactly(4), "big")
         payload = await self._reader.readexactly(size)
         api = BY_NAME[name]

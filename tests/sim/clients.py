@@ -15,6 +15,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
+from tests.checker.findings import Finding
 from tests.checker.operations import Micro, Operation, Outcome, Poll, Send
 from tests.sim.clock import START_MS
 from tests.sim.keys import Keys
@@ -116,7 +117,9 @@ class Surroundings:
     before_end: Callable[[], None] | None = None
     """What happens to the member that comes to the end of a transaction whose positions are sent, once."""
     names: int = 0
-    """Given to new topics so far."""
+    """Numbers given so far, to new topics and to positions that only ever grow."""
+    findings: list[Finding] = field(default_factory=list)
+    """What clients themselves saw go wrong."""
 
     def any_key(self) -> TopicPartition:
         """One to write to."""

@@ -21,7 +21,7 @@ from coordination import memory_server, snapshot_keeper
 from coordination.chain import KeyState
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
-from coordination.state import cluster, fence, pending_offsets, producers
+from coordination.state import chunks, cluster, fence, group_offsets, pending_offsets, producers
 from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
 from coordination.state.types import Partition
@@ -29,6 +29,7 @@ from iceberg import ledger
 from iceberg.committer import Committer
 from objectstore import collect
 from objectstore.collect import Standing, Verdict
+from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
@@ -219,6 +220,52 @@ def _collected_too_early() -> Any:
     )
 
 
+class _Impatient(MergedCollector):
+    """What no state names counts as left behind, though its author may be about to name it."""
+
+    def __init__(self, store: Any, ranges: Any, view: Any, *rest: Any) -> None:
+        view.standing = lambda incarnation: Standing.FENCED
+        super().__init__(store, ranges, view, *rest)
+
+    def _by_author(self, incarnation: int, meta: Any) -> Verdict:
+        del incarnation, meta
+        return Verdict.UNCOMMITTED
+
+
+def _remembers_one_batch() -> Any:
+    return _patched((chunks, "REMEMBERED", 2))
+
+
+def _commit_overtakes() -> Any:
+    """What a coordinator of before held back is written over what the next one acknowledged."""
+    return _patched((group_offsets, "_overtaken", lambda group, message, at: False))
+
+
+def _positions_without_barrier() -> Any:
+    real = k09_offset_fetch.handle
+
+    async def fresh() -> bool:
+        return True
+
+    class _Stale:
+        """A context that never looks further than its agent has come."""
+
+        def __init__(self, ctx: Any) -> None:
+            self._ctx = ctx
+
+        def __getattr__(self, name: str) -> Any:
+            return fresh if name == "barrier" else getattr(self._ctx, name)
+
+    async def handle(ctx: Any, request: Any, version: int) -> Any:
+        return await real(_Stale(ctx), request, version)
+
+    return _patched((k09_offset_fetch, "handle", handle))
+
+
+def _unnamed_merged_collected_early() -> Any:
+    return _patched((collection, "MergedCollector", _Impatient))
+
+
 def _committer_without_ledger() -> Any:
     """A committer goes on from what it remembers of its own commits, whatever the table's ledger says."""
     known, commit = ledger.next_offsets, Committer._commit
@@ -310,6 +357,26 @@ READ_EARLY = frozenset({"aborted-read", "precommitted-read", "torn-transaction"}
 CONTROLS: tuple[Control, ...] = (
     Control("no-dedup", "4: a retry is recognised wherever it lands", frozenset({"duplicate"}), _no_dedup),
     Control(
+        "remembers-one-batch",
+        "4: a retry is recognised wherever it lands",
+        frozenset({"sequence-lost", "duplicate"}),
+        _remembers_one_batch,
+        lambda plan: plan.pipeliners > 0,
+    ),
+    Control(
+        "commit-overtakes",
+        "a commit that was held back never overwrites a newer one",
+        frozenset({"position-back"}),
+        _commit_overtakes,
+        _has(solo=True),
+    ),
+    Control(
+        "positions-without-barrier",
+        "5: reads that promise freshness use a barrier",
+        frozenset({"stale-position", "position-back"}) | COPIED_WRONGLY,
+        _positions_without_barrier,
+    ),
+    Control(
         "ack-before-append",
         "1: an ack means durable and ordered",
         LOST | {"inconsistent-offset"},
@@ -374,6 +441,13 @@ CONTROLS: tuple[Control, ...] = (
     ),
     Control("trimmed-too-early", "6, 9: the log is trimmed behind snapshots", LOST, _trimmed_too_early),
     Control("collected-too-early", "9: nothing goes that may be referenced", LOST, _collected_too_early),
+    Control(
+        "unnamed-merged-object-collected-early",
+        "9: nothing goes that may be referenced",
+        LOST,
+        _unnamed_merged_collected_early,
+        lambda plan: plan.store_s[1] > 0,
+    ),
     Control(
         "committer-without-ledger",
         "a table commits its rows with the ledger that says so",

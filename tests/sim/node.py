@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from agent.app import App
@@ -26,6 +26,7 @@ from objectstore.faulty import FaultRates, FaultyStore
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
 from tests.sim.clock import SimClock
+from tests.sim.distant_store import DistantStore, drawn
 from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.network import HOST, Network
 
@@ -120,11 +121,25 @@ def _without_processes(background: Background) -> None:
         service._writer = None
 
 
+@dataclass(slots=True)
+class Ways:
+    """What lies between an agent and what it depends on. A fault may change it, for the calls that follow.
+
+    `store_s`, `log_s`: the least and the most that one way to the store or the log, or back, takes.
+    """
+
+    entry_bytes: int
+    store_s: tuple[float, float] = (0.0, 0.0)
+    log_s: tuple[float, float] = (0.0, 0.0)
+
+
 class _SmallEntries(MemoryLog):
     """A log whose entries are small, so that changes travel in parts that are not large."""
 
-    def __init__(self, server: MemoryServer, clock: SimClock, entry_bytes: int) -> None:
-        super().__init__(server, clock)
+    def __init__(
+        self, server: MemoryServer, clock: SimClock, entry_bytes: int, latency_s: Callable[[], float]
+    ) -> None:
+        super().__init__(server, clock, latency_s=latency_s)
         self._entry_bytes = entry_bytes
 
     @property
@@ -144,10 +159,10 @@ class AgentNode(Node):
         number: int,
         world: tuple[MemoryServer, ObjectStore],
         settings: Mapping[str, Any],
-        entry_bytes: int,
+        ways: Ways,
     ) -> None:
         super().__init__(loop, network, name)
-        self.entry_bytes = entry_bytes
+        self.ways = ways
         self.number = number
         self.port = PORT_FIRST + number
         self.server, self._objects = world
@@ -196,8 +211,10 @@ class AgentNode(Node):
 
     async def _run(self) -> None:
         clock = self.clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)
-        self.log = _SmallEntries(self.server, clock, self.entry_bytes)
-        self.store = FaultyStore(self._objects, self.loop.random.getrandbits(48), self.rates, clock)
+        ways, random = self.ways, self.loop.random
+        self.log = _SmallEntries(self.server, clock, ways.entry_bytes, lambda: drawn(random, ways.log_s))
+        objects = DistantStore(self._objects, lambda: drawn(random, ways.store_s))
+        self.store = FaultyStore(objects, random.getrandbits(48), self.rates, clock)
         self.app = App(
             self._config(), clock=clock, log=self.log, store=RetryingStore(self.store, STORE_RETRY, clock)
         )

@@ -9,12 +9,16 @@ from random import Random
 from typing import Any
 
 from tests.sim.faults import FAULTS
+from tests.sim.node import Ways
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
 STORIES = {"late-ends": ((2.0, 15.0),), "pause-member-before-end": ((2.0, 8.5), (11.0, 8.5))}
 """Faults that mean something only to some clients, while their transactions stay open: at s, for s."""
 STORY_TIMEOUT_MS = 20_000
+STORES_S = ((0.0, 0.0), (0.002, 0.02), (0.0, 0.075))
+LOGS_S = ((0.0, 0.0), (0.0, 0.004), (0.001, 0.002))
+"""One way, s: nothing as in one process, near, and up to 150 ms there and back, or 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,18 @@ class Plan:
     """Whether consumers go back to where a transaction began that did not succeed (KAFKA-17582)."""
     entry_bytes: int
     """Largest entry of the log: what is larger travels in parts."""
+    store_s: tuple[float, float] = (0.0, 0.0)
+    """The least and the most that one way to the store takes."""
+    log_s: tuple[float, float] = (0.0, 0.0)
+    """Likewise to the log."""
+    pipeliners: int = 0
+    """Producers with several batches under way."""
+    solo: bool = False
+    """Whether a consumer without a group's members commits its positions."""
+
+    def ways(self) -> Ways:
+        """What lies between an agent and what it depends on."""
+        return Ways(self.entry_bytes, self.store_s, self.log_s)
 
     def dump(self) -> str:
         """As JSON that `load` reads."""
@@ -65,9 +81,9 @@ class Plan:
 
     @classmethod
     def load(cls, text: str) -> Plan:
-        """The plan of such JSON. Raises KeyError when something is missing."""
+        """The plan of such JSON; what older ones do not name takes no part. Raises TypeError."""
         raw = json.loads(text)
-        return cls(**{each.name: _frozen(raw[each.name]) for each in fields(cls)})
+        return cls(**{each.name: _frozen(raw[each.name]) for each in fields(cls) if each.name in raw})
 
 
 def _frozen(value: Any) -> Any:
@@ -95,7 +111,7 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         table_ms=random.choice((1000, 2000, 5000)),
         latency_s=random.choice(((0.0002, 0.002), (0.001, 0.05))),
         skews_ms=tuple(random.choice((0, 0, 0, 5000, -90_000)) for _ in range(agents)),
-        faults=_faults(random, seconds, agents),
+        faults=_faults(Random(seed ^ 0xFA17), seconds, agents),
         live_keys=random.choice((0, 4, 10)),
         key_writes=random.choice((0, 15, 40)),
         micro_max=random.choice((4, 4, 8)),
@@ -104,6 +120,10 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         changes=random.random() < 0.4,
         seeks_back=random.random() < 0.75,
         entry_bytes=random.choice((1 << 20, 1 << 20, 512)),
+        store_s=random.choice(STORES_S),
+        log_s=random.choice(LOGS_S),
+        pipeliners=random.choice((0, 1, 1)),
+        solo=random.random() < 0.5,
     )
     return _with_story(plan, random.choice(("", "", "", *STORIES)))
 

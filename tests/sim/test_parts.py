@@ -7,21 +7,36 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.subscription_state import SubscriptionState
 
-from coordination.commands import ENTRY_FORMAT, Entry
+from agent.net.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from coordination.commands import ENTRY_FORMAT, Command, CommitOffsets, Entry
 from coordination.log import LogEntry
+from coordination.memory_log import MemoryLog
+from coordination.memory_server import MemoryServer
+from coordination.state.group_types import CommittedOffset, Group
 from coordination.state.state import State
+from objectstore.adapters.memory import MemoryStore
+from objectstore.store import NotFound
 from tests.checker.findings import Finding, Judgement
 from tests.checker.operations import Operation, Poll
+from tests.sim.clock import SimClock
 from tests.sim.coverage import RULES, Coverage
+from tests.sim.distant_store import DistantStore
 from tests.sim.final import passed_over
 from tests.sim.keys import Keys
+from tests.sim.loop import VirtualLoop
 from tests.sim.node import Node
 from tests.sim.plan import Plan, plan_of
+from tests.sim.positions import Positions
 from tests.sim.relay import relayed
 from tests.sim.shrink import anomalies, candidates, shrunk
 from tests.sim.timeline import page
@@ -109,6 +124,94 @@ def test_keys_grow_to_as_many_as_live_at_a_time() -> None:
     dice = Random(1)
     found = Counter(keys.written(dice) for _ in range(1000))
     assert found[keys.live[0]] > found[keys.live[1]] > found[keys.live[3]] > 0
+
+
+def _state(**positions: int) -> Any:
+    """A state whose groups stand there, each at one partition."""
+    groups = []
+    for name, offset in positions.items():
+        group = Group(name)
+        group.offsets.put(0, CommittedOffset(offset, -1, "", 1, None))
+        groups.append(group)
+    return SimpleNamespace(revision=9, groups={each.group_id: each for each in groups})
+
+
+def _committed(group: str, offset: int) -> Command:
+    return Command(commit_offsets=CommitOffsets(group=group, partition=[0], offset=[offset]))
+
+
+def test_a_position_that_goes_back_in_a_transaction_is_seen_in_every_group() -> None:
+    wrong: list[str] = []
+    positions = Positions(lambda anomaly, detail: wrong.append(anomaly))
+    for each in ({"a": 5, "b": 7}, {"a": 6, "b": 7}, {"a": 6}, {"a": 6, "b": 1}):
+        positions.applied(_state(**each), ["end_transaction"], [Command()])
+        assert not wrong
+    positions.applied(_state(a=5, b=1), ["heartbeat"], [Command()])
+    assert not wrong, "entries that change no position are not looked at"
+    positions.applied(_state(a=5, b=1), ["end_transaction"], [Command()])
+    assert wrong == ["position-back"]
+
+
+@pytest.mark.parametrize(("order", "anomaly"), [((8, 5), []), ((5, 8), ["position-back"])])
+def test_a_position_may_go_back_only_when_the_older_one_was_asked_for_later(
+    order: tuple[int, int], anomaly: list[str]
+) -> None:
+    wrong: list[str] = []
+    positions = Positions(lambda anomaly, detail: wrong.append(anomaly))
+    partition = SimpleNamespace(handle=0)
+    topics = {"t": SimpleNamespace(partitions=[partition])}
+    ctx = SimpleNamespace(state=SimpleNamespace(topics=topics))
+    for offset in order:
+        row = OffsetCommitRequestPartition(0, offset)
+        positions._take(
+            ctx, OffsetCommitRequest("a", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
+        )
+    for offset in (8, 5):
+        positions.applied(_state(a=offset), ["commit_offsets"], [_committed("a", offset)])
+    assert wrong == anomaly
+
+
+def test_an_object_is_there_in_the_middle_of_its_put() -> None:
+    async def story() -> None:
+        objects = MemoryStore()
+        store = DistantStore(objects, lambda: 1.0)
+        put = asyncio.create_task(store.put("a/b", [b"x"]))
+        seen = []
+        for _ in range(3):
+            await asyncio.sleep(0.8)
+            seen.append((await objects.list_folders(""), put.done()))
+        assert seen == [([], False), (["a"], False), (["a"], True)]
+        assert await store.get("a/b") == b"x"
+        with pytest.raises(NotFound):
+            await store.get("a/c")
+
+    _virtually(story())
+
+
+def test_a_log_that_is_some_way_off_answers_and_tells_its_followers_late() -> None:
+    async def story() -> None:
+        loop, server = asyncio.get_running_loop(), MemoryServer()
+        log = MemoryLog(server, SimClock(loop, 1), latency_s=lambda: 0.1)  # type: ignore[arg-type]  # it is ours
+        followed = log.follow(0)
+        chain = await log.register(7, b"", 3.0)
+        assert loop.time() == pytest.approx(0.2, abs=0.01)
+        revision = await chain.append(b"x")
+        assert loop.time() == pytest.approx(0.4, abs=0.01)
+        while (await anext(followed)).through < revision:
+            pass
+        assert loop.time() == pytest.approx(0.7, abs=0.01), "a look at the server, then the way back"
+        await followed.aclose()
+        await chain.close()
+
+    _virtually(story())
+
+
+def _virtually(story: Any) -> None:
+    loop = VirtualLoop(1)
+    try:
+        loop.run_until_complete(story)
+    finally:
+        loop.put_away()
 
 
 def test_a_transaction_that_ends_twice_is_seen() -> None:

@@ -2,7 +2,7 @@
 
 All agents apply the same entries, some of them several times, after a restart. So whatever is seen at a
 revision must be the same each time, watermarks and last stable offsets never go back, a transaction ends
-once, and positions that a group commits in transactions only ever grow.
+once. Positions have a file of their own (positions.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coordination.state import transactions
 from coordination.state.state import State
 from coordination.state.types import Applied, Refused
 from tests.checker.findings import Finding
-from tests.sim.relay import GROUP
+from tests.sim.positions import Positions
 
 
 class Witness:
@@ -30,7 +30,7 @@ class Witness:
         self._digests: dict[int, bytes] = {}
         self._ends: dict[tuple[str, int], tuple[int, bool]] = {}
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
-        self._positions: dict[int, tuple[int, int]] = {}  # handle → revision, position
+        self.positions = Positions(self._wrong)
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -49,7 +49,8 @@ class Witness:
         State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
         transactions.finish = finished
         try:
-            yield
+            with self.positions.watches():
+                yield
         finally:
             State.apply = apply  # type: ignore[method-assign]  # as it was
             transactions.finish = finish
@@ -62,13 +63,13 @@ class Witness:
             self._count(state, entry, done)
         for handle in done.touched:
             self._mark(state, handle)
-        if done.revision and GROUP in state.groups:
-            self._position(state)
 
     def _count(self, state: State, entry: Any, done: Applied) -> None:
         commands = Entry.FromString(entry.payload).commands
-        for kind, result in zip(state.kinds_of(commands), done.results, strict=True):
+        kinds = state.kinds_of(commands)
+        for kind, result in zip(kinds, done.results, strict=True):
             self.commands[f"{kind} {result.code.name}" if isinstance(result, Refused) else kind] += 1
+        self.positions.applied(state, kinds, commands)
 
     def ended(self, known: Any, commit: bool, revision: int) -> None:
         """A transaction has ended at a revision, on one of the agents."""
@@ -88,16 +89,6 @@ class Witness:
         if now[1] < before[1] or now[2] < before[2] or now[2] > now[1]:
             self._wrong("watermark-back", f"partition {handle}: (revision, end, stable) {before}, then {now}")
         self._marks[handle] = now
-
-    def _position(self, state: State) -> None:
-        offsets = state.groups[GROUP].offsets
-        for handle, offset in zip(offsets.handles, offsets.offsets, strict=True):
-            revision, before = self._positions.get(handle, (0, 0))
-            if state.revision < revision:
-                return
-            if offset < before:
-                self._wrong("position-back", f"partition {handle}: {before} at {revision}, then {offset}")
-            self._positions[handle] = (state.revision, offset)
 
     def _wrong(self, anomaly: str, detail: str) -> None:
         self.findings.append(Finding(anomaly, "", detail, ()))

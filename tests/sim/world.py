@@ -49,8 +49,10 @@ from tests.sim.members import GROUP as MEMBERS
 from tests.sim.members import PATIENCE_S, SHARED, Member
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
+from tests.sim.pipeliner import Pipeliner
 from tests.sim.plan import Plan, plan_of
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
+from tests.sim.solo import Solo
 from tests.sim.transactors import Transactor
 from tests.sim.witness import Witness
 
@@ -122,7 +124,7 @@ class World:
             "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 8, "orphan_grace_s": 6},
         }
         self.agents = [
-            AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.entry_bytes)
+            AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.ways())
             for n in range(plan.agents)
         ]
         for agent, skew in zip(self.agents, plan.skews_ms, strict=True):
@@ -178,7 +180,7 @@ class World:
         except NotHealed as stuck:
             judgement = judge(History(self.recorder.operations))
             judgement.findings.append(Finding("stuck", "", str(stuck), ()))
-            judgement.findings += self.ledger.findings + self.witness.findings
+            judgement.findings += self.ledger.findings + self.witness.findings + around.findings
             return judgement
         around.stopping.set()
         await asyncio.sleep(DRAIN_S)
@@ -192,7 +194,7 @@ class World:
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
-        judgement.findings += self.witness.findings + self.broken
+        judgement.findings += self.witness.findings + self.broken + around.findings
         self._count()
         return judgement
 
@@ -246,7 +248,9 @@ class World:
         plan = self.plan
         cast = [f"w{n}" for n in range(plan.writers)] + [f"r{n}" for n in range(plan.readers)]
         cast += [f"t{n}" for n in range(len(plan.transactors))]
+        cast += [f"p{n}" for n in range(plan.pipeliners)]
         cast += ["relay"] if plan.relay else []
+        cast += ["solo"] if plan.solo else []
         cast += [f"m{n}" for n in range(plan.members)]
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
             cast += ["clerk"]
@@ -312,6 +316,10 @@ class World:
         match client[0], client:
             case "w", _:
                 return Writer(around, plan.rate)
+            case "p", _:
+                return Pipeliner(around, plan.rate)
+            case _, "solo":
+                return Solo(around)
             case "t", _:
                 version = plan.transactors[int(client[1:])]
                 return Transactor(around, client, version, plan.timeout_ms, plan.micro_max)

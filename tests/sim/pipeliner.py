@@ -1,0 +1,168 @@
+"""An idempotent producer with several batches of one key under way, as Java's and librdkafka's have.
+
+What is not answered in time is sent again in its order by another connection, to any agent, while the first
+copies may still be at work. The broker remembers the last five batches of a producer for that (KIP-98): of at
+most five under way each one is found again, and the oldest is always the one that is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from aiokafka import TopicPartition
+
+from agent.net.wire.generated.init_producer_id import InitProducerIdRequest
+from agent.net.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from coordination.kafka_codes import Code
+from objectstore.batch import NewRecord, build
+from tests.checker.findings import Finding
+from tests.checker.operations import Send
+from tests.equipment.transactional_client import INIT_VERSION, Connection
+from tests.sim.clients import RETRY_S, Pending, Surroundings, name
+from tests.sim.producers import RETRIABLE, Refusal
+
+UNDER_WAY_MAX = 5
+"""Batches of one key, as max.in.flight.requests.per.connection allows with idempotence."""
+BURST_MAX = 8
+"""Batches of one burst."""
+VERSION = 9
+ANSWER_S_MAX = 2.0
+BURST_S_MAX = 20.0
+PRODUCE_MS = 30_000
+ERRORS = (OSError, EOFError, TimeoutError, Refusal)
+GAP, FORGOTTEN = int(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), int(Code.DUPLICATE_SEQUENCE_NUMBER)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One batch of one key: its place in the burst, its values and their first sequence."""
+
+    place: int
+    values: list[str]
+    sequence: int
+    offset: int = -1
+
+
+class Pipeliner:
+    """One client. `pending`: what a crash leaves unanswered."""
+
+    def __init__(self, around: Surroundings, rate: float) -> None:
+        self._around = around
+        self._pause_s = 4 / rate
+        self._pair = (-1, -1)
+        self._sequences: dict[TopicPartition, int] = {}
+        self._connection: Connection | None = None
+        self._next = 0
+        self.pending: Pending | None = None
+
+    async def live(self) -> None:
+        """Until told to stop: one producer id after the other."""
+        random = self._around.loop.random
+        while not self._around.stopping.is_set():
+            process = self._around.recorder.process()
+            try:
+                async with asyncio.timeout(BURST_S_MAX):
+                    await self._begin()
+                while not self._around.stopping.is_set():
+                    await asyncio.sleep(random.expovariate(1 / self._pause_s))
+                    await self._burst(process)
+            except ERRORS:
+                await asyncio.sleep(RETRY_S)
+
+    async def _begin(self) -> None:
+        self._connection = await self._connected()
+        answer = await self._connection.call(
+            "InitProducerId", InitProducerIdRequest(None, 60_000), INIT_VERSION
+        )
+        if answer.error_code:
+            raise Refusal(Code(answer.error_code).name)
+        self._pair, self._sequences = (answer.producer_id, answer.producer_epoch), {}
+
+    async def _connected(self) -> Connection:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            return await Connection.open(self._around.loop.random.choice(self._around.bootstrap))
+
+    async def _burst(self, process: int) -> None:
+        """Some batches for one key, as one operation."""
+        random, recorder = self._around.loop.random, self._around.recorder
+        key = self._around.any_key()
+        batches = []
+        for place in range(random.randint(2, BURST_MAX)):
+            values = [f"{process}.{self._next + n}" for n in range(1, random.choice((1, 1, 2)) + 1)]
+            self._next += len(values)
+            sequence = self._sequences.get(key, 0)
+            self._sequences[key] = sequence + len(values)
+            batches.append(_Batch(place, values, sequence))
+        sends = [Send(name(key), value) for batch in batches for value in batch.values]
+        self.pending = pending = Pending(process, "send", recorder.now_ns(), [*sends], error="unanswered")
+        try:
+            async with asyncio.timeout(BURST_S_MAX):
+                await self._answered(key, batches)
+            pending.outcome, pending.error = "ok", ""
+        finally:
+            if self.pending is pending:  # a crash has noted it already
+                self.pending = None
+                pending.micro = [
+                    Send(name(key), value, batch.offset + n if batch.offset >= 0 else None)
+                    for batch in batches
+                    for n, value in enumerate(batch.values)
+                ]
+                recorder.leave(pending)
+
+    async def _answered(self, key: TopicPartition, batches: list[_Batch]) -> None:
+        """Send them until each is acknowledged. Raises Refusal."""
+        due = deque(batches)
+        while due:
+            try:
+                if self._connection is None:
+                    self._connection = await self._connected()
+                await self._sent(self._connection, key, due)
+            except (OSError, EOFError, TimeoutError):
+                self._connection = None  # stays open: what is under way on it still arrives
+                self._around.counts["pipelined again"] += 1
+                await asyncio.sleep(RETRY_S)
+
+    async def _sent(self, connection: Connection, key: TopicPartition, due: deque[_Batch]) -> None:
+        """The first ones, side by side; those that are acknowledged are due no more."""
+        window = [due[n] for n in range(min(UNDER_WAY_MAX, len(due)))]
+        for batch in window:
+            await connection.send("Produce", self._request(key, batch), VERSION)
+        again = False
+        for batch in window:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                answer = await connection.receive("Produce", VERSION)
+            row = answer.responses[0].partition_responses[0]
+            code = int(row.error_code)
+            if not code and batch is due[0]:
+                batch.offset = int(row.base_offset)
+                due.popleft()
+            elif code == FORGOTTEN or (code == GAP and batch is due[0]) or not code:
+                self._wrong(key, batch, code)
+            elif code != GAP and Code(code) not in RETRIABLE:
+                raise Refusal(Code(code).name)
+            else:
+                again = True
+        if again:
+            self._connection = None
+            await asyncio.sleep(RETRY_S)
+
+    def _request(self, key: TopicPartition, batch: _Batch) -> ProduceRequest:
+        stamp_ms = self._around.timestamp()
+        raw = build(
+            [NewRecord(stamp_ms, value.encode(), value.encode()) for value in batch.values],
+            producer_id=self._pair[0],
+            producer_epoch=self._pair[1],
+            base_sequence=batch.sequence,
+        )
+        data = TopicProduceData(
+            key.topic, partition_data=[PartitionProduceData(key.partition, memoryview(raw))]
+        )
+        return ProduceRequest(None, -1, PRODUCE_MS, [data])
+
+    def _wrong(self, key: TopicPartition, batch: _Batch, code: int) -> None:
+        """The oldest one under way is refused, or one behind it is taken before it."""
+        detail = f"producer {self._pair}, sequence {batch.sequence} of at most {UNDER_WAY_MAX} under way"
+        self._around.findings.append(Finding("sequence-lost", name(key), f"{detail}: {Code(code).name}", ()))
+        raise Refusal(Code(code).name)
