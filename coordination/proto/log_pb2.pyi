@@ -824,6 +824,9 @@ class MoveLogStart(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    JUDGED_MS_FIELD_NUMBER: _builtins.int
+    judged_ms: _builtins.int
+    """by which time they were too old; 0: it is not for their age. From level 2 on"""
     @_builtins.property
     def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """handle"""
@@ -837,10 +840,11 @@ class MoveLogStart(_message.Message):
         *,
         partition: _abc.Iterable[_builtins.int] | None = ...,
         offset: _abc.Iterable[_builtins.int] | None = ...,
+        judged_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judged_ms", b"judged_ms", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1479,10 +1483,13 @@ class SwapSegments(_message.Message):
     MERGED_FIELD_NUMBER: _builtins.int
     LAST_CHUNK_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    JUDGED_MS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """handle"""
     number: _builtins.int
     """the new manifest's; its author is the entry's"""
+    judged_ms: _builtins.int
+    """by which time tombstones were too old; 0: none goes. From level 2 on"""
     @_builtins.property
     def expected(self) -> Global___SegmentId:
         """the manifest that is replaced; unset: there is none"""
@@ -1508,10 +1515,11 @@ class SwapSegments(_message.Message):
         merged: Global___MergedRange | None = ...,
         last_chunk: Global___ChunkId | None = ...,
         released: _abc.Iterable[Global___SegmentId] | None = ...,
+        judged_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "last_chunk", b"last_chunk", "merged", b"merged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "last_chunk", b"last_chunk", "merged", b"merged", "number", b"number", "partition", b"partition", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "judged_ms", b"judged_ms", "last_chunk", b"last_chunk", "merged", b"merged", "number", b"number", "partition", b"partition", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

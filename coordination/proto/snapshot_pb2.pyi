@@ -348,6 +348,7 @@ class Head(_message.Message):
     CLUSTER_CONFIGS_FIELD_NUMBER: _builtins.int
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     CLOCK_MS_FIELD_NUMBER: _builtins.int
+    CLOCK_DOUBT_MS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     hash: _builtins.bytes
     """rolling hash after `revision`"""
@@ -360,7 +361,9 @@ class Head(_message.Message):
     next_node_id: _builtins.int
     trimmed_through: _builtins.int
     clock_ms: _builtins.int
-    """the highest proposed_ms of any entry"""
+    """the log's clock (coordination/state/agreed_time.py)"""
+    clock_doubt_ms: _builtins.int
+    """for how long the only agent has been far ahead of it"""
     @_builtins.property
     def incarnations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incarnation]: ...
     @_builtins.property
@@ -389,10 +392,11 @@ class Head(_message.Message):
         cluster_configs: _abc.Iterable[Global___Property] | None = ...,
         snapshots: _abc.Iterable[Global___Snapshot] | None = ...,
         clock_ms: _builtins.int = ...,
+        clock_doubt_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "trimmed_through", b"trimmed_through"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "trimmed_through", b"trimmed_through"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,8 @@ class StateData:
 
     def __init__(self) -> None:
         self.revision = 0
-        self.clock_ms = 0  # the highest stamp of any entry
+        self.clock_ms = 0  # the log's clock (agreed_time.py); below level 2 the highest stamp of any entry
+        self.clock_doubt_ms = 0  # for how long the only agent has been far ahead of it
         self.feature_level = FEATURE_LEVEL_MIN
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -42,6 +43,7 @@ class StateData:
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
         self.next_producer_id = 0
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
+        self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts
         self.fenced_count = 0
         self.brokers: dict[int, Broker] = {}
         self.node_ids: dict[str, int] = {}

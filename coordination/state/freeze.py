@@ -200,6 +200,7 @@ def _head(state: State) -> pb.Head:
         cluster_configs=_properties(state.cluster_configs),
         snapshots=[pb.Snapshot(revision=s.revision, key=s.key, size=s.size) for s in state.snapshots],
         clock_ms=state.clock_ms,
+        clock_doubt_ms=state.clock_doubt_ms,
     )
 
 

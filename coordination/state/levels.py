@@ -8,7 +8,7 @@ not know such a command stop at it, so none is ever written below its level.
 | level | what is new |
 |---|---|
 | 1 | everything that is not named below |
-| 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent |
+| 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordination.kafka_codes import Code
+from coordination.state import agreed_time
 from coordination.state.data import StateData
 from coordination.state.types import Refused
 
 TRANSACTIONS = 2  # the level from which on there are transactions
 TABLE_TOPIC_IDS = 2  # and tables are tied to a topic's id
+AGREED_TIME = 2  # and time is what most agents say, not what the author of an entry says
 NAMES_OF_ONE_REQUEST = 2  # and names are compared with those from before the request only
 TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any more
 JUDGED_AGENTS = 2  # and agents that cannot do their work are said to be unwell
@@ -55,6 +57,8 @@ def enter(state: StateData, level: int) -> None:
     before, state.feature_level = state.feature_level, level
     if before < TRANSACTIONS <= level:
         state.features.setdefault(TRANSACTION_VERSION, TRANSACTION_VERSION_AT_FIRST)
+    if before < AGREED_TIME <= level:
+        agreed_time.enter(state)
     if before < TABLE_TOPIC_IDS <= level:
         for key, table in state.tables.items():
             known = state.topics.get(table.topic)

@@ -55,7 +55,7 @@ def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
     author.node_id = node_id
     author.registered_revision = at.revision
     author.feature_min, author.feature_max = message.feature_min, message.feature_max
-    state.incarnations[author.incarnation] = author
+    state.incarnations[author.incarnation] = state.live[author.incarnation] = author
     state.brokers[node_id] = Broker(
         node_id,
         message.name,
@@ -131,6 +131,7 @@ def fence(state: StateData, incarnation: Incarnation, at: At) -> None:
     _drop_claims(state, incarnation)
     multipart.drop_all_of(state, incarnation.incarnation)
     # Moved to the end: the order of the dict is then live ones by registration, fenced ones by fencing.
+    state.live.pop(incarnation.incarnation, None)
     del state.incarnations[incarnation.incarnation]
     state.incarnations[incarnation.incarnation] = incarnation
     state.fenced_count += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from coordination.commands import AllocateProducerIds, ExpireProducers
 from coordination.kafka_codes import Code
 from coordination.state.data import StateData
+from coordination.state.expiry import not_above
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
 
 PRODUCER_ID_BLOCK_MAX = 1_000_000  # ids in one AllocateProducerIds
@@ -79,6 +80,7 @@ def allocate_producer_ids(state: StateData, message: AllocateProducerIds, at: At
 
 def expire_producers(state: StateData, message: ExpireProducers, at: At) -> Result:
     """Forget producers that were idle since `idle_since_ms`. Done's value: how many entries went."""
+    idle_since_ms = not_above(state, message.idle_since_ms, "producer.id.expiration.ms")
     first = message.first_partition
     end = first + message.partitions if message.partitions else len(state.partitions)
     expired = 0
@@ -88,7 +90,7 @@ def expire_producers(state: StateData, message: ExpireProducers, at: At) -> Resu
         idle = [
             producer_id
             for producer_id, entry in partition.producers.items()
-            if entry.last_timestamp < message.idle_since_ms and not _in_transaction(partition, producer_id)
+            if entry.last_timestamp < idle_since_ms and not _in_transaction(partition, producer_id)
         ]
         for producer_id in idle:
             del partition.producers[producer_id]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from coordination.commands import ForgetSegments, MergedRange, SwapSegments
 from coordination.kafka_codes import Code
 from coordination.state.data import StateData
+from coordination.state.expiry import too_soon
 from coordination.state.types import At, Done, Merged, Partition, Refused, Result
 from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, marker_as_chunk
 
@@ -27,7 +28,9 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
     partition = state.partitions[handle] if handle < len(state.partitions) else None
     if partition is None:
         return Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"no partition has the handle {handle}")
-    refusal = _outdated(partition, message) or _malformed(partition, message)
+    refusal = (
+        too_soon(state, message.judged_ms) or _outdated(partition, message) or _malformed(partition, message)
+    )
     if refusal is not None:
         return refusal
     new = message.merged

@@ -17,6 +17,7 @@ from coordination.commands import ENTRY_FORMAT, Command, End, Entry
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
 from coordination.state import (
+    agreed_time,
     chunks,
     cluster,
     configs,
@@ -37,7 +38,7 @@ from coordination.state import (
 from coordination.state.data import StateData
 from coordination.state.digest import START, chain
 from coordination.state.errors import InvariantBroken, UnknownCommand
-from coordination.state.levels import SINCE, too_early
+from coordination.state.levels import AGREED_TIME, SINCE, too_early
 from coordination.state.types import (
     Applied,
     At,
@@ -143,9 +144,7 @@ class State(StateData):
         commands = entry.commands
         kinds = self.kinds_of(commands)
         author = self._author(log_entry, entry)
-        at = At(log_entry.revision, author, entry.proposed_ms)
-        if entry.proposed_ms > self.clock_ms:
-            self.clock_ms = entry.proposed_ms
+        at = At(log_entry.revision, author, self._now_ms(entry.proposed_ms))
         results = tuple(self.dispatch(commands, kinds, at))
         self.revision = log_entry.revision
         self.digest = chain(self.digest, log_entry, results)
@@ -153,6 +152,13 @@ class State(StateData):
         return Applied(
             self.revision, log_entry.incarnation, log_entry.sequence, results, at.touched, at.fenced
         )
+
+    def _now_ms(self, proposed_ms: int) -> int:
+        """The time that counts for an entry's commands; from AGREED_TIME on the log's own."""
+        if self.feature_level >= AGREED_TIME:
+            return self.clock_ms
+        self.clock_ms = max(self.clock_ms, proposed_ms)
+        return proposed_ms
 
     def kinds_of(self, commands: Iterable[Command]) -> list[str]:
         """The kind of each command. Raises UnknownCommand."""
@@ -193,7 +199,9 @@ class State(StateData):
         author.sequence = log_entry.sequence
         author.applied_revision = max(author.applied_revision, entry.applied_revision)
         author.last_revision = log_entry.revision
-        author.last_proposed_ms = entry.proposed_ms
+        before_ms, author.last_proposed_ms = author.last_proposed_ms, entry.proposed_ms
+        if self.feature_level >= AGREED_TIME and author.live:
+            agreed_time.hear(self, author, before_ms)
         return author
 
 

@@ -90,6 +90,7 @@ class Thaw:
                 f"knows {FEATURE_LEVEL_MIN} to {FEATURE_LEVEL_MAX}: run a version that knows it"
             )
         state.revision, state.digest, state.clock_ms = head.revision, head.hash, head.clock_ms
+        state.clock_doubt_ms = head.clock_doubt_ms
         state.feature_level = head.feature_level
         state.partitions = [None] * head.handles
         state.chunks.next_serial = head.next_chunk_serial
@@ -120,7 +121,9 @@ class Thaw:
             next_chunk_number=one.next_chunk_number,
         )
         self.state.incarnations[known.incarnation] = known
-        if not known.live:
+        if known.live:
+            self.state.live[known.incarnation] = known
+        else:
             self.state.fenced_count += 1
         if not known.live or one.left:
             return

@@ -14,6 +14,7 @@ from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state.configs import topic_refusal
 from coordination.state.data import StateData
+from coordination.state.expiry import too_soon
 from coordination.state.levels import NAMES_OF_ONE_REQUEST
 from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
@@ -150,6 +151,9 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
     """
     if len(message.partition) != len(message.offset):
         return Refused(Code.INVALID_REQUEST, "MoveLogStart: columns of different lengths")
+    refusal = too_soon(state, message.judged_ms)
+    if refusal is not None:
+        return refusal
     starts: list[int] = []
     for handle, offset in zip(message.partition, message.offset, strict=True):
         partition = state.partitions[handle] if handle < len(state.partitions) else None

@@ -19,6 +19,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.state import extents, fence, pending_offsets
 from coordination.state.data import StateData
+from coordination.state.expiry import not_above
 from coordination.state.transaction_owner import begin, bump, owned, too_many_groups
 from coordination.state.transaction_types import NO_PRODUCER, Phase, Transaction
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
@@ -197,9 +198,10 @@ def abort_transaction(state: StateData, message: AbortTransaction, at: At) -> Re
 def expire_transactions(state: StateData, message: ExpireTransactions, at: At) -> Result:
     """Forget ids that nobody uses. Done's value: how many."""
     expired = 0
+    idle_since_ms = not_above(state, message.idle_since_ms, "transactional.id.expiration.ms")
     for name in message.transactional_id:
         known = state.transactions.get(name)
-        if known is not None and expirable(known, message.idle_since_ms):
+        if known is not None and expirable(known, idle_since_ms):
             del state.transactions[name]
             del state.transactions_by_producer[known.producer_id]
             expired += 1

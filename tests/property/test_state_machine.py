@@ -26,7 +26,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State
-from tests.unit.coordination.kit import Script, chunk, swap, tiles
+from tests.unit.coordination.kit import DAY_MS, Script, chunk, swap, tiles
 
 NAMES = ["a", "b", "c.d", "c_d"]
 GROUPS = st.sampled_from(["g", "h"])
@@ -299,7 +299,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        self.script.now_ms += 1000
+        self.script.sleep(DAY_MS + 1)
         self.script.one(self.live[0], ExpireProducers(idle_since_ms=self.script.now_ms))
         for partition in self.model.values():
             partition.producers.clear()

@@ -15,6 +15,7 @@ from coordination.commands import (
     EndTransaction,
     Entry,
     Fence,
+    Heartbeat,
     InitTransactions,
     MergedRange,
     RegisterAgent,
@@ -26,10 +27,12 @@ from coordination.commands import (
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Result, State
+from coordination.state.agreed_time import STEP_MS
 from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.naming import MarkerId, marker_as_chunk
 
 START_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
 A, B = 11, 12
 """The two agents of `script` (conftest.py)."""
 
@@ -74,6 +77,15 @@ class Script:
         agent = RegisterAgent(name=name or f"agent-{author}", node_id=-1, feature_min=1, feature_max=level)
         first = not self.state.incarnations and level > self.state.feature_level
         return self.apply(author, agent, *[SetFeatureLevel(level=level)] * first).results[0]
+
+    def sleep(self, milliseconds: int) -> None:
+        """Let time pass in which all live agents say so, an only one often enough to be believed."""
+        most = milliseconds if len(self.state.live) > 1 else STEP_MS
+        while milliseconds > 0:
+            self.now_ms += min(milliseconds, most)
+            milliseconds -= most
+            for author in list(self.state.live):
+                self.apply(author, Heartbeat())
 
     def topic(self, author: int, name: str, partitions: int = 1, fill: bytes = b".") -> list[int]:
         """Create a topic; returns its partition handles. Another `fill` gives another id."""

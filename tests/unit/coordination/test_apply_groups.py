@@ -235,26 +235,26 @@ def test_retention_of_groups_without_members(script: Script) -> None:
     """From the moment when the group became empty, not from the commit (KIP-211)."""
     stable(script, member("m"))
     commit(script, generation=1, member_id="m")
-    script.now_ms += 3 * DAY_MS
+    script.sleep(3 * DAY_MS)
     put(script)
     assert expire(script) == (0, 0)
-    script.now_ms += DAY_MS - 1
+    script.sleep(DAY_MS - 1)
     assert expire(script) == (0, 0)
-    script.now_ms += 1
+    script.sleep(1)
     assert expire(script) == (1, 1)
 
 
 def test_retention_of_groups_that_never_had_members(script: Script) -> None:
     commit(script, [1], [0])
-    script.now_ms += DAY_MS // 2
+    script.sleep(DAY_MS // 2)
     commit(script, [2], [1])
     commit(script, [3], [2], retention_ms=DAY_MS * 9)
-    script.now_ms += DAY_MS // 2
+    script.sleep(DAY_MS // 2)
     assert expire(script) == (1, 0)
     assert positions(script) == {1: 2, 2: 3}
-    script.now_ms += DAY_MS
+    script.sleep(DAY_MS)
     assert expire(script) == (1, 0)
-    script.now_ms += DAY_MS * 9
+    script.sleep(DAY_MS * 9)
     assert expire(script) == (1, 1)
 
 
@@ -263,7 +263,7 @@ def test_retention_of_groups_with_members(script: Script) -> None:
     (other,) = script.topic(A, "other")
     commit(script, [1, 2], [0, other])
     put(script, member("m", "t"))
-    script.now_ms += DAY_MS
+    script.sleep(DAY_MS)
     assert expire(script) == (0, 0)
     assign(script)
     assert expire(script) == (1, 0)
@@ -273,7 +273,7 @@ def test_retention_of_groups_with_members(script: Script) -> None:
 def test_retention_where_the_protocol_is_not_known(script: Script) -> None:
     commit(script)
     stable(script, member("m"), kind="connect")
-    script.now_ms += 9 * DAY_MS
+    script.sleep(9 * DAY_MS)
     assert expire(script) == (0, 0)
 
 

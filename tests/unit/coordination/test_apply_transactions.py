@@ -21,7 +21,7 @@ from coordination.state.transaction_owner import EPOCH_MAX
 from coordination.state.transaction_types import Phase
 from objectstore.naming import MarkerId
 from objectstore.transactions import Aborted
-from tests.unit.coordination.kit import START_MS, A, B, Producer, Script, chunk, pair_of, swap, tiles
+from tests.unit.coordination.kit import DAY_MS, START_MS, A, B, Producer, Script, chunk, pair_of, swap, tiles
 
 
 @pytest.fixture
@@ -339,6 +339,7 @@ def test_ids_expire_only_when_nobody_uses_them(script: Script) -> None:
         if name == "open":
             producer.send(0)
         script.now_ms += 10
+    script.sleep(7 * DAY_MS)
     since = START_MS + 20
     expire = ExpireTransactions(idle_since_ms=since, transactional_id=["idle", "open", "fresh", "no"])
     assert script.one(A, expire) == Done(1)
@@ -353,9 +354,12 @@ def test_a_producer_with_an_open_transaction_does_not_expire(script: Script) -> 
     producer.init()
     producer.send(0)
     producer.send(1)
+    script.sleep(DAY_MS + 1)
     expire = ExpireProducers(idle_since_ms=START_MS + 1)
     assert script.one(A, expire) == Done(0)
     producer.end(commit=True)
+    script.sleep(DAY_MS + 1)
+    expire = ExpireProducers(idle_since_ms=script.now_ms - DAY_MS)
     assert script.one(A, expire) == Done(2)
 
 

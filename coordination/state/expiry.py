@@ -1,0 +1,25 @@
+"""What a command that deletes for age may do: its author's clock proposes, the log's clock decides."""
+
+from __future__ import annotations
+
+from coordination.broker_configs import integer
+from coordination.kafka_codes import Code
+from coordination.state.agreed_time import agreed_ms
+from coordination.state.data import StateData
+from coordination.state.levels import AGREED_TIME
+from coordination.state.types import Refused
+
+
+def too_soon(state: StateData, judged_ms: int) -> Refused | None:
+    """The answer to a command that deletes what was too old at `judged_ms`, when it is not that late yet."""
+    if state.feature_level < AGREED_TIME or judged_ms <= agreed_ms(state):
+        return None
+    why = f"judged by a clock at {judged_ms} ms, most agents say {agreed_ms(state)}"
+    return Refused(Code.INVALID_REQUEST, f"{why}: set the author's clock right")
+
+
+def not_above(state: StateData, idle_since_ms: int, config: str) -> int:
+    """Since when something must have been idle to expire: at least as long as the cluster's config says."""
+    if state.feature_level < AGREED_TIME:
+        return idle_since_ms
+    return min(idle_since_ms, state.clock_ms - integer(state.cluster_configs, config))
