@@ -101,6 +101,8 @@ class Client:
     stamp: int = 0
     turns: Turns = field(default_factory=Turns)
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failures: int = 0
+    """How many of its Produce requests failed before they came into the buffer, to be sent again."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
 

@@ -30,6 +30,17 @@ Results = asyncio.Future[list[Result]]
 
 
 @dataclass(slots=True, eq=False)
+class Line:
+    """Proposals none of which may overtake one before it that failed: it takes all behind it along.
+
+    `failed`: with what the first one did, definitely without effect; what is submitted in this line from then
+    on fails alike. Whoever has told everybody concerned goes on in a new line.
+    """
+
+    failed: Exception | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Proposal:
     """Serialized commands, and who waits for their results. `incarnation` None: any will do.
 
@@ -42,6 +53,7 @@ class Proposal:
     future: Results
     since: float  # loop time of submission
     step: str = ""
+    line: Line | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +92,9 @@ class Proposals:
         """Entries sent and not yet applied."""
         return len(self._parked)
 
-    def submit(self, commands: Sequence[Command], incarnation: int | None) -> Results:
+    def submit(
+        self, commands: Sequence[Command], incarnation: int | None, line: Line | None = None
+    ) -> Results:
         """Queue the commands as one proposal; one above an entry's size travels as a multi-part change.
 
         Each is refused with POLICY_VIOLATION when they are more than a change may be: again would be in vain.
@@ -89,29 +103,38 @@ class Proposals:
         future.add_done_callback(_retrieved)
         encoded = [one.SerializeToString() for one in commands]
         size = sum(map(len, encoded)) + FRAMING_BYTES_MAX * len(encoded)
-        if incarnation is not None and incarnation != self.incarnation:
-            future.set_exception(StaleIncarnation(f"incarnation {incarnation:016x} is over"))
+        refusal = self._refusal(incarnation, size, line)
+        if refusal is not None:
+            future.set_exception(refusal)
+            self._break(line, refusal)
         elif size > (most := min(CHANGE_BYTES_MAX, self._bytes_max)):
             why = f"a change of {size} bytes in one: at most {most} are taken; make several requests of it"
             future.set_result([Refused(Code.POLICY_VIOLATION, why) for _ in commands])
-        elif len(self._queue) >= self._proposals_max or self.queued_bytes + size > self._bytes_max:
-            future.set_exception(
-                Unavailable(
-                    f"{len(self._queue)} proposals of {self.queued_bytes} bytes wait for the log already"
-                )
-            )
         elif size > self._content_max:
-            self._submit_parts(commands, incarnation, future)
+            self._submit_parts(commands, incarnation or self.incarnation, future, line)
         else:
-            self._push(Proposal(encoded, size, incarnation, future, self._now()))
+            self._push(Proposal(encoded, size, incarnation, future, self._now(), line=line))
         return future
 
-    def _submit_parts(self, commands: Sequence[Command], incarnation: int | None, answer: Results) -> None:
+    def _refusal(self, incarnation: int | None, size: int, line: Line | None) -> Exception | None:
+        """Why a proposal fails at once, without any effect; None when it may be tried."""
+        if line is not None and line.failed is not None:
+            return line.failed
+        if incarnation is not None and incarnation != self.incarnation:
+            return StaleIncarnation(f"incarnation {incarnation:016x} is over")
+        if size > min(CHANGE_BYTES_MAX, self._bytes_max):
+            return None  # no failure but an answer: again would be in vain
+        if len(self._queue) >= self._proposals_max or self.queued_bytes + size > self._bytes_max:
+            waiting = f"{len(self._queue)} proposals of {self.queued_bytes} bytes"
+            return Unavailable(f"{waiting} wait for the log already")
+        if size > self._content_max and not (incarnation or self.incarnation):
+            return Unavailable("not registered now: a change in parts cannot begin")
+        return None
+
+    def _submit_parts(
+        self, commands: Sequence[Command], author: int, answer: Results, line: Line | None
+    ) -> None:
         """Queue Begin, parts and End; `answer` gets what End answers. All go to one incarnation or none."""
-        author = incarnation or self.incarnation
-        if not author:
-            answer.set_exception(Unavailable("not registered now: a change in parts cannot begin"))
-            return
         self._changes += 1
         steps: list[Results] = []
         part_bytes_max = min(PART_BYTES_MAX, self._content_max // 2)
@@ -119,17 +142,56 @@ class Proposals:
             future: Results = asyncio.get_running_loop().create_future()
             encoded, name = step.SerializeToString(), f"change/{step.WhichOneof('kind')}"
             size = len(encoded) + FRAMING_BYTES_MAX
-            self._push(Proposal([encoded], size, author, future, self._now(), name))
+            self._push(Proposal([encoded], size, author, future, self._now(), name, line))
             steps.append(future)
         change = self._changes
-        steps[-1].add_done_callback(lambda end: _answer_with(end, answer))
+        steps[-1].add_done_callback(lambda end: self._answer_with(end, answer, line))
         for step_future in steps[:-1]:
             step_future.add_done_callback(lambda done: self._abort_if_failed(done, author, change))
+
+    def _answer_with(self, end: Results, answer: Results, line: Line | None) -> None:
+        """Give the results of a multi-part change's End to whoever submitted the change."""
+        reach("change/ended")
+        if answer.done():
+            return
+        error = end.exception()
+        if error is not None:
+            answer.set_exception(error)
+            return
+        (result,) = end.result()
+        if isinstance(result, Done) and isinstance(result.value, tuple):
+            answer.set_result(list(result.value))
+        elif isinstance(result, Refused):
+            refused = Unavailable(f"the change in parts was refused: {result.message}")
+            answer.set_exception(refused)
+            self._break(line, refused)
+        else:
+            raise TypeError(f"End answered {result!r}")
 
     def _abort_if_failed(self, done: Results, author: int, change: int) -> None:
         """A part that was not even sent: drop the change, so that the parts before it do not linger."""
         if not done.cancelled() and done.exception() is not None and author == self.incarnation:
             self.submit([command(Abort(id=change))], author)
+
+    def _break(self, line: Line | None, error: Exception) -> None:
+        """One of the line failed: what is queued behind it fails with it, now."""
+        if line is None or line.failed is not None:
+            return
+        line.failed = error
+        kept: deque[Proposal] = deque()
+        for proposal in self._queue:
+            if proposal.line is line:
+                self.queued_bytes -= proposal.size
+                _fail(proposal, error)
+            else:
+                kept.append(proposal)
+        self._queue = kept
+
+    def _refuse(self, proposal: Proposal, error: Exception) -> None:
+        """Fail a proposal that has left the queue unsent, and its line."""
+        self.queued_bytes -= proposal.size
+        _fail(proposal, error)
+        self._break(proposal.line, error)
 
     def _push(self, proposal: Proposal) -> None:
         self._queue.append(proposal)
@@ -153,12 +215,12 @@ class Proposals:
             self._queue and self._queue[0].size <= left and (not proposals_max or len(taken) < proposals_max)
         ):
             proposal = self._queue.popleft()
-            self.queued_bytes -= proposal.size
             if proposal.incarnation in (None, incarnation):
+                self.queued_bytes -= proposal.size
                 left -= proposal.size
                 taken.append(proposal)
             else:
-                _fail(proposal, StaleIncarnation(f"incarnation {proposal.incarnation:016x} is over"))
+                self._refuse(proposal, StaleIncarnation(f"incarnation {proposal.incarnation:016x} is over"))
         if not taken:
             return None
         batch = Batch(incarnation, sequence, taken, self._now())
@@ -184,12 +246,10 @@ class Proposals:
             self.fail(
                 self._parked[key], Unavailable(f"incarnation {incarnation:016x} was fenced before it counted")
             )
-        kept = deque(p for p in self._queue if p.incarnation != incarnation)
-        for proposal in self._queue:
-            if proposal.incarnation == incarnation:
-                self.queued_bytes -= proposal.size
-                _fail(proposal, StaleIncarnation(f"incarnation {incarnation:016x} is over"))
-        self._queue = kept
+        over = [proposal for proposal in self._queue if proposal.incarnation == incarnation]
+        self._queue = deque(proposal for proposal in self._queue if proposal.incarnation != incarnation)
+        for proposal in over:
+            self._refuse(proposal, StaleIncarnation(f"incarnation {incarnation:016x} is over"))
 
     def superseded(self, incarnation: int) -> None:
         """This agent's registration as `incarnation` was applied: no older entry of it comes any more.
@@ -202,7 +262,10 @@ class Proposals:
             self.fail(batch, OutcomeUnknown(f"{why}, and {incarnation:016x} has followed it"))
 
     def fail(self, batch: Batch, error: Exception) -> None:
-        """Answer a whole batch with an error."""
+        """Answer a whole batch with an error.
+
+        No line needs to be told: what is behind it under the same incarnation lands only when this has.
+        """
         self._parked.pop((batch.incarnation, batch.sequence), None)
         for proposal in batch.proposals:
             _fail(proposal, error)
@@ -223,8 +286,8 @@ class Proposals:
         now = self._now()
         while self._queue and now - self._queue[0].since > queue_wait_s:
             proposal = self._queue.popleft()
-            self.queued_bytes -= proposal.size
-            _fail(proposal, Unavailable(f"the log was not reached for {queue_wait_s} s; nothing was sent"))
+            why = f"the log was not reached for {queue_wait_s} s; nothing was sent"
+            self._refuse(proposal, Unavailable(why))
         for batch in self._parked.values():
             if now - batch.since > outcome_wait_s:
                 for proposal in batch.proposals:
@@ -274,21 +337,3 @@ def _retrieved(future: Results) -> None:
     """Mark a failure as seen: who submitted may have gone away."""
     if not future.cancelled():
         future.exception()
-
-
-def _answer_with(end: Results, answer: Results) -> None:
-    """Give the results of a multi-part change's End to whoever submitted the change."""
-    reach("change/ended")
-    if answer.done():
-        return
-    error = end.exception()
-    if error is not None:
-        answer.set_exception(error)
-        return
-    (result,) = end.result()
-    if isinstance(result, Done) and isinstance(result.value, tuple):
-        answer.set_result(list(result.value))
-    elif isinstance(result, Refused):
-        answer.set_exception(Unavailable(f"the change in parts was refused: {result.message}"))
-    else:
-        raise TypeError(f"End answered {result!r}")

@@ -29,7 +29,7 @@ from coordination.replica.author import Author
 from coordination.replica.errors import ReplicaFailed
 from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
-from coordination.replica.proposals import Proposals, Results
+from coordination.replica.proposals import Line, Proposals, Results
 from coordination.state import Applied, Result, State, StateError
 from objectstore.store import ObjectStore
 
@@ -178,14 +178,17 @@ class Replica:
 
     # Writing.
 
-    def submit(self, commands: Sequence[Command], *, incarnation: int | None = None) -> Results:
+    def submit(
+        self, commands: Sequence[Command], *, incarnation: int | None = None, line: Line | None = None
+    ) -> Results:
         """Queue commands that land together, in order; the future gives one result per command.
 
         Commands above the size of an entry travel as a multi-part change by themselves. With
         `incarnation` given they count only under that one. The future fails with StaleIncarnation,
-        Unavailable (both definite: no effect) or OutcomeUnknown (after a bounded wait).
+        Unavailable (both definite: no effect) or OutcomeUnknown (after a bounded wait). In a `line` none
+        overtakes one before it that failed.
         """
-        future = self._proposals.submit(commands, incarnation)
+        future = self._proposals.submit(commands, incarnation, line)
         self._author.wake()
         return future
 

@@ -78,11 +78,11 @@ def _no_dedup() -> Any:
 
 def _ack_before_append() -> Any:
     def advance(self: Any) -> None:
-        while self._line and (self._line[0].stored or self._line[0].failure is not None):
-            if self._line[0].failure is not None:
-                self._fail_line(self._line[0].failure)
+        while self._flushes and (self._flushes[0].stored or self._flushes[0].failure is not None):
+            if self._flushes[0].failure is not None:
+                self._give_up_all(self._flushes[0].failure)
                 return
-            flush = self._line.popleft()
+            flush = self._flushes.popleft()
             following: dict[int, int] = {}
             for pending in flush.pending:
                 offered = pending.offered

@@ -110,11 +110,15 @@ async def _catch_up(ctx: Context, request: ProduceRequest, version: int) -> None
 async def _admit_in_order(
     ctx: Context, request: ProduceRequest, version: int
 ) -> tuple[ProduceResponse, asyncio.Future[list[Outcome]] | None, _Admitted]:
-    """Checks, then room in the buffer, then the buffer; never overtaken by the connection's next request."""
+    """Checks, then room in the buffer, then the buffer; never overtaken by the connection's next request.
+
+    Nor does it overtake what failed since it came and is going to be sent again.
+    """
     admitted = _Admitted()
     transaction = 0
     if request.transactional_id:
         transaction = IMPLICIT if version >= V2_SINCE else EXPLICIT
+    came = _failures(ctx)
     async with ctx.client.gate:
         await _catch_up(ctx, request, version)
         response = ProduceResponse()
@@ -122,15 +126,33 @@ async def _admit_in_order(
             response.responses.append(await _admit_topic(ctx, topic_data, version, transaction, admitted))
         if not admitted.offered:
             return response, None, admitted
-        driver = ctx.services.produce
+        refusal = await _room(ctx, request, admitted.size, came)
+        if refusal is not None:
+            ctx.client.failures += 1
+            for answer in admitted.answers:
+                _fail(answer, Code.NOT_ENOUGH_REPLICAS, refusal)
+            return response, None, admitted
+        return response, ctx.services.produce.append(ctx.client.connection, admitted.offered), admitted
+
+
+def _failures(ctx: Context) -> tuple[int, int]:
+    """What a request that is being admitted may be behind: equal as long as nothing has failed."""
+    return ctx.services.produce.failures, ctx.client.failures
+
+
+async def _room(ctx: Context, request: ProduceRequest, size: int, came: tuple[int, int]) -> str | None:
+    """Take room in the buffer; why there is none for this request, or None."""
+    driver = ctx.services.produce
+    if _failures(ctx) == came:
         try:
             async with asyncio.timeout(_seconds(ctx, request)):
-                await driver.room(admitted.size)
+                await driver.room(size)
         except TimeoutError:
-            for answer in admitted.answers:
-                _fail(answer, Code.NOT_ENOUGH_REPLICAS, "The agent's produce buffer is full: send again.")
-            return response, None, admitted
-        return response, driver.append(ctx.client.connection, admitted.offered), admitted
+            return "The agent's produce buffer is full: send again."
+        if _failures(ctx) == came:
+            return None
+        driver.budget.give(size)
+    return "An earlier write failed; nothing was written: send again."
 
 
 async def _admit_topic(

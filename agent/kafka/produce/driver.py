@@ -1,10 +1,12 @@
 """The produce path's driver: buffer → PUT → append → apply → outcomes.
 
 PUTs run side by side; their commands are submitted strictly in the order of the flushes, so a producer's
-own order survives. When a flush fails for good, everything flushed or buffered after it fails with it, with
-a retriable code and nothing written: a later batch must not overtake an earlier one that its client will
-send again. (An idempotent producer is protected by its sequence numbers as well; for the others this is as
-much as Kafka promises with several requests in flight.)
+own order survives. When a flush fails for good, everything behind it fails with it, with a retriable code and
+nothing written: flushes whose command waits for the log (they share a Line), flushes under way, what is
+buffered, and requests that have come and are not buffered yet (their handler looks at `failures`). A later
+batch must not overtake an earlier one that its client will send again. (An idempotent producer is protected
+by its sequence numbers as well; for the others this is as much as Kafka promises with several requests in
+flight.)
 
 One error table, `code_of`, says what a producer is told: definite failures are retriable without a doubt,
 an unknown outcome is REQUEST_TIMED_OUT, never success and never a definite failure.
@@ -36,6 +38,7 @@ from coordination.commands import Command
 from coordination.kafka_codes import Code
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
+from coordination.replica.proposals import Line
 from coordination.state.types import ChunkCommitted, Refused, Result
 from coordination.steps import reach
 from objectstore.naming import ChunkId
@@ -56,9 +59,9 @@ class Submitter(Protocol):
         ...
 
     def submit(
-        self, commands: Sequence[Command], *, incarnation: int | None = None
+        self, commands: Sequence[Command], *, incarnation: int | None = None, line: Line | None = None
     ) -> asyncio.Future[list[Result]]:
-        """Enqueue for the append chain, order kept."""
+        """Enqueue for the append chain, order kept; nothing of a line overtakes what failed before it."""
         ...
 
 
@@ -111,7 +114,9 @@ class ProduceDriver:
         self._planner = FlushPlanner(limits)
         self._buffer = ProduceBuffer()
         self.budget = ByteBudget(bytes_max)
-        self._line: deque[Flush] = deque()  # flushes whose command is not submitted, in order
+        self.failures = 0  # how often what had come was given up
+        self._flushes: deque[Flush] = deque()  # whose command is not submitted, in order
+        self._line = Line()  # of the commands that are
         self._submitted: set[asyncio.Future[list[Result]]] = set()
         self._next_number = 1
         self._timer: asyncio.TimerHandle | None = None
@@ -138,7 +143,7 @@ class ProduceDriver:
         self._buffer.add(request, batches)
         self._planner.arrived(connection, size, len(batches), request.arrived)
         if self._closed:
-            self._fail_line(Closed())
+            self._give_up_all(Closed())
         else:
             self._poke()
         return future
@@ -159,8 +164,8 @@ class ProduceDriver:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        puts = [flush.put for flush in self._line if flush.put is not None]
-        self._fail_line(Closed())
+        puts = [flush.put for flush in self._flushes if flush.put is not None]
+        self._give_up_all(Closed())
         await asyncio.gather(*puts, return_exceptions=True)
 
     def _poke(self) -> None:
@@ -173,7 +178,7 @@ class ProduceDriver:
             if decision.reason is None:
                 break
             if not self._replica.incarnation:
-                self._fail_line(StaleIncarnation("registering anew"))
+                self._give_up_all(StaleIncarnation("registering anew"))
                 break
             self._flush()
         if decision.wake_at is not None:
@@ -186,7 +191,7 @@ class ProduceDriver:
         chunk = ChunkId(self._replica.incarnation, self._next_number)
         self._next_number += 1
         flush = make_flush(taken, size, self._cluster_id, chunk, now)
-        self._line.append(flush)
+        self._flushes.append(flush)
         self._metrics.puts_in_flight.inc()
         flush.put = self._loop.create_task(self._put(flush), name=f"put-{chunk.number}")
 
@@ -208,14 +213,15 @@ class ProduceDriver:
 
     def _advance(self) -> None:
         """Submit every flush that is stored and has none before it that is not."""
-        while self._line and (self._line[0].stored or self._line[0].failure is not None):
-            failure = self._line[0].failure
+        while self._flushes and (self._flushes[0].stored or self._flushes[0].failure is not None):
+            failure = self._flushes[0].failure
             if failure is not None:
-                self._fail_line(failure)
+                self._give_up_all(failure)
                 return
-            flush = self._line.popleft()
+            flush = self._flushes.popleft()
             reach("flush/submit")
-            future = self._replica.submit([commit_command(flush)], incarnation=flush.chunk.incarnation)
+            command, author = commit_command(flush), flush.chunk.incarnation
+            future = self._replica.submit([command], incarnation=author, line=self._line)
             self._submitted.add(future)
             future.add_done_callback(partial(self._decided, flush))
 
@@ -226,7 +232,7 @@ class ProduceDriver:
         if error is not None:
             self._give_up(flush.pending, error)
             if not isinstance(error, OutcomeUnknown):
-                self._fail_line(Overtaken())
+                self._give_up_all(Overtaken())
         else:
             reach("flush/decided")
             self._settle(flush, future.result()[0])
@@ -270,10 +276,16 @@ class ProduceDriver:
         for pending in pendings:
             self._resolve(pending, Outcome(code, message=message))
 
-    def _fail_line(self, error: Exception) -> None:
-        """Give up the flushes whose command is not submitted, and what is buffered behind them."""
-        line, self._line = self._line, deque()
-        for number, flush in enumerate(line):
+    def _give_up_all(self, error: Exception) -> None:
+        """Give up the flushes whose command is not submitted, and what came behind them.
+
+        Those that are submitted stand before these; or their line has failed, and a new one takes its place.
+        """
+        self.failures += 1
+        if self._line.failed is not None:
+            self._line = Line()
+        given_up, self._flushes = self._flushes, deque()
+        for number, flush in enumerate(given_up):
             if flush.put is not None and flush.put is not asyncio.current_task():
                 flush.put.cancel()
             self._give_up(flush.pending, error if number == 0 else Overtaken())
@@ -281,7 +293,7 @@ class ProduceDriver:
         if len(self._buffer):
             taken, size = self._buffer.take(1 << 62, 1 << 62)
             self._planner.dropped(size, len(taken))
-            self._give_up(taken, Overtaken() if line and not isinstance(error, Closed) else error)
+            self._give_up(taken, Overtaken() if given_up and not isinstance(error, Closed) else error)
         self._settled()
 
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:
@@ -302,5 +314,5 @@ class ProduceDriver:
     def _settled(self) -> None:
         if not self._closed:
             self._poke()
-        if not self._line and not self._submitted and not len(self._buffer):
+        if not self._flushes and not self._submitted and not len(self._buffer):
             self._idle.set()

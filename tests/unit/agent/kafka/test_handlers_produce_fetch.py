@@ -48,7 +48,8 @@ async def produce(
 ) -> Any:
     topic = p.TopicProduceData(name=name, topic_id=more.pop("topic_id", TOPIC))
     topic.partition_data = [p.PartitionProduceData(index, None if raw is None else memoryview(raw))]
-    request = p.ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[topic], **more)
+    timeout_ms = more.pop("request_timeout_ms", 5000)
+    request = p.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic], **more)
     response = await agent.call("Produce", request, version)
     return None if response is None else response.responses[0].partition_responses[0]
 
@@ -96,6 +97,46 @@ async def test_every_version_of_produce_stores_and_every_version_of_fetch_reads(
     for fetch_version in (4, 7, 12, 13, 18):
         read = await fetch(agent, 0, fetch_version)
         assert (read.error_code, read.high_watermark, values(read)) == (0, 2, [b"a", b"b"])
+
+
+async def test_what_has_no_room_is_not_overtaken_by_its_connection_s_next_requests(agent: Agent) -> None:
+    await create(agent)
+    driver = agent.services.produce
+    await driver.room(driver.budget.limit)
+    first = asyncio.ensure_future(produce(agent, batch(b"a"), request_timeout_ms=20))
+    await until(lambda: driver.budget.waiting)
+    second = asyncio.ensure_future(produce(agent, batch(b"b")))
+    assert (await first).error_code == Code.NOT_ENOUGH_REPLICAS
+    driver.budget.give(driver.budget.limit)
+    assert (await second).error_code == Code.NOT_ENOUGH_REPLICAS, (
+        "it had been sent before the first one failed"
+    )
+    assert (await produce(agent, batch(b"c"))).base_offset == 0
+    assert driver.budget.used == 0
+
+
+async def test_what_waits_for_room_does_not_overtake_what_fails_meanwhile(agent: Agent) -> None:
+    await create(agent)
+    driver = agent.services.produce
+    await driver.room(driver.budget.limit)
+    waiting = asyncio.ensure_future(produce(agent, batch(b"a")))
+    await until(lambda: driver.budget.waiting)
+    driver.failures += 1
+    driver.budget.give(driver.budget.limit)
+    assert (await waiting).error_code == Code.NOT_ENOUGH_REPLICAS
+    assert (await produce(agent, batch(b"b"))).base_offset == 0
+    assert driver.budget.used == 0
+
+
+async def test_a_request_that_looks_for_a_topic_is_not_overtaken_in_another(agent: Agent) -> None:
+    await create(agent)
+    data = [p.PartitionProduceData(0, memoryview(batch(b"first")))]
+    known, unknown = p.TopicProduceData(name="t", partition_data=data), p.TopicProduceData(name="nowhere")
+    request = p.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[unknown, known])
+    first = asyncio.ensure_future(agent.call("Produce", request, 9))
+    second = asyncio.ensure_future(produce(agent, batch(b"second")))
+    assert (await second).base_offset == 1
+    assert (await first).responses[1].partition_responses[0].base_offset == 0
 
 
 @pytest.mark.parametrize(

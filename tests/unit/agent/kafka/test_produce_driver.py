@@ -16,6 +16,7 @@ from coordination.commands import Command, CreateTopic, Entry, RegisterAgent, co
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry, Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
+from coordination.replica.proposals import Line
 from coordination.state.state import State
 from coordination.state.types import Result
 from objectstore.adapters.memory import MemoryStore
@@ -38,6 +39,7 @@ class CrankedLog:
         self.held = False
         self.failures: list[Exception | None] = []
         self.proposals: list[tuple[list[Command], asyncio.Future[list[Result]]]] = []
+        self.lines: list[Line | None] = []
         self._sequence = 0
         self.apply([command(RegisterAgent(name="a", node_id=-1, feature_min=1, feature_max=1))])
         self.apply([command(CreateTopic(name="t", topic_id=b"t" * 16, partitions=PARTITIONS))])
@@ -49,8 +51,9 @@ class CrankedLog:
         return list(self.state.apply(LogEntry(self._sequence, 7, self._sequence, payload)).results)
 
     def submit(
-        self, commands: Sequence[Command], *, incarnation: int | None = None
+        self, commands: Sequence[Command], *, incarnation: int | None = None, line: Line | None = None
     ) -> asyncio.Future[list[Result]]:
+        self.lines.append(line)
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
@@ -200,6 +203,24 @@ async def test_a_failed_put_is_retriable_and_nothing_after_it_overtakes(make: Ca
     assert harness.log.partition[0] == 1
     harness.puts.hold = False
     assert (await (await harness.send(offer(0, 1))))[0].base_offset == 1, "the driver goes on"
+
+
+async def test_what_follows_a_failed_put_stays_in_the_line_of_what_waits_for_the_log(
+    make: Callable[..., Harness],
+) -> None:
+    """It must not overtake those before either, should they fail in the log yet."""
+    harness = make(replace(LIMITS, buffer_bytes_max=1))
+    harness.log.held = True
+    harness.puts.fail[2] = Retryable("503")
+    first, second, third = [await harness.send(offer(0, 1)) for _ in range(3)]
+    assert (await second)[0].code is (await third)[0].code is Code.NOT_ENOUGH_REPLICAS
+    last = await harness.send(offer(0, 1))
+    await settle(harness, 4)
+    while len(harness.log.lines) < 2:  # noqa: ASYNC110 - the driver says nothing when it submits
+        await asyncio.sleep(0.001)
+    assert harness.log.lines[0] is harness.log.lines[1] is not None
+    harness.log.crank()
+    assert [(await first)[0].base_offset, (await last)[0].base_offset] == [0, 1]
 
 
 async def test_what_waits_in_the_buffer_does_not_overtake_a_failed_put(make: Callable[..., Harness]) -> None:
