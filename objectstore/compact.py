@@ -7,6 +7,7 @@
     the newest of its key, with a value                     yes
     … a tombstone of a batch without delete horizon         yes; the batch gets one: now + delete.retention.ms
     … a tombstone of a batch whose delete horizon is over   no
+    … a tombstone where that sum is beyond HORIZON_MS_MAX   yes; no horizon, as where Kafka's sum is
 
 A batch keeps its offsets: base offset and last offset delta stay, records in between go, and no offset is
 given twice. A batch of which nothing stays goes whole; Kafka keeps an empty one where it is a producer's
@@ -41,6 +42,9 @@ from objectstore.batch import (
 from objectstore.compression import compress
 from objectstore.offset_map import KEY_BYTES_MAX, NOTHING, OffsetMap, hashed, opened
 from objectstore.transactions import Markers, Transactions
+
+HORIZON_MS_MAX = 1 << 62  # the base timestamp of a batch is an int64, and so are the differences from it
+_DELTA_BITS = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +151,11 @@ class Pass:
         if self.transactions.marker(header) is Markers.NEEDED or header.last_offset == self.offsets.latest:
             return batch
         if horizon is None:
+            until = self._horizon()
+            if until is None:
+                return batch
             plain, _ = opened(batch, header, self.rules.decoded_bytes_max)
-            return _rebuilt(
-                header, plain, [True] * header.record_count, header.max_timestamp, self._horizon()
-            )
+            return _rebuilt(header, plain, [True] * header.record_count, header.max_timestamp, until)
         return None if self.rules.over(horizon) else batch
 
     def _clean_records(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
@@ -193,8 +198,13 @@ class Pass:
             stays[-1], newest_ms = True, -1 if record.timestamp is None else record.timestamp
         return stays, tombstones, newest_ms
 
-    def _horizon(self) -> int:
-        return self.rules.now_ms + self.rules.delete_retention_ms
+    def _horizon(self) -> int | None:
+        """From when on tombstones of a batch first cleaned now may go, Unix ms; None: never.
+
+        Kafka's sum is negative then, which is no horizon either.
+        """
+        horizon_ms = self.rules.now_ms + self.rules.delete_retention_ms
+        return horizon_ms if horizon_ms <= HORIZON_MS_MAX else None
 
 
 def _rebuilt(
@@ -257,10 +267,16 @@ def _chosen_cuts(cuts: Sequence[int], stays: Sequence[bool], *, whole: bool) -> 
 
 
 def _shifted(record: memoryview, shift: int) -> bytes:
-    """The record with `shift` added to its timestamp delta: length | attributes | delta | what follows."""
+    """The record with `shift` added to its timestamp delta: length | attributes | delta | what follows.
+
+    Raises CorruptBatch for a timestamp so long ago that the new delta is no int64.
+    """
     _, position = _varint(record, 0)
     delta, following = _varint(record, position + 1)
-    content = bytes((record[position],)) + _encoded(delta + shift) + record[following:]
+    moved = delta + shift
+    if moved >> _DELTA_BITS not in (0, -1):
+        raise CorruptBatch(f"a timestamp delta of {moved} ms")
+    content = bytes((record[position],)) + _encoded(moved) + record[following:]
     return _encoded(len(content)) + content
 
 

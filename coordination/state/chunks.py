@@ -11,7 +11,7 @@ from itertools import repeat
 
 from coordination.commands import CommitChunk, ForgetChunks
 from coordination.kafka_codes import Code
-from coordination.state import transaction_batches
+from coordination.state import bounds, transaction_batches
 from coordination.state.data import StateData
 from coordination.state.levels import TRANSACTIONS
 from coordination.state.slices import ROW
@@ -22,6 +22,7 @@ from objectstore.naming import ChunkId
 Columns = Iterator[tuple[int, int, int, int, int, int, int, int]]
 
 _UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
+_FULL = int(Code.UNKNOWN_SERVER_ERROR)  # of a partition whose offsets are used up
 REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's NUM_BATCHES_TO_RETAIN
 
 
@@ -54,7 +55,7 @@ def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
 def _append(state: StateData, columns: Columns, position: int, at: At, answer: ChunkCommitted) -> int:
     """Append each batch to its partition or note its error; returns the number of index rows written."""
     partitions, serial, pack, mask = state.partitions, state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
-    base_offsets = answer.base_offsets
+    base_offsets, offset_max = answer.base_offsets, bounds.OFFSET_MAX
     references, previous = 0, None
     for handle, length, count, newest, producer_id, epoch, sequence, part in columns:
         start, position = position, position + length
@@ -64,6 +65,10 @@ def _append(state: StateData, columns: Columns, position: int, at: At, answer: C
             previous = None
             continue
         base = partition.high_watermark
+        if base + count > offset_max:
+            _refuse(answer, _FULL, -1)
+            previous = None
+            continue
         if producer_id >= 0:
             entry = partition.producers.get(producer_id)
             follows = entry and epoch == entry.epoch and sequence == (entry.last_sequence + 1) & mask
@@ -123,7 +128,11 @@ def _malformed(
         return f"chunk {message.number}: a batch without offsets"
     if transaction and (len(transaction) != batches or not message.producer_id or max(transaction) > 2):
         return f"chunk {message.number}: the transaction column does not fit {batches} batches with producers"
+    if not bounds.CHUNK_NUMBER.hold(message.number + 1):
+        return f"chunk {message.number}: nothing could come after the highest number there is"
     end = message.first_position + sum(message.length)
+    if not bounds.POSITION.hold(end):
+        return f"chunk {message.number}: batches end at {end}, no row holds more than {bounds.POSITION.high}"
     if end > message.size:
         return f"chunk {message.number}: batches end at {end}, beyond the object's {message.size} bytes"
     return None

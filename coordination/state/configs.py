@@ -130,8 +130,7 @@ def _altered(
         elif known.type is not ConfigType.LIST:
             return Refused(
                 Code.INVALID_CONFIG,
-                f"Can't {_Change.Operation.Name(change.operation)} to key {change.name} "
-                "because its type is not LIST.",
+                f"Can't {_operation(change.operation)} to key {change.name} because its type is not LIST.",
             )
         else:
             items = split_list(altered.get(change.name, inherited(change.name)))
@@ -141,3 +140,8 @@ def _altered(
                 items += named
             altered[change.name] = ",".join(items)
     return altered
+
+
+def _operation(number: int) -> str:
+    """The name of an operation; before KNOWN_VALUES (levels.py) it may be one that nobody knows."""
+    return next((name for name, known in _Change.Operation.items() if known == number), str(number))

@@ -31,6 +31,7 @@ from coordination.state.consumer_types import (
 from coordination.state.data import StateData
 from coordination.state.group_types import CLASSIC, CONSUMER, ClassicGeneration, ClassicMember
 from coordination.state.groups import changed_refusal, open_group
+from coordination.state.levels import INSTANCES_ONCE
 from coordination.state.types import At, Done, Refused, Result
 
 MEMBERS_MAX = 10_000  # of one group
@@ -50,6 +51,8 @@ def change_consumer_group(state: StateData, message: ChangeConsumerGroup, at: At
     if isinstance(changed, Refused):
         return changed
     refused = _refusal(data, message, changed)
+    if refused is None and state.feature_level >= INSTANCES_ONCE:
+        refused = _shared_instance(data, message, changed)
     if refused is not None:
         return refused
     group = open_group(state, message.group)
@@ -73,8 +76,22 @@ def _changed(data: ConsumerGroupData, message: ChangeConsumerGroup) -> dict[str,
         member = changed.get(row.member_id) or data.members.get(row.member_id)
         if member is None:
             return Refused(Code.UNKNOWN_MEMBER_ID, f"group {message.group!r}: no member {row.member_id!r}")
+        why = _unreadable(row)
+        if why is not None:
+            return _wrong(message, why)
         changed[row.member_id] = _with_assignment(member, row)
     return changed
+
+
+def _unreadable(row: ConsumerAssignment) -> str | None:
+    """Why nobody can tell what the row says of a member; None when one can."""
+    if row.state not in tuple(MemberState):
+        return f"member {row.member_id!r} would be in state {row.state}"
+    for given in (*row.assigned, *row.revoking):
+        if len(given.partition) != len(given.given_at):
+            columns = f"{len(given.partition)} partitions but {len(given.given_at)} epochs"
+            return f"member {row.member_id!r} has {columns} of topic {given.topic_id.hex()}"
+    return None
 
 
 def _with_said(known: ConsumerMember | None, said: MemberMessage) -> ConsumerMember:
@@ -140,6 +157,27 @@ def _refusal(
         owner = data.owners.get(row)
         if owner is not None and owner not in changed and owner not in leaving:
             return _wrong(message, f"partition {row[1]} of topic {row[0].hex()} belongs to {owner!r}")
+    if len(leaving) < len(message.removed):
+        return _wrong(message, "it removes a member twice")
+    return None
+
+
+def _shared_instance(
+    data: ConsumerGroupData, message: ChangeConsumerGroup, changed: Mapping[str, ConsumerMember]
+) -> Refused | None:
+    """The refusal of a change after which two members would have one instance id; None for any other.
+
+    Which of the two is found by it would depend on who changed last, and a snapshot does not say that.
+    """
+    holders: dict[str, str] = {}
+    for name, member in changed.items():
+        instance_id = member.instance_id
+        if instance_id is None:
+            continue
+        holder = data.static.get(instance_id, name)
+        stays = holder not in changed and holder not in message.removed
+        if holders.setdefault(instance_id, name) != name or (stays and holder != name):
+            return _wrong(message, f"instance id {instance_id!r} would be of two members")
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from coordination.commands import CommitOffsets, DeleteOffsets, ExpireOffsets
 from coordination.kafka_codes import Code
-from coordination.state import consumer_groups, pending_offsets
+from coordination.state import bounds, consumer_groups, pending_offsets
 from coordination.state.consumer_protocol import PROTOCOL_TYPE
 from coordination.state.data import StateData
 from coordination.state.group_types import CONSUMER, ClassicGeneration, CommittedOffset, Group
@@ -40,7 +40,9 @@ def commit_offsets(state: StateData, message: CommitOffsets, at: At) -> Result:
     metadata: Sequence[str] = message.metadata or ("",) * total
     if not len(message.offset) == len(epochs) == len(metadata) == total:
         return Refused(Code.INVALID_REQUEST, "CommitOffsets: columns of different lengths")
-    expire_ms = at.now_ms + message.retention_ms if message.HasField("retention_ms") else None
+    expire_ms = None
+    if message.HasField("retention_ms"):  # up to 2^63 - 1 from clients that mean "for ever"
+        expire_ms = bounds.EXPIRE_MS.cut(at.now_ms + message.retention_ms)
     missing = [not _exists(state, handle) for handle in handles]
     if group is None and not all(missing):
         opened = open_group(state, message.group)

@@ -17,7 +17,7 @@ from coordination.commands import (
 )
 from coordination.commands import ClassicMember as MemberMessage
 from coordination.kafka_codes import Code
-from coordination.state import consumer_groups
+from coordination.state import bounds, consumer_groups
 from coordination.state.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from coordination.state.data import StateData
 from coordination.state.group_types import (
@@ -101,13 +101,19 @@ def put_classic_generation(state: StateData, message: PutClassicGeneration, at: 
         return group
     if group.kind == CONSUMER and not is_empty(group):
         return Refused(Code.INCONSISTENT_GROUP_PROTOCOL, f"group {message.group!r} has members of KIP-848")
-    last = group.classic.generation if group.classic is not None else 0
+    number = _next_generation(group)
     members = {member.member_id: _member(member) for member in message.members}
     group.classic = ClassicGeneration(
-        last + 1, message.protocol_type, message.protocol, message.leader, not members, members
+        number, message.protocol_type, message.protocol, message.leader, not members, members
     )
     _moved(group, at)
-    return Done((last + 1, at.revision))
+    return Done((number, at.revision))
+
+
+def _next_generation(group: Group) -> int:
+    """The number after the group's generation; behind the highest, 1 again."""
+    last = group.classic.generation if group.classic is not None else 0
+    return last + 1 if bounds.GENERATION.hold(last + 1) else 1
 
 
 def _malformed(message: PutClassicGeneration) -> Refused | None:

@@ -18,7 +18,7 @@ from coordination.commands import (
     RegisterAgent,
 )
 from coordination.kafka_codes import Code
-from coordination.state import multipart
+from coordination.state import bounds, multipart
 from coordination.state.data import StateData
 from coordination.state.types import (
     BACKGROUND,
@@ -106,12 +106,20 @@ def _node_id(state: StateData, message: RegisterAgent) -> int:
         known = state.node_ids.get(message.name)
         if known is not None:
             return known
-        wanted = state.next_node_id
+        wanted = _free_node_id(state)
     for name in [name for name, node_id in state.node_ids.items() if node_id == wanted]:
         del state.node_ids[name]  # a dead agent's: the id moves to the one that asks for it by number
     state.node_ids[message.name] = wanted
-    state.next_node_id = max(state.next_node_id, wanted + 1)
+    state.next_node_id = bounds.NODE_ID.cut(max(state.next_node_id, wanted + 1))
     return wanted
+
+
+def _free_node_id(state: StateData) -> int:
+    """The next node id; once somebody has taken the highest there is, the lowest that nobody has."""
+    taken = frozenset(state.node_ids.values())
+    if state.next_node_id not in taken:
+        return state.next_node_id
+    return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
 def fence_incarnation(state: StateData, message: FenceIncarnation, at: At) -> Result:

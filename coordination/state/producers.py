@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from coordination.commands import AllocateProducerIds, ExpireProducers
 from coordination.kafka_codes import Code
+from coordination.state import bounds
 from coordination.state.data import StateData
 from coordination.state.expiry import not_above
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
@@ -74,6 +75,8 @@ def allocate_producer_ids(state: StateData, message: AllocateProducerIds, at: At
             Code.INVALID_REQUEST, f"count {message.count}: ask for 1 to {PRODUCER_ID_BLOCK_MAX} producer ids"
         )
     first = state.next_producer_id
+    if first + message.count > bounds.PRODUCER_ID_MAX:
+        return Refused(Code.POLICY_VIOLATION, f"the cluster has given all producer ids up to {first}")
     state.next_producer_id = first + message.count
     return Done(first)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
-from coordination.state import topics
+from coordination.state import bounds, topics
 from coordination.state.data import StateData
 from coordination.state.types import At, Done, Refused, Result, Schema, Topic
 
@@ -34,7 +34,11 @@ def bind_schema(state: StateData, message: BindSchema, at: At) -> Result:
         return Refused(Code.POLICY_VIOLATION, f"the cluster has {SCHEMAS_MAX} schemas, the most it takes")
     if bound is not None and _same(bound, message):
         return Done(bound.schema_id)
+    if min(message.role, message.framing) < 0:  # before KNOWN_VALUES (levels.py) nobody else looks
+        return Refused(Code.INVALID_REQUEST, f"role {message.role}, framing {message.framing}: unknown")
     schema_id = state.next_schema_id
+    if schema_id > bounds.SCHEMA_ID_MAX:
+        return Refused(Code.POLICY_VIOLATION, f"the cluster has given all schema ids up to {schema_id}")
     state.next_schema_id += 1
     versions = [s.version for s in state.schemas.values() if s.topic == topic.name and s.role == message.role]
     state.schemas[schema_id] = Schema(

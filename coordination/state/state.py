@@ -22,6 +22,7 @@ from coordination.state import (
     cluster,
     configs,
     consumer_changes,
+    enumerations,
     features,
     group_offsets,
     groups,
@@ -161,14 +162,17 @@ class State(StateData):
         return proposed_ms
 
     def kinds_of(self, commands: Iterable[Command]) -> list[str]:
-        """The kind of each command. Raises UnknownCommand."""
-        kinds = [command.WhichOneof("kind") for command in commands]
-        if None in kinds:
-            raise UnknownCommand(
-                f"command {kinds.index(None)} after revision {self.revision} is of a kind this code does not "
-                "know: run a version at least as new as the cluster's newest agent"
-            )
-        return kinds  # type: ignore[return-value]  # None was ruled out
+        """The kind of each command; empty for one that says nothing at all. Raises UnknownCommand."""
+        kinds: list[str] = []
+        for number, command in enumerate(commands):
+            kind = command.WhichOneof("kind") or ""
+            if not kind and command.ByteSize():  # a field that this code does not know
+                raise UnknownCommand(
+                    f"command {number} after revision {self.revision} is of a kind this code does not "
+                    "know: run a version at least as new as the cluster's newest agent"
+                )
+            kinds.append(kind)
+        return kinds
 
     def dispatch(self, commands: Sequence[Command], kinds: Sequence[str], at: At) -> list[Result]:
         """Apply commands at one point of the log, in order."""
@@ -177,8 +181,14 @@ class State(StateData):
         for command, kind in zip(commands, kinds, strict=True):
             if SINCE.get(kind, 0) > self.feature_level:
                 results.append(too_early(kind, self.feature_level))
+            elif not kind:
+                results.append(Refused(Code.INVALID_REQUEST, "a command that says nothing"))
             elif (author.registered_revision and not author.fenced_revision) or kind == "register_agent":
-                results.append(HANDLERS[kind](self, getattr(command, kind), at))
+                message = getattr(command, kind)
+                refused = None
+                if kind in enumerations.ENUMERATIONS:
+                    refused = enumerations.refusal(kind, message, self.feature_level)
+                results.append(refused or HANDLERS[kind](self, message, at))
             else:
                 results.append(_not_live(author))
         return results

@@ -12,6 +12,7 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
+from coordination.state import bounds
 from coordination.state.configs import topic_refusal
 from coordination.state.data import StateData
 from coordination.state.expiry import too_soon
@@ -190,4 +191,6 @@ def _count_refusal(state: StateData, total: int, more: int) -> str | None:
         return f"{total} partitions: a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}"
     if state.partition_count + more > PARTITIONS_MAX:
         return f"{more} more partitions: the cluster has {state.partition_count} of at most {PARTITIONS_MAX}"
+    if not bounds.HANDLES.hold(len(state.partitions) + more):
+        return f"{more} more partitions: the cluster has made {len(state.partitions)}, and each has a number"
     return None

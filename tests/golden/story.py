@@ -53,7 +53,7 @@ class Storyteller:
         number = self.authors.setdefault(author, 0xA0 + len(self.authors))
         self.sequences[number] = self.sequences.get(number, 0) + 1
         applied = next((int(o.removeprefix("applied=")) for o in options if o.startswith("applied=")), 0)
-        commands = [text_format.Parse(part, Command()) for part in content.split(" + ")]
+        commands = [_command(part) for part in content.split(" + ")]
         entry = Entry(
             format=1,
             incarnation=number,
@@ -205,6 +205,13 @@ class Storyteller:
             kept = [snapshot.revision for snapshot in self.state.snapshots]
             yield f"snapshots at {kept}, trimmed through {self.state.trimmed_through}"
         yield f"feature level {self.state.feature_level}, hash {self.state.hash}"
+
+
+def _command(text: str) -> Command:
+    """A command as text; `?` is one of a kind that no version knows so far."""
+    if text == "?":
+        return Command.FromString(b"\xfa\x7f\x00")  # field 2047, an empty message
+    return text_format.Parse(text, Command())
 
 
 def _said(result: Result) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from coordination.commands import (
     ChangeConsumerGroup,
     CommitOffsets,
@@ -16,8 +18,10 @@ from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, Result
 from tests.unit.coordination.kit import Script
+from tests.unit.coordination.reflect import plain
 
 TOPIC = b"t".ljust(16, b".")
+UNEVEN = GivenPartitions(topic_id=TOPIC, partition=[1, 2], given_at=[1])
 
 
 def given(*numbers: int, at: int = 1) -> list[GivenPartitions]:
@@ -110,6 +114,43 @@ def test_epochs_do_not_go_back_and_strangers_are_not_removed() -> None:
     assert code(group.change(group.revision, assignments=[stands("a", 2)])) is Code.UNKNOWN_SERVER_ERROR
     assert code(group.change(group.revision, removed=["c"])) is Code.UNKNOWN_SERVER_ERROR
     assert code(group.change(group.revision, assignments=[stands("c", 3)])) is Code.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"assignments": [ConsumerAssignment(member_id="a", epoch=4, state=3)]},
+        {"assignments": [ConsumerAssignment(member_id="a", epoch=4, state=(1 << 32) - 1)]},
+        {"assignments": [ConsumerAssignment(member_id="a", epoch=4, assigned=[UNEVEN])]},
+        {"assignments": [ConsumerAssignment(member_id="a", epoch=4, revoking=[UNEVEN])]},
+        {"removed": ["a", "a"]},
+    ],
+    ids=["state 3", "no state", "uneven assigned", "uneven revoking", "removed twice"],
+)
+def test_a_malformed_plan_is_refused_and_changes_nothing(broken: dict[str, Any]) -> None:
+    """It raised, which would have stopped every agent at that entry, for ever."""
+    group = Group()
+    before = plain(group.script.state.groups)
+    assert code(group.change(group.revision, 4, **broken)) is Code.UNKNOWN_SERVER_ERROR
+    assert plain(group.script.state.groups) == before
+
+
+def test_an_instance_id_is_of_one_member() -> None:
+    """Of two that had it, the later one was found by it, until the agent started from a snapshot."""
+    group = Group()
+    first = [ConsumerMember(member_id="a", topics=["t"], instance_id="i")]
+    assert group.change(group.revision, 4, members=first) == Done()
+    second = [ConsumerMember(member_id="b", topics=["t"], instance_id="i")]
+    assert code(group.change(group.revision, 5, members=second)) is Code.UNKNOWN_SERVER_ERROR
+    both = [ConsumerMember(member_id=name, instance_id="j") for name in ("x", "y")]
+    assert code(group.change(group.revision, 5, members=both)) is Code.UNKNOWN_SERVER_ERROR
+    swapped = [ConsumerMember(member_id="a", instance_id="j"), second[0]]
+    assert group.change(group.revision, 5, members=swapped) == Done()
+    after = [ConsumerMember(member_id="c", instance_id="i")]
+    assert group.change(group.revision, 6, removed=["b"], members=after) == Done()
+    data = group.script.state.groups["g"].consumer
+    assert data is not None
+    assert data.static == {"j": "a", "i": "c"}
 
 
 def test_commits_need_the_epoch_or_a_partition_held_since() -> None:

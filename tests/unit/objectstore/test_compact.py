@@ -20,13 +20,14 @@ from objectstore.batch import (
     seal,
     split,
 )
-from objectstore.compact import Pass, Rules
+from objectstore.compact import HORIZON_MS_MAX, Pass, Rules
 from objectstore.compression import Compression
 from objectstore.offset_map import OffsetMap
 from objectstore.transactions import Aborted, Transactions
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
+LONG_MAX = (1 << 63) - 1
 
 
 def at(base: int, *pairs: tuple[bytes | None, bytes | None], **more: object) -> bytes:
@@ -253,3 +254,32 @@ def test_several_batches_in_one_buffer_are_taken_one_by_one() -> None:
     kept, run = one_pass([bytes(moved)])
     assert [row.offset for row in rows(kept)] == [50]
     assert run.offsets.latest == 50
+
+
+@pytest.mark.parametrize("retention_ms", [LONG_MAX, LONG_MAX - NOW + 1, LONG_MAX - NOW])
+def test_tombstones_that_are_kept_for_ever_get_no_horizon(retention_ms: int) -> None:
+    """now + delete.retention.ms leaves an int64: Kafka's sum is negative then, and sets no horizon either."""
+    log = [
+        at(0, (b"a", b"1"), (b"b", b"1")),
+        at(2, (b"a", None)),
+        marker(3, 9, commit=False),
+        at(4, (b"c", b"1")),
+    ]
+    kept, run = one_pass(log, delete_retention_ms=retention_ms)
+    assert kept[1:] == log[1:]
+    assert [(row.key, row.value) for row in rows(kept[:1])] == [(b"b", b"1")]
+    assert [peek(batch).delete_horizon_ms for batch in kept] == [None] * 4
+    assert run.counts.unreadable == 0
+    again, _ = one_pass(kept, now_ms=NOW + 1000 * DAY, delete_retention_ms=retention_ms)
+    assert again == kept
+
+
+@pytest.mark.parametrize("oldest", [-1, 0, NOW, -(1 << 63)])
+def test_the_latest_horizon_there_is(oldest: int) -> None:
+    """A timestamp too far from it for an int64 leaves the batch as it is."""
+    log = [build([NewRecord(oldest, b"a", None, [])], base_offset=0), at(1, (b"c", b"1"))]
+    kept, run = one_pass(log, delete_retention_ms=HORIZON_MS_MAX - NOW)
+    assert [row.timestamp for row in rows(kept[:1])] == [oldest]
+    far = oldest < -1
+    assert peek(kept[0]).delete_horizon_ms == (None if far else HORIZON_MS_MAX)
+    assert run.counts.unreadable == far
