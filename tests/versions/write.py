@@ -195,7 +195,8 @@ class Writer:
         if not owned:
             return
         one = self._random.choice(owned)
-        if kind in LATER and kind not in ("init_transactions", "expire_transactions"):
+        of_a_pair = "transactional_id" in message.DESCRIPTOR.fields_by_name
+        if of_a_pair and kind not in ("init_transactions", "expire_transactions"):
             message.transactional_id = one.transactional_id
             if kind == "abort_transaction":
                 message.number, message.forced = one.number, True
