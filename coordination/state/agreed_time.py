@@ -110,4 +110,4 @@ def witnesses(state: StateData) -> tuple[list[Incarnation], bool]:
 
 def enter(state: StateData) -> None:
     """What the level below had was the highest stamp of any entry: begin with what the agents say now."""
-    state.clock_ms = agreed_ms(state)
+    state.clock_ms = max(agreed_ms(state), 0)

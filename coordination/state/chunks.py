@@ -60,15 +60,11 @@ def _append(state: StateData, columns: Columns, position: int, at: At, answer: C
     for handle, length, count, newest, producer_id, epoch, sequence, part in columns:
         start, position = position, position + length
         partition = partitions[handle]
-        if partition is None:
-            _refuse(answer, _UNKNOWN, -1)
+        if partition is None or partition.high_watermark + count > offset_max:
+            _refuse(answer, _UNKNOWN if partition is None else _FULL, -1)
             previous = None
             continue
         base = partition.high_watermark
-        if base + count > offset_max:
-            _refuse(answer, _FULL, -1)
-            previous = None
-            continue
         if producer_id >= 0:
             entry = partition.producers.get(producer_id)
             follows = entry and epoch == entry.epoch and sequence == (entry.last_sequence + 1) & mask

@@ -38,7 +38,13 @@ class Spoiler(Writer):
         draw = self._random
         self._now_ms += draw.choice((0, 1, 400, 400, 400, 10_000))
         author = self._authors[0] if draw.random() < 0.9 else draw.randrange(1, 1 << 20)
-        return self.append(author, *(self._one(author) for _ in range(draw.randint(1, 3))))
+        said = [self._one(author) for _ in range(draw.randint(1, 3))]
+        right = self._now_ms
+        if draw.random() < 0.1:  # a clock that is far off
+            self._now_ms = draw.choice((-INT64 - 1, -1, 0, INT64))
+        applied = self.append(author, *said)
+        self._now_ms = right
+        return applied
 
     def _one(self, author: int) -> Command:
         draw = self._random

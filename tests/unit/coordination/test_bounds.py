@@ -111,7 +111,8 @@ ORIGINS: dict[str, Origin] = {
     "Head.next_schema_id": Bounded("SCHEMA_ID_MAX"),
     "Head.next_node_id": Bounded("NODE_ID"),
     "Head.trimmed_through": copied("Trim.through"),
-    "Head.clock_ms": Given("the highest Entry.proposed_ms, and not below 0"),
+    "Head.clock_ms": Given("an Entry.proposed_ms, or an earlier time, and never below 0"),
+    "Head.clock_doubt_ms": Given("below agreed_time.TRUST_MS"),
     "Topic.created_ms": STAMP,
     "Topic.value_schema_id": Bounded("SCHEMA_ID_MAX"),
     "Topic.key_schema_id": Bounded("SCHEMA_ID_MAX"),
@@ -267,10 +268,6 @@ def expire_ms(script: Script) -> None:
         message = CommitOffsets(group="g", generation=-1, partition=[0], offset=[5], retention_ms=retention)
         assert script.one(A, message) == Done()
         assert script.state.groups["g"].offsets.get(0).expire_ms == until
-    script.now_ms = -INT64
-    message = CommitOffsets(group="g", generation=-1, partition=[0], offset=[5], retention_ms=-INT64)
-    assert script.one(A, message) == Done()
-    assert script.state.groups["g"].offsets.get(0).expire_ms == -INT64 - 1
 
 
 def node_id(script: Script) -> None:
@@ -406,6 +403,16 @@ def test_every_bound_is_reached_once() -> None:
     named = {name for name, value in vars(kept).items() if isinstance(value, Bounds) or name.endswith("_MAX")}
     assert named == set(REACHED)
     assert {origin.name for origin in ORIGINS.values() if isinstance(origin, Bounded)} <= set(REACHED)
+
+
+def test_a_clock_before_1970_can_be_saved() -> None:
+    """The log's clock begins at 0, also where a level begins with what the agents say."""
+    script = Script()
+    script.now_ms = -INT64 - 1
+    script.register(A, level=1)
+    script.state.incarnations[A].feature_max = 2
+    assert script.one(A, SetFeatureLevel(level=2)) == Done(2)
+    assert decode(encode(script.state)).clock_ms == 0
 
 
 @pytest.mark.parametrize("field", ["role", "framing"])
