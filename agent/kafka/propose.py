@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from google.protobuf.message import Message
 
@@ -17,6 +18,7 @@ from coordination.state.types import Refused, Result
 
 WAIT_S_MAX = 60.0  # whatever a client's timeout says
 WAIT_S_MIN = 1.0
+SETTLED_S_MAX = 5.0  # how long a change of a group is waited for, seconds
 
 
 async def propose(ctx: Context, messages: Sequence[Message], timeout_ms: int = 30_000) -> list[Result]:
@@ -59,6 +61,18 @@ async def _within(future: Results, seconds: float) -> list[Result]:
     if not future.done():
         raise TimeoutError
     return future.result()
+
+
+async def settled(ctx: Context, group_ids: Iterable[str]) -> None:
+    """Wait while these groups change: a member whose session is over, or that leaves, counts no more.
+
+    No longer than SETTLED_S_MAX: the log decides in the end.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLED_S_MAX):
+            for group_id in group_ids:
+                await ctx.services.groups.settled(group_id)
+                await ctx.services.consumer_groups.settled(group_id)
 
 
 async def propose_one(ctx: Context, message: Message, timeout_ms: int = 30_000) -> Result:

@@ -208,6 +208,13 @@ class ClassicGroup(MemberTable):
     def _or_abandoned(self, codes: list[Code]) -> list[Code]:
         return codes if self._abandoned is None else [self._abandoned] * len(codes)
 
+    def when_settled(self, tell: Callable[[], None]) -> None:
+        """Call once no change of the group is under way; or it is not run here any more."""
+        if self.busy:
+            self._later.append(lambda _: self.when_settled(tell))
+        else:
+            tell()
+
     def tick(self, now: float) -> None:
         """Do what is due."""
         if self.busy:  # looked at again once the decision is there

@@ -167,6 +167,14 @@ class GroupCoordinator:
         self._follow_up(group)
         return await future
 
+    async def settled(self, group_id: str) -> None:
+        """Wait while a change of the group is under way: who is leaving has left then."""
+        group = self._running.get(group_id)
+        if group is not None and group.busy:
+            future: asyncio.Future[None] = self._loop.create_future()
+            group.when_settled(partial(_answer, future, None))
+            await future
+
     def heard(self, group_id: str, member_id: str) -> None:
         """A member committed positions, so it lives."""
         group = self._running.get(group_id)

@@ -2,7 +2,8 @@
 
 Versions 0 to 2.
 Behaviour: decided at apply. NON_EMPTY_GROUP while there are members, GROUP_ID_NOT_FOUND where there is no
-group. A group named twice has one answer.
+group. A change that a group is just going through, as a member that leaves, is waited for. A group named
+twice has one answer.
 Deviations: none known.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from agent.kafka.context import Context
 from agent.kafka.groups.codes import told
-from agent.kafka.propose import propose_one
+from agent.kafka.propose import propose_one, settled
 from agent.net.wire.generated.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -27,6 +28,7 @@ VERSIONS = (0, 2)
 async def handle(ctx: Context, request: DeleteGroupsRequest, version: int) -> DeleteGroupsResponse:
     """One answer per group, in the request's order; one that is named twice has one."""
     groups = ctx.services.groups
+    await settled(ctx, dict.fromkeys(request.groups_names))
     answers = [
         DeletableGroupResult(group_id, _refusal(ctx, group_id))
         for group_id in dict.fromkeys(request.groups_names)

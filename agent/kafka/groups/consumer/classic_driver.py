@@ -39,7 +39,9 @@ class ClassicMembers:
             if error.code in (Code.GROUP_ID_NOT_FOUND, Code.REBALANCE_IN_PROGRESS):
                 return HandOver()
             return Joined(error.code, join.member_id)
-        if isinstance(joined, Joined) and joined.code is Code.NONE:
+        if not isinstance(joined, Joined) or joined.code is not Code.NONE:
+            return joined
+        if self._groups.watched(group_id, joined.member_id):
             sessions = self._groups.runner(group_id).sessions
             now = asyncio.get_running_loop().time()
             sessions.clear(joined.member_id, Timer.JOIN)

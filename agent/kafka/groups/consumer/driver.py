@@ -114,7 +114,7 @@ class ConsumerGroups:
             regex=request.regex or None,
         )
         planned = cast(Answer, await self.ask(request.group_id, work))
-        if not request.leaves:
+        if not request.leaves and self.watched(request.group_id, planned.member_id):
             session_s = self._session_s(request.group_id)
             self.runner(request.group_id).sessions.heard(planned.member_id, session_s, self._now)
         return planned
@@ -128,6 +128,12 @@ class ConsumerGroups:
         work.future = asyncio.get_running_loop().create_future()
         self.runner(group_id).add(work)
         return await work.future
+
+    async def settled(self, group_id: str) -> None:
+        """Wait while a change of the group is under way: who is leaving has left then."""
+        runner = self._running.get(group_id)
+        if runner is not None:
+            await runner.settled()
 
     def check_coordinator(self, group_id: str) -> None:
         """Raise GroupError when this agent does not answer for the group."""
@@ -156,6 +162,14 @@ class ConsumerGroups:
     def data(self, group_id: str) -> ConsumerGroupData | None:
         """What the state holds of the group; None when it is none of KIP-848."""
         return consumer_data(self._replica.state.groups.get(group_id))
+
+    def watched(self, group_id: str, member_id: str) -> bool:
+        """Whether the member may have deadlines: only who is in the group.
+
+        One that was planned together with its own leaving is gone when its heartbeat is answered.
+        """
+        data = self.data(group_id)
+        return data is not None and member_id in data.members
 
     def topics(self) -> StateTopics:
         """The topics as they are now."""
@@ -216,6 +230,9 @@ class ConsumerGroups:
 
     def _propose(self, runner: Runner, key: Key) -> None:
         member_id, timer = key
+        if not self.watched(runner.group_id, member_id):  # the log took it out without this agent's plan
+            runner.sessions.forget(member_id)
+            return
         epoch = None
         if timer is Timer.REBALANCE:
             epoch = runner.sessions.asked_to_revoke_at(member_id)

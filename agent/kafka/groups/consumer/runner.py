@@ -127,6 +127,11 @@ class Runner:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
+    async def settled(self) -> None:
+        """Wait until what waits now is planned, and the log has it."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
     async def close(self) -> None:
         """Answer whoever waits, and end."""
         task, self._task = self._task, None
