@@ -24,6 +24,7 @@ from agent.net.connection import Limits
 from agent.net.server import Listener, RequestContext, Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
+from agent.telemetry.damages import Damages
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
@@ -61,6 +62,7 @@ class App:
         self.config = config
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
+        self.damages = Damages(self.clock, self.metrics)
         self.log: Log = MeasuredLog(log or log_of(config, self.clock), self.metrics)
         self.store = store or store_of(config, self.clock)
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
@@ -111,6 +113,7 @@ class App:
             put_chunk_of(self.config, self.store, self.metrics),
             fingerprint.cluster_id,
             self.metrics,
+            self.damages,
         )
         self._services = services
         self._dispatcher = Dispatcher(services)
@@ -241,6 +244,7 @@ class App:
             store=self.store,
             clock=self.clock,
             catalog=self.background.catalog,
+            damages=self.damages,
             queues=self._queues,
             reads=self._reads,
             joining=lambda: self._joining,

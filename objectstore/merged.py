@@ -31,7 +31,12 @@ _Content = TypeVar("_Content")
 
 
 class DamagedIndex(StoreError):
-    """A manifest or an index that the state refers to is not what was written: damage behind our back."""
+    """A manifest or an index is not, twice, what was written: damage behind our back.
+
+    `offsets` [start, end) of a segment, as its manifest says.
+    """
+
+    offsets: tuple[int, int] | None = None
 
 
 class Pointer(Protocol):
@@ -194,7 +199,14 @@ class MergedRanges:
         left = max_bytes
         for number in range(manifest.find(offset), len(manifest)):
             info = manifest[number]
-            index = await self.index(info)
+            try:
+                index = await self.index(info)
+            except StoreError as error:
+                if refs:  # what lies before it is intact
+                    return Older(refs, info.base_offset)
+                if isinstance(error, ChunkMissing | DamagedIndex):
+                    error.offsets = (info.base_offset, info.end_offset)
+                raise
             found = index.plan(offset, left)
             if refs and found and found[0].length > left:
                 return Older(refs, info.base_offset)
@@ -282,21 +294,37 @@ class MergedRanges:
         return found
 
     async def _load_manifest(self, named: ManifestId) -> tuple[Manifest, int]:
-        data = await self._read(named, self._store.get(manifest_key(named)))
-        try:
-            found = await _off_loop(len(data), manifests.decode, data, named)
-        except CorruptManifest as error:
-            raise DamagedIndex(f"{manifest_key(named)}: {error}") from error
+        key = manifest_key(named)
+        found = await self._decoded(named, lambda: self._store.get(key), manifests.decode, named)
         return found, found.memory_bytes
 
     async def _load_index(self, info: SegmentInfo) -> tuple[BlockIndex, int]:
         key, length = segment_key(info.segment), info.size - info.index_position
-        data = await self._read(info.segment, self._store.get_range(key, info.index_position, length))
-        try:
-            found = await _off_loop(len(data), segments.decode_index, data, info)
-        except CorruptSegment as error:
-            raise DamagedIndex(f"{key}: {error}") from error
+
+        def reading() -> Awaitable[bytes]:
+            return self._store.get_range(key, info.index_position, length)
+
+        found = await self._decoded(info.segment, reading, segments.decode_index, info)
         return found, BLOCK_ENTRY_BYTES * (1 + len(found.blocks))
+
+    async def _decoded(
+        self,
+        named: ManifestId | SegmentId,
+        reading: Callable[[], Awaitable[bytes]],
+        decode: Callable[[bytes, _Name], _Content],
+        known: _Name,
+    ) -> _Content:
+        """The object, decoded; a second read tells damage on the way from damage at rest."""
+        data = await self._read(named, reading())
+        try:
+            return await _off_loop(len(data), decode, data, known)
+        except (CorruptManifest, CorruptSegment):
+            data = await self._read(named, reading())
+        try:
+            return await _off_loop(len(data), decode, data, known)
+        except (CorruptManifest, CorruptSegment) as error:
+            key = manifest_key(named) if isinstance(named, ManifestId) else segment_key(named)
+            raise DamagedIndex(f"{key}: {error}") from error
 
     async def _read(self, named: ManifestId | SegmentId, reading: Awaitable[bytes]) -> bytes:
         async with self._pool:

@@ -21,7 +21,8 @@ from objectstore.cache import Key, SliceCache
 from objectstore.markers import marker_batch
 from objectstore.naming import ChunkId, ManifestId, MarkerId, SegmentId, SliceRef, manifest_key, object_key
 from objectstore.ranges import Span, coalesce
-from objectstore.store import Buffer, NotFound, ObjectStore, StoreError
+from objectstore.salvage import Run, sound_runs
+from objectstore.store import Buffer, NotFound, ObjectStore, Retryable, StoreError
 
 GAP_BYTES_MAX = 64 * 1024  # slices of a chunk nearer than this are read together …
 SPAN_BYTES_MAX = 8 * 1024 * 1024  # … up to this size
@@ -31,7 +32,12 @@ Flight = tuple[SliceRef, asyncio.Future[memoryview]]
 
 
 class ChunkMissing(StoreError):
-    """A chunk, segment or manifest is gone: trimmed or replaced. Catch up and plan again (rule 9)."""
+    """A chunk, segment or manifest is gone: trimmed or replaced. Catch up and plan again (rule 9).
+
+    Where the state names it still, it is lost. `offsets` [start, end) of a segment, as its manifest says.
+    """
+
+    offsets: tuple[int, int] | None = None
 
     def __init__(self, chunk: ChunkId | SegmentId | ManifestId) -> None:
         key = manifest_key(chunk) if isinstance(chunk, ManifestId) else object_key(chunk)
@@ -40,7 +46,15 @@ class ChunkMissing(StoreError):
 
 
 class CorruptSlice(StoreError):
-    """What the store returned, twice, is not what was committed. Evidence of damage behind our back."""
+    """What the store returned, twice, is not what was committed. Evidence of damage behind our back.
+
+    `runs`: what of the slice is sound. `wanted`: the slice.
+    """
+
+    def __init__(self, text: str, wanted: SliceRef, runs: Sequence[Run] = ()) -> None:
+        super().__init__(text)
+        self.wanted = wanted
+        self.runs = runs
 
 
 @dataclass(slots=True)
@@ -149,11 +163,16 @@ class ChunkReader:
         found = [self.cached(wanted) for wanted in slices]
         if None not in found:
             return cast("list[memoryview]", found)
-        missing = [wanted for wanted, data in zip(slices, found, strict=True) if data is None]
-        futures = self._fetch(missing, alone)
-        await asyncio.wait(dict.fromkeys(futures))  # when cancelled it gives up waiting; the read goes on
-        late = iter(futures)
+        late = iter(await self._late(slices, found, alone))
         return [next(late).result() if data is None else data for data in found]
+
+    async def read_each(self, slices: Sequence[SliceRef]) -> list[memoryview | StoreError | TimeoutError]:
+        """As `read_many`, but each slice answers for itself: with its batches, or with why there are none."""
+        found = [self.cached(wanted) for wanted in slices]
+        if None not in found:
+            return cast("list[memoryview | StoreError | TimeoutError]", found)
+        late = iter(await self._late(slices, found, alone=False))
+        return [_outcome(next(late)) if data is None else data for data in found]
 
     async def close(self) -> None:
         """End reads that are under way. The store is its owner's to close."""
@@ -164,6 +183,15 @@ class ChunkReader:
         for _, future in self._flying.values():  # of tasks that never began
             future.set_exception(StoreError("the reader is closing"))
         self._flying.clear()
+
+    async def _late(
+        self, slices: Sequence[SliceRef], found: Sequence[memoryview | None], alone: bool
+    ) -> list[asyncio.Future[memoryview]]:
+        """Reads, done by now, of the slices that were not in memory."""
+        missing = [wanted for wanted, data in zip(slices, found, strict=True) if data is None]
+        futures = self._fetch(missing, alone)
+        await asyncio.wait(dict.fromkeys(futures))  # when cancelled it gives up waiting; the read goes on
+        return futures
 
     def _fetch(self, missing: Sequence[SliceRef], alone: bool) -> list[asyncio.Future[memoryview]]:
         """One future per slice; starts reads for those that nobody is reading yet."""
@@ -199,12 +227,15 @@ class ChunkReader:
         self, chunk: ChunkId | SegmentId, span: Span, flights: Sequence[Flight], alone: bool
     ) -> None:
         members = [wanted for wanted, _ in flights]
+        slices: Sequence[memoryview | CorruptSlice]
         try:
             try:
                 slices = await self._find(chunk, span, members, alone)
             except CorruptBatch as first:
                 self.stats.corrupt += 1
                 slices = await self._again(chunk, span, members, first)
+            except Retryable as first:
+                slices = await self._short(chunk, span, members, first)
         except BaseException as error:
             failure = (
                 StoreError("the reader is closing") if isinstance(error, asyncio.CancelledError) else error
@@ -215,6 +246,9 @@ class ChunkReader:
                 raise
         else:
             for (wanted, future), data in zip(flights, slices, strict=True):
+                if isinstance(data, CorruptSlice):
+                    future.set_exception(data)
+                    continue
                 self._cold.put((chunk, wanted.position), wanted.base_offset, data)
                 future.set_result(data)
         finally:
@@ -233,29 +267,54 @@ class ChunkReader:
     async def _get(
         self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef]
     ) -> list[memoryview]:
+        data = await self._bytes(chunk, span.start, span.length)
+        if span.length < self._thread_bytes_min:
+            return _cut(data, span.start, members)
+        return await asyncio.to_thread(_cut, data, span.start, members)
+
+    async def _bytes(self, chunk: ChunkId | SegmentId, start: int, length: int) -> bytes:
         # Only here is the pool held, never while another agent is asked: two that ask each other with all
         # they have would have nothing left to answer with.
         async with self._pool:
             self.stats.gets += 1
-            self.stats.get_bytes += span.length
+            self.stats.get_bytes += length
             try:
-                data = await self._store.get_range(object_key(chunk), span.start, span.length)
+                return await self._store.get_range(object_key(chunk), start, length)
             except NotFound:
                 raise ChunkMissing(chunk) from None
-            if span.length < self._thread_bytes_min:
-                return _cut(data, span.start, members)
-            return await asyncio.to_thread(_cut, data, span.start, members)
 
     async def _again(
         self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef], first: CorruptBatch
-    ) -> list[memoryview]:
-        """A second read tells damage on the way from damage at rest."""
+    ) -> list[memoryview | CorruptSlice]:
+        """A second read tells damage on the way from damage at rest, and one slice's from another's."""
+        data = await self._bytes(chunk, span.start, span.length)
+        return await self._judged(data, span.start, members, first)
+
+    async def _short(
+        self, chunk: ChunkId | SegmentId, span: Span, members: Sequence[SliceRef], first: Retryable
+    ) -> list[memoryview | CorruptSlice]:
+        """Whether a range cannot be read because the object is shorter than what was committed."""
         try:
-            return await self._get(chunk, span, members)
-        except CorruptBatch as second:
-            self.stats.corrupt += 1
-            where = f"{object_key(chunk)} bytes {span.start}+{span.length}"
-            raise CorruptSlice(f"{where}: {second}; the read before: {first}") from second
+            size = (await self._store.head(object_key(chunk))).size
+        except NotFound:
+            raise ChunkMissing(chunk) from None
+        except StoreError:
+            raise first from None
+        if size >= span.start + span.length:
+            raise first
+        left = size - span.start
+        data = await self._bytes(chunk, span.start, left) if left > 0 else b""
+        return await self._judged(data, span.start, members, first)
+
+    async def _judged(
+        self, data: bytes, start: int, members: Sequence[SliceRef], first: Exception
+    ) -> list[memoryview | CorruptSlice]:
+        if len(data) < self._thread_bytes_min:
+            found = _cut_each(data, start, members, first)
+        else:
+            found = await asyncio.to_thread(_cut_each, data, start, members, first)
+        self.stats.corrupt += any(isinstance(each, CorruptSlice) for each in found)
+        return found
 
 
 def patched(data: Buffer, wanted: SliceRef) -> memoryview:
@@ -296,6 +355,33 @@ def _cut(data: bytes, start: int, members: Sequence[SliceRef]) -> list[memoryvie
             patched(view[each.position - start : each.position - start + each.length], each)
             for each in members
         ]
+
+
+def _cut_each(
+    data: bytes, start: int, members: Sequence[SliceRef], first: Exception
+) -> list[memoryview | CorruptSlice]:
+    """Each slice's batches, or what is wrong with them. `first`: what was met at the read before."""
+    found: list[memoryview | CorruptSlice] = []
+    with memoryview(data) as view:
+        for each in members:
+            content = view[each.position - start : each.position - start + each.length]
+            try:
+                found.append(patched(content, each))
+            except CorruptBatch as error:
+                where = f"{object_key(each.chunk)} bytes {each.position}+{each.length}"
+                text = f"{where}: {error}; the read before: {first}"
+                found.append(CorruptSlice(text, each, sound_runs(content, each)))
+    return found
+
+
+def _outcome(done: asyncio.Future[memoryview]) -> memoryview | StoreError | TimeoutError:
+    """What a read gave. Raises what is neither the store's nor a time limit's."""
+    error = done.exception()
+    if error is None:
+        return done.result()
+    if isinstance(error, StoreError | TimeoutError):
+        return error
+    raise error
 
 
 def _seen(future: asyncio.Future[memoryview]) -> None:

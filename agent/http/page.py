@@ -41,6 +41,8 @@ def render(status: Mapping[str, object]) -> str:
         _table(_rows(status["brokers"]), ("node_id", "name", "listeners", "http", "zone", "version")),
         "<h2>Tables</h2>",
         _table(_rows(status["tables"]), ("table", "topic", "records_behind")),
+        "<h2>Damaged records</h2>",
+        _table(_rows(status["damaged"]), ("topic", "partition", "from_offset", "to_offset", "met", "reason")),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
         "<h2>Replica</h2>",

@@ -10,6 +10,7 @@ from agent.config import Config
 from agent.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
+    from agent.telemetry.damages import Damages
     from coordination.clock import Clock
     from coordination.replica import Replica
     from objectstore.store import ObjectStore
@@ -40,6 +41,8 @@ class Parts:
     clock: Clock
     catalog: Catalog | None = None
     """None: /iceberg answers 404."""
+    damages: Damages | None = None
+    """What readers met that is damaged or lost; shown by /status."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)

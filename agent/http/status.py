@@ -73,6 +73,7 @@ class StatusRoutes:
             "partitions": state.partition_count,
             "schemas": len(state.schemas),
             "tables": self._tables(),
+            "damaged": self._damaged(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
             "replica": parts.replica.status(),
@@ -88,6 +89,23 @@ class StatusRoutes:
                 "records_behind": self._behind(topic_id_of(state, table), table.next_offsets),
             }
             for _, table in sorted(state.tables.items())
+        ]
+
+    def _damaged(self) -> list[dict[str, object]]:
+        damages = self._parts.damages
+        found = damages.ranges(self._parts.replica.state) if damages is not None else []
+        return [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "from_offset": each.start,
+                "to_offset": each.end,
+                "since_ms": each.since_ms,
+                "last_ms": each.last_ms,
+                "met": each.count,
+                "reason": each.reason,
+            }
+            for each in found
         ]
 
     def _behind(self, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:

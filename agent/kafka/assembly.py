@@ -17,6 +17,7 @@ from agent.kafka.handlers import HANDLERS
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
+from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
 from coordination.replica import Replica
@@ -81,6 +82,7 @@ def assemble(
     put_chunk: PutChunk,
     cluster_id: bytes,
     metrics: Metrics,
+    damages: Damages | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -93,16 +95,12 @@ def assemble(
         metrics,
     )
     limits = FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
-    fetch = FetchDriver(replica, reader, merged, limits, metrics)
+    found = damages or Damages(clock, metrics)
+    fetch = FetchDriver(replica, reader, merged, limits, metrics, found)
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
     hints = LeaderHints(lambda: replica.state.brokers)
-    groups = GroupCoordinator(replica, hints)
-    consumer_groups = ConsumerGroups(
-        Surroundings(replica, clock, groups.became_consumer, groups.became_classic), groups.refusal
-    )
-    groups.others = ClassicMembers(consumer_groups)
-    groups.on_moved.append(consumer_groups.moved)
+    groups, consumer_groups = _groups(replica, clock, hints)
     return Services(
         config=config,
         clock=clock,
@@ -118,7 +116,19 @@ def assemble(
             entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
         ),
         metrics=metrics,
+        damages=found,
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCoordinator, ConsumerGroups]:
+    """The coordinators of both protocols, each knowing the other."""
+    groups = GroupCoordinator(replica, hints)
+    consumer_groups = ConsumerGroups(
+        Surroundings(replica, clock, groups.became_consumer, groups.became_classic), groups.refusal
+    )
+    groups.others = ClassicMembers(consumer_groups)
+    groups.on_moved.append(consumer_groups.moved)
+    return groups, consumer_groups

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent.kafka.groups.coordinator import GroupCoordinator
     from agent.kafka.produce.driver import ProduceDriver
     from agent.kafka.topic_bodies import TopicBodies
+    from agent.telemetry.damages import Damages
     from agent.telemetry.metrics import Metrics
     from coordination.clock import Clock
     from coordination.replica import Replica
@@ -60,6 +61,7 @@ class Services:
     consumer_groups: ConsumerGroups
     validators: ValidatorCache
     metrics: Metrics
+    damages: Damages
     ranges: Mapping[int, tuple[int, int]]
     """First and last version served, by API key."""
     topic_bodies: TopicBodies

@@ -74,6 +74,9 @@ class Metrics:
 
     def _fetch(self) -> None:
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches sent")
+        self.damaged_reads = self._counter(
+            "damaged_reads", "Reads that met records which are damaged or lost", "topic"
+        )
         self.offset_commits = self._counter("offset_commits", "Positions of groups stored, by partition")
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
         self.transactions_ended = self._counter("transactions_ended", "Transactions ended by clients", "how")

@@ -3,17 +3,21 @@
 A poll waits until `min_bytes` are there, its time is over, or an offset is out of range. That and an unknown
 topic are answered only after a read barrier: this agent may be behind another one that the client has
 spoken to. A chunk that is gone was replaced or trimmed: catch up and plan again (rule 9).
+
+Each partition answers for itself: what cannot be read of one holds up no other (agent/kafka/fetch/pieces.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agent.kafka.fetch.pieces import Damage, Lost, damage_of, taken, unreadable
 from agent.kafka.fetch.planner import Plan, Planned, Wanted, cut, plan_fetch
 from agent.kafka.fetch.waiters import Waiters
+from agent.telemetry.damages import Damages
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination.kafka_codes import Code
@@ -22,13 +26,17 @@ from coordination.state.types import Applied, Partition
 from objectstore.batch import empty_batch
 from objectstore.merged import MergedRanges, SlicePlan
 from objectstore.naming import SliceRef
-from objectstore.reader import ChunkMissing
 from objectstore.store import StoreError
 
 _log = logger("fetch")
 
 REPLANS_MAX = 3  # times a fetch plans again because a chunk was gone
+DAMAGE_PAUSE_S = 0.5  # an answer of nothing but damage comes no faster: some clients ask again at once
 LOOKS_MAX = 8  # times that it looks up merged ranges, which may move meanwhile, for one plan
+
+
+LookedUp = Mapping[tuple[int, int], SlicePlan | StoreError | TimeoutError]
+"""Merged ranges by handle and offset, or why one could not be looked up."""
 
 
 class Follower(Protocol):
@@ -42,8 +50,8 @@ class Follower(Protocol):
 class Reader(Protocol):
     """The part of the chunk reader that fetch needs."""
 
-    async def read_many(self, slices: Sequence[SliceRef]) -> list[memoryview]:
-        """The slices' batches, offsets patched."""
+    async def read_each(self, slices: Sequence[SliceRef]) -> list[memoryview | StoreError | TimeoutError]:
+        """Each slice's batches, offsets patched, or why they cannot be read."""
         ...
 
 
@@ -85,12 +93,14 @@ class FetchDriver:
         merged: MergedRanges,
         limits: FetchLimits,
         metrics: Metrics,
+        damages: Damages,
     ) -> None:
         self._replica = replica
         self._reader = reader
         self._merged = merged
         self._limits = limits
         self._metrics = metrics
+        self._damages = damages
         self._loop = asyncio.get_running_loop()
         self._leaving = False
         self.waiters = Waiters()
@@ -110,17 +120,28 @@ class FetchDriver:
 
     async def fetch(self, request: FetchRequest) -> list[Fetched]:
         """The answer per partition, in the request's order."""
-        limits = self._limits
-        deadline = self._loop.time() + min(request.wait_s, limits.wait_s_max)
-        for _ in range(REPLANS_MAX):
-            try:
-                plan = await self._ready(request, deadline)
-                return await self._read(plan)
-            except ChunkMissing as error:
-                _log.info("object gone, planning again", error=str(error))
-                if not await self._barrier():
-                    break
-        return _failed(self._planned(request, {}))
+        deadline = self._loop.time() + min(request.wait_s, self._limits.wait_s_max)
+        lost = Lost()
+        for left in reversed(range(REPLANS_MAX)):
+            plan = await self._ready(request, deadline)
+            refs = [ref for planned in plan.partitions for ref in planned.slices]
+            found = await self._reader.read_each(refs) if refs else []
+            gone = lost.unproven([*found, *(planned.wanted.failure for planned in plan.partitions)])
+            if not gone or not left or not await self._barrier():
+                break
+            _log.info("objects gone, planning again", objects=len(gone))
+            lost.prove(gone)
+        fetched, damages = self._answers(plan, found, lost)
+        if damages and not any(each.records for each in fetched):
+            await self._pause(plan, deadline)
+        return fetched
+
+    async def _pause(self, plan: Plan, deadline: float) -> None:
+        """Give a client that has nothing but damage before it a moment, unless others of its records come."""
+        seconds = min(DAMAGE_PAUSE_S, deadline - self._loop.time())
+        if seconds > 0 and not self._leaving:
+            with self.waiters.watch(plan.waitable) as event:
+                await self._woken(event, seconds)
 
     async def _ready(self, request: FetchRequest, deadline: float) -> Plan:
         """A plan that satisfies the request, or the best there is when its time is over."""
@@ -141,7 +162,11 @@ class FetchDriver:
 
     def _satisfied(self, plan: Plan, request: FetchRequest) -> bool:
         return (
-            self._leaving or plan.bytes_ready >= request.bytes_min or plan.out_of_range or not plan.waitable
+            self._leaving
+            or plan.bytes_ready >= request.bytes_min
+            or plan.out_of_range
+            or plan.failed
+            or not plan.waitable
         )
 
     async def _woken(self, event: asyncio.Event, seconds: float) -> None:
@@ -157,7 +182,7 @@ class FetchDriver:
 
     async def _plan(self, request: FetchRequest) -> Plan:
         """A plan with merged ranges looked up. The state may move meanwhile: then it is looked at again."""
-        looked_up: dict[tuple[int, int], SlicePlan | Code] = {}
+        looked_up: dict[tuple[int, int], SlicePlan | StoreError | TimeoutError] = {}
         for _ in range(LOOKS_MAX):
             plan = self._planned(request, looked_up)
             missing = plan.merged
@@ -167,28 +192,29 @@ class FetchDriver:
             looked_up.update(zip(map(_key, missing), found, strict=True))
         return plan
 
-    def _planned(self, request: FetchRequest, looked_up: Mapping[tuple[int, int], SlicePlan | Code]) -> Plan:
+    def _planned(
+        self,
+        request: FetchRequest,
+        looked_up: LookedUp,
+    ) -> Plan:
         wanted = request.resolve()
         for want in wanted if looked_up else ():
             known = looked_up.get((want.partition.handle, want.offset)) if want.partition else None
-            if isinstance(known, Code):
+            if isinstance(known, StoreError | TimeoutError):
                 want.failure = known
             elif known is not None:
                 want.older = known
         bytes_max = min(request.bytes_max, self._limits.response_bytes_max)
         return plan_fetch(wanted, bytes_max, request.read_committed)
 
-    async def _look_up(self, planned: Planned) -> SlicePlan | Code:
-        """Where a merged range has the wanted records. Raises ChunkMissing."""
+    async def _look_up(self, planned: Planned) -> SlicePlan | StoreError | TimeoutError:
+        """Where a merged range has the wanted records, or why that cannot be known."""
         partition = planned.wanted.partition
         assert isinstance(partition, Partition), "only partitions of the state have merged ranges"
         try:
             return await self._merged.slices(partition, planned.wanted.offset, max(planned.bytes_max, 1))
-        except ChunkMissing:
-            raise
         except (StoreError, TimeoutError) as error:
-            _log.warning("a merged range cannot be looked up", error=repr(error))
-            return Code.KAFKA_STORAGE_ERROR
+            return error
 
     async def _barrier(self) -> bool:
         """Catch up; False when the log cannot be reached now."""
@@ -199,29 +225,44 @@ class FetchDriver:
             return False
         return True
 
-    async def _read(self, plan: Plan) -> list[Fetched]:
-        """Read every slice of the plan and cut it to the request's limits."""
-        refs = [ref for planned in plan.partitions for ref in planned.slices]
-        try:
-            buffers = await self._reader.read_many(refs) if refs else []
-        except (StoreError, TimeoutError) as error:
-            _log.warning("records cannot be read", error=repr(error))
-            return _failed(plan)
-        return _cut_all(plan.partitions, buffers)
+    def _answers(
+        self, plan: Plan, found: Sequence[memoryview | StoreError | TimeoutError], lost: Lost
+    ) -> tuple[list[Fetched], list[Damage]]:
+        """Every partition's answer, cut to the request's limits, and the damage that was met."""
+        fetched: list[Fetched] = []
+        damages: list[Damage] = []
+        position, nothing_yet = 0, True
+        for planned in plan.partitions:
+            read = found[position : position + len(planned.slices)]
+            position += len(read)
+            records, trouble = _records(planned, read, nothing_yet)
+            if trouble is not None:
+                damage = damage_of(planned, trouble, lost)
+                planned.code = Code.CORRUPT_MESSAGE if damage is not None else Code.KAFKA_STORAGE_ERROR
+                self._tell(planned, trouble, damage)
+                damages += [damage] if damage is not None else []
+            nothing_yet = nothing_yet and not records
+            fetched.append(Fetched(planned, records))
+        return fetched, damages
+
+    def _tell(self, planned: Planned, trouble: Exception, damage: Damage | None) -> None:
+        partition = planned.wanted.partition
+        if damage is None:
+            _log.warning("records cannot be read", error=repr(trouble))
+        elif isinstance(partition, Partition):
+            self._damages.note(partition, damage.start, damage.end, damage.text)
 
 
-def _cut_all(partitions: Iterable[Planned], buffers: Sequence[memoryview]) -> list[Fetched]:
-    fetched: list[Fetched] = []
-    position, nothing_yet = 0, True
-    for planned in partitions:
-        count = len(planned.slices)
-        records = cut(planned.slices, buffers[position : position + count], planned, nothing_yet)
-        if planned.gap:
-            records = [memoryview(empty_batch(planned.wanted.offset, planned.end_offset))]
-        position += count
-        nothing_yet = nothing_yet and not records
-        fetched.append(Fetched(planned, records))
-    return fetched
+def _records(
+    planned: Planned, read: Sequence[memoryview | StoreError | TimeoutError], nothing_yet: bool
+) -> tuple[list[memoryview], Exception | None]:
+    """A partition's batches; without any, what was in the way if something was."""
+    if planned.gap:
+        return [memoryview(empty_batch(planned.wanted.offset, planned.end_offset))], None
+    if planned.failed:
+        return [], planned.wanted.failure
+    refs, buffers, unread = taken(planned, read)
+    return cut(refs, buffers, planned, nothing_yet), unreadable(planned, unread)
 
 
 def _key(planned: Planned) -> tuple[int, int]:
@@ -235,11 +276,3 @@ def _leave_to_others(plan: Plan) -> None:
     for planned in plan.partitions:
         if planned.code is Code.OFFSET_OUT_OF_RANGE:
             planned.code = Code.NOT_LEADER_OR_FOLLOWER
-
-
-def _failed(plan: Plan) -> list[Fetched]:
-    """The answer when the store fails: retriable for whoever had records to read."""
-    for planned in plan.partitions:
-        if planned.slices or planned.merged:
-            planned.code, planned.slices = Code.KAFKA_STORAGE_ERROR, ()
-    return [Fetched(planned, []) for planned in plan.partitions]

@@ -68,8 +68,8 @@ class PartitionView(Protocol):
 class Wanted:
     """One partition of a request. `partition` is None when the topic or partition is unknown.
 
-    `older` plans a merged range where the partition's own slices begin above `offset`; `failure` says that it
-    could not be looked up.
+    `older` plans a merged range where the partition's own slices begin above `offset`; `failure` says why
+    it could not be looked up.
     """
 
     partition: PartitionView | None
@@ -78,7 +78,7 @@ class Wanted:
     leader_epoch: int = -1
     unknown_code: Code = Code.UNKNOWN_TOPIC_OR_PARTITION
     older: SlicePlan | None = None
-    failure: Code = Code.NONE
+    failure: Exception | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +95,8 @@ class Planned:
     end_offset: int = 0
     aborted: Sequence[Aborted] = ()
     """Aborted transactions at or after the wanted offset, for whoever reads committed records only."""
+    failed: bool = False
+    """Where its records are could not be looked up: `wanted.failure`."""
     merged: bool = False
     """Its records are in a merged range that has to be looked up first: no slices yet."""
     gap: bool = False
@@ -121,6 +123,11 @@ class Plan:
     """Some topic or partition is not in this state: true only after a read barrier."""
     refused: bool
     """A known partition answers with an error, which ends the wait; an unknown one does not."""
+
+    @property
+    def failed(self) -> bool:
+        """Where some partition's records are could not be looked up, which ends the wait."""
+        return any(planned.failed for planned in self.partitions)
 
     @property
     def waitable(self) -> list[int]:
@@ -161,8 +168,8 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
     limit = min(want.bytes_max, room)
     if want.offset >= end or (limit <= 0 and not first):
         return planned
-    if want.failure:
-        planned.code = want.failure
+    if want.failure is not None:
+        planned.code, planned.failed = Code.KAFKA_STORAGE_ERROR, True
         return planned
     source = want.older or partition.slices
     planned.bytes_max = limit

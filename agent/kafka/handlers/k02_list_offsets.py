@@ -4,7 +4,8 @@ Versions 1 to 11.
 Behaviour: answered after a read barrier. -1: the high watermark, or the last stable offset with
 read_committed; -2: the log start; -3 (from 7): the record with the highest timestamp; -4 (from 8): the
 log start, there being one tier; -5 (from 9) and -6 (from 11): -1, as Kafka without tiered storage; a
-timestamp: the first record at or after it, found inside its batch. No match: -1 twice, no error.
+timestamp: the first record at or after it, found inside its batch. No match: -1 twice, no error. Where
+those records are damaged: the first offset of the slice that they are in.
 Deviations: none known.
 """
 
@@ -26,7 +27,8 @@ from agent.net.wire.generated.list_offsets import (
 from coordination.kafka_codes import Code
 from coordination.state.types import Partition
 from objectstore.batch import CorruptBatch
-from objectstore.reader import ChunkMissing
+from objectstore.naming import SliceRef
+from objectstore.reader import ChunkMissing, CorruptSlice
 from objectstore.store import StoreError
 
 KEY = 2
@@ -91,20 +93,27 @@ def _end(partition: Partition, isolation: int) -> int:
 
 async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found | None:
     """The record by timestamp, or the one with the highest for -3."""
-    for attempt in range(LOOKS_MAX):
-        newest = timestamp == MAX_TIMESTAMP
-        merged = ctx.services.merged
+    newest, gone, merged = timestamp == MAX_TIMESTAMP, None, ctx.services.merged
+    for _ in range(LOOKS_MAX):
+        ref: SliceRef | None = None
         try:
             looking = merged.max_timestamp(partition) if newest else merged.by_timestamp(partition, timestamp)
             ref = await looking
             if ref is None:
                 return None
-            content = (await ctx.services.reader.read_many([ref]))[0]
-        except ChunkMissing:
-            if attempt == LOOKS_MAX - 1:
+            (content,) = await ctx.services.reader.read_each([ref])
+            if isinstance(content, Exception):
+                raise content
+        except (ChunkMissing, CorruptSlice) as error:
+            if isinstance(error, ChunkMissing) and gone != error.chunk:
+                gone = error.chunk  # replaced, unless a newer state names it still
+                await ctx.barrier()
+                continue
+            if ref is None:
                 raise
-            await ctx.barrier()
-            continue
+            if ref.end_offset <= partition.log_start:
+                continue  # deleted while it was looked at
+            return _damaged(ctx, partition, ref, error)
         start = partition.log_start
         if ref.end_offset <= start:
             continue  # deleted while it was read: nothing is known of the records behind it
@@ -112,6 +121,12 @@ async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found 
         # A producer's header may claim a timestamp that no record of it has: its first offset then.
         return found or Found(max(ref.base_offset, start), ref.max_timestamp_ms)
     raise StoreError(f"records were deleted {LOOKS_MAX} times while they were looked at: ask again")
+
+
+def _damaged(ctx: Context, partition: Partition, ref: SliceRef, trouble: StoreError) -> Found:
+    """Of damaged records no time is known: the first of them, where whoever reads on hears of it."""
+    ctx.services.damages.note(partition, ref.base_offset, ref.end_offset, str(trouble))
+    return Found(max(ref.base_offset, partition.log_start), ref.max_timestamp_ms)
 
 
 def _found(each: ListOffsetsPartition, offset: int, timestamp: int = -1) -> ListOffsetsPartitionResponse:

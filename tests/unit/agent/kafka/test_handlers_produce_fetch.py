@@ -16,9 +16,7 @@ from coordination.commands import BindSchema, CreateTopic, DeleteTopic
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from objectstore.batch import NewRecord, build, peek, records
-from objectstore.cache import SliceCache
 from objectstore.compression import Compression
-from objectstore.naming import chunk_key
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.rig import Agent, batch
 from tests.unit.coordination.conftest import until
@@ -366,20 +364,6 @@ async def test_aborted_transactions_are_a_list_only_for_readers_of_committed_dat
     await produce(agent, batch(b"a"))
     assert (await fetch(agent, 0, isolation_level=1)).aborted_transactions == []
     assert (await fetch(agent, 0, isolation_level=0)).aborted_transactions is None
-
-
-async def test_a_chunk_that_is_gone_is_a_retriable_error_not_an_empty_answer(
-    agent: Agent, memory_store: Any
-) -> None:
-    await create(agent)
-    await produce(agent, batch(b"a"))
-    reader = agent.services.reader
-    state = agent.services.replica.state
-    chunk = state.topics["t"].partitions[0].slices.plan(0, 1)[0].chunk
-    await memory_store.delete([chunk_key(chunk)])
-    reader._tail = SliceCache(0)  # forget what is in memory
-    answer = await fetch(agent, 0)
-    assert answer.error_code == Code.KAFKA_STORAGE_ERROR, "retriable, and never an empty success"
 
 
 async def test_list_offsets_by_every_kind_of_timestamp(agent: Agent) -> None:
