@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from coordination.commands import ENTRY_FORMAT, Command, Entry
 from coordination.log import LogEntry
+from coordination.snapshot import decode, encode
 from coordination.state import Applied, State
 
 NOW_MS = 1_700_000_000_000
@@ -31,7 +32,7 @@ class Node:
     """One entry in one order of events. `state` must not be changed. `essence`: a number for its meaning.
     `notes`: whatever the model remembers along the way."""
 
-    __slots__ = ("_copy", "applied", "content", "depth", "essence", "notes", "parent", "state")
+    __slots__ = ("_copy", "_snapshot", "applied", "content", "depth", "essence", "notes", "parent", "state")
 
     def __init__(
         self, parent: int, depth: int, content: Content | None, state: State, applied: Applied | None
@@ -44,12 +45,19 @@ class Node:
         self.essence = -1
         self.notes: Any = None
         self._copy: bytes | None = None
+        self._snapshot: bytes | None = None
 
     def copy(self) -> bytes:
         """The state pickled: for whoever goes on from here. The fastest whole copy that there is."""
         if self._copy is None:
             self._copy = pickle.dumps(self.state, pickle.HIGHEST_PROTOCOL)
         return self._copy
+
+    def snapshot(self) -> bytes:
+        """The state as agents store it."""
+        if self._snapshot is None:
+            self._snapshot = encode(self.state)
+        return self._snapshot
 
 
 class Numbers:
@@ -92,13 +100,24 @@ class History:
             state: State = pickle.loads(parent.copy())
             depth = parent.depth + 1
             payload = entry(author, sequence, [self._language.encode(author, each) for each in items], now_ms)
-            applied = state.apply(LogEntry(depth, author, sequence, payload))
+            said = LogEntry(depth, author, sequence, payload)
+            applied = state.apply(said)
+            self._from_snapshot(parent, said, applied, state)
             made = Node(node, depth, content, state, applied)
             made.notes = parent.notes
             made.essence = self._numbers(("state", self._language.essence(made)))
             known = self._children[node, content] = len(self._nodes)
             self._nodes.append(made)
         return known
+
+    def _from_snapshot(self, parent: Node, said: LogEntry, applied: Applied, state: State) -> None:
+        """An agent that starts from a snapshot between the two entries answers as all others do."""
+        if type(state) is not State:
+            return
+        started = decode(parent.snapshot())
+        again = started.apply(said)
+        assert again == applied, f"from a snapshot after entry {parent.depth}: {again}, not {applied}"
+        assert started.hash == state.hash, f"from a snapshot after entry {parent.depth}: another hash"
 
     def following(self, node: int, head: int) -> int:
         """The node after `node` on the way to `head`."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.checker.test_checker import FAILING
 from tests.golden.story import Storyteller
+from tests.unit.coordination.reflect import plain
 
 FOLDER = Path(__file__).parent
 STORIES = sorted(FOLDER.glob("*.txt"))
@@ -65,5 +66,7 @@ def test_a_story_is_told_alike_from_a_snapshot_after_every_line(path: Path) -> N
         if told:
             lines.append(told)
         if line.startswith(">") and "stops:" not in told:
+            before = plain(teller.state)
             list(teller._snapshot(""))
+            assert plain(teller.state) == before, line
     assert "\n".join(lines).split() == path.read_text().split()

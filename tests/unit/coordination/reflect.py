@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
@@ -23,8 +24,29 @@ def attributes(value: object) -> list[str]:
     """The names of everything that an object of the state holds."""
     if is_dataclass(value):
         return [field.name for field in fields(value)]
+    if isinstance(value, tuple):
+        return list(getattr(type(value), "_fields", ()))
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     return [name for name in (*slots, *getattr(value, "__dict__", {})) if name not in LEFT_OUT]
+
+
+def objects(value: object) -> Iterator[object]:
+    """Every object of the state's own classes that can be reached from this one, itself first."""
+    seen: dict[int, object] = {}
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif type(one).__module__.startswith(("coordination.state.", "objectstore.naming")):
+            if id(one) in seen:
+                continue
+            seen[id(one)] = one
+            if not isinstance(one, Enum):
+                yield one
+                waiting += [getattr(one, name) for name in attributes(one)]
+        elif isinstance(one, list | tuple | deque):
+            waiting += one
 
 
 def plain(value: object) -> object:

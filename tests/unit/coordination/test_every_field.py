@@ -1,0 +1,340 @@
+"""Every field of every class of the state goes through a snapshot, whoever adds it (freeze*.py, thaw.py).
+
+One state has something in every field: which fields there are is found by reflection, so that a new one
+fails here until it is set, and then until it is frozen and thawed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+from coordination.commands import (
+    AbortTransaction,
+    AlterClusterConfigs,
+    AlterGroupConfigs,
+    AlterTopicConfigs,
+    AssignClassicGeneration,
+    Begin,
+    BindSchema,
+    ChangeConsumerGroup,
+    Claim,
+    ClassicMember,
+    CommitOffsets,
+    CommitTable,
+    ConsumerAssignment,
+    ConsumerMember,
+    ConsumerTarget,
+    DeleteTopic,
+    Fence,
+    FenceIncarnation,
+    GivenPartitions,
+    JudgeAgent,
+    LeaveMetadata,
+    Listener,
+    MoveLogStart,
+    Part,
+    PutClassicGeneration,
+    PutNamespace,
+    RegisterAgent,
+    UpdateFeatures,
+    config_entries,
+)
+from coordination.proto import snapshot_pb2 as pb
+from coordination.snapshot import decode, encode
+from coordination.state import Done, State, UnsupportedFeature
+from coordination.state.freeze import freeze_now, sections
+from coordination.state.thaw import BadSnapshot, Thaw
+from coordination.state.types import SnapshotRecord
+from tests.unit.coordination.kit import A, B, Producer, Script, chunk, swap
+from tests.unit.coordination.reflect import attributes, objects, plain
+
+Set = AlterTopicConfigs.Change
+Update = UpdateFeatures.Update
+TOPIC = b"t".ljust(16, b".")
+
+ONLY_IN_MEMORY = {
+    ("State", "_hashes"): "of revisions gone by",
+    ("SliceIndex", "_chunks"): "the state's own table",
+    ("SliceIndex", "head"): "bytes that are dead: a snapshot leaves them out",
+}
+"""Attributes that no snapshot has, with the reason."""
+
+
+def full() -> State:
+    """A state in which every field of every class holds something, through commands as far as they go."""
+    script = Script()
+    script.now_ms += 5
+    register(script)
+    topics(script)
+    tables(script)
+    groups(script)
+    transactions(script)
+    rest(script)
+    return script.state
+
+
+def register(script: Script) -> None:
+    """Agents: live, joining, fenced, gone from Metadata, and one that says that it is unwell."""
+    script.register(A)
+    agent = RegisterAgent(
+        name="b", node_id=7, zone="z", http_address="h:1", version="v", feature_min=1, feature_max=2,
+        roles=["fetch"], peer_address="p:2", joining=True, listeners=[Listener(name="l", host="h", port=3)],
+    )  # fmt: skip
+    script.one(B, agent)
+    for number in (13, 14, 15):
+        script.register(number)
+    script.one(A, FenceIncarnation(incarnation=13))
+    script.one(14, LeaveMetadata())
+    for one in script.state.brokers.values():
+        if one.incarnation == 15:
+            unwell(script, one.incarnation)
+
+
+def unwell(script: Script, incarnation: int) -> None:
+    """The agent cannot do its work."""
+    assert script.one(incarnation, JudgeAgent(incarnation=incarnation, unwell="disk full")) == Done()
+
+
+def topics(script: Script) -> None:
+    """Partitions with rows, producers, merged ranges and garbage of each kind."""
+    script.topic(A, "t", 3)
+    script.topic(A, "gone", 1)
+    script.topic(A, "old", 1)
+    for number in range(12):
+        script.commit(A, (0, 3, 7, 1, 3 * number), (1, 2), (3, 1), timestamps=[number, 5, 1])
+        script.commit(B, (4, 1))
+    script.commit(A, (1, 2, 9, 0, 3))
+    script.one(A, MoveLogStart(partition=[0], offset=[4]))
+    for number, (handle, end) in enumerate(((0, 9), (0, 18), (1, 4), (1, 8), (4, 2))):
+        released = ((A, 5),) if number == 3 else ()
+        message = swap(script.state, handle, number + 1, end, released=released)
+        message.merged.first_dirty_offset, message.merged.clean_bytes = 3, 4
+        assert script.one(A, message) == Done()
+    script.one(A, DeleteTopic(name="gone"))
+    script.one(A, DeleteTopic(name="old"))
+    change = Set(name="retention.ms", value="5")
+    script.apply(A, AlterTopicConfigs(topic="t", changes=[change]), AlterClusterConfigs(changes=[change]))
+
+
+def tables(script: Script) -> None:
+    """A table and schemas of the topic's keys and values, the second version of one."""
+    script.one(A, PutNamespace(name="floe", properties=config_entries({"a": "b"})))
+    script.one(
+        A, CommitTable(namespace="floe", name="t", metadata_location="m", topic="t", next_offsets=[1, 2, 0])
+    )
+    for content, role, tombstones in ((b"d", 1, True), (b"e", 1, True), (b"f", 0, False)):
+        bind = BindSchema(
+            topic="t", role=role, descriptor_set=content, message="M", framing=2, tombstones=tombstones
+        )
+        script.one(A, bind)
+
+
+def groups(script: Script) -> None:
+    """A classic group with members, one of KIP-848 with members of both protocols, and positions."""
+    member = ClassicMember(
+        member_id="m", instance_id="i", client_id="c", client_host="h", session_timeout_ms=5,
+        rebalance_timeout_ms=6, protocols=[ClassicMember.Protocol(name="range", metadata=b"x")],
+    )  # fmt: skip
+    put = PutClassicGeneration(group="c", protocol_type="p", protocol="range", leader="m", members=[member])
+    assert script.one(A, put) == Done((1, script.state.revision))
+    given = AssignClassicGeneration(
+        group="c", expected_revision=script.state.revision, member_id=["m"], assignment=[b"y"]
+    )
+    assert script.one(A, given) == Done((1, script.state.revision))
+    other = PutClassicGeneration(group="d", protocol_type="p", leader="m", members=[member])
+    assert script.one(A, other) == Done((1, script.state.revision))
+    commit = CommitOffsets(
+        group="c", generation=1, member_id="m", instance_id="i", partition=[0, 1], offset=[5, 6],
+        leader_epoch=[2, 3], metadata=["n", ""], retention_ms=1000,
+    )  # fmt: skip
+    assert script.one(A, commit) == Done()
+    said = ConsumerMember(
+        member_id="k", instance_id="s", rack="r", client_id="c", client_host="h", rebalance_timeout_ms=9,
+        topics=["t"], regex="u.*", assignor="range", classic=True, session_timeout_ms=8,
+        protocols=member.protocols,
+    )  # fmt: skip
+    row = ConsumerAssignment(
+        member_id="k",
+        epoch=3,
+        previous_epoch=2,
+        state=1,
+        assigned=[GivenPartitions(topic_id=TOPIC, partition=[0], given_at=[2])],
+        revoking=[GivenPartitions(topic_id=TOPIC, partition=[1], given_at=[1])],
+    )
+    target = ConsumerTarget(member_id="k", partitions=[GivenPartitions(topic_id=TOPIC, partition=[0, 2])])
+    change = ChangeConsumerGroup(
+        group="k", group_epoch=4, assignment_epoch=3, assignment_ms=77, metadata_hash=b"#", members=[said],
+        assignments=[row], targets=[target],
+    )  # fmt: skip
+    assert script.one(A, change) == Done()
+
+
+def transactions(script: Script) -> None:
+    """One that timed out, one of v1 that ended and is ongoing again, with a group's positions."""
+    first = Producer(script, A, "x")
+    first.init(timeout_ms=60_000)
+    assert first.send(2) == (0, 0)
+    assert isinstance(first.end(commit=True), Done), "kept until the table has it"
+    assert first.send(2)[0] == 0
+    assert isinstance(first.end(commit=False), Done)
+    assert first.send(2)[0] == 0
+    number = script.state.transactions["x"].number
+    assert isinstance(script.one(A, AbortTransaction(transactional_id="x", number=number, forced=True)), Done)
+    second = Producer(script, A, "y", v2=False)
+    second.init()
+    fence = Fence(connection=4, correlation_id=5, stamp=script.state.revision, software=Fence.JAVA)
+    assert second.add(0, groups=["c"], fence=fence) == Done()
+    assert isinstance(second.end(commit=True, fence=fence), Done)
+    young = Fence(connection=6, correlation_id=5, stamp=script.state.revision, software=Fence.JAVA)
+    assert second.add(0, 2, groups=["c"], fence=young) == Done()
+    assert second.send(2)[0] == 0
+    waiting = second.commit_offsets("c", (1, 9), fence=young, generation=1, member_id="m", instance_id="i")
+    assert waiting == Done()
+    pending = script.state.pending_offsets["c"]["y"]
+    pending[1] = pending[1]._replace(leader_epoch=4, metadata="w")
+
+
+def rest(script: Script) -> None:
+    """What is small."""
+    change = Set(name="consumer.session.timeout.ms", value="50000")
+    script.one(A, AlterGroupConfigs(group="g", changes=[change]))
+    down = Update(name="group.version", level=0, kind=Update.SAFE_DOWNGRADE)
+    up = Update(name="group.version", level=1, kind=Update.UPGRADE)
+    script.apply(A, UpdateFeatures(updates=[down]), UpdateFeatures(updates=[up]))
+    script.apply(A, Claim(name="job"), applied=5)
+    script.apply(B, Begin(id=3), Part(id=3, content=b"abc"))
+    script.one(A, chunk(99, (7 << 20, 1)))
+    script.state.snapshots.append(SnapshotRecord(3, "k", 4))
+    script.state.trimmed_through = 2
+    script.state.clock_doubt_ms = 6
+
+
+FULL = full()
+
+
+def test_every_field_goes_through_a_snapshot() -> None:
+    assert plain(decode(encode(FULL))) == plain(FULL)
+
+
+def held() -> Iterator[tuple[type, str, list[Any]]]:
+    """Every class that the state is made of, each of its attributes, and what it holds in all its objects."""
+    by_class: dict[type, list[object]] = {}
+    for one in objects(FULL):
+        by_class.setdefault(type(one), []).append(one)
+    for kind, found in by_class.items():
+        for name in attributes(found[0]):
+            yield kind, name, [getattr(one, name) for one in found]
+
+
+HELD = list(held())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values"), HELD, ids=[f"{kind.__name__}.{name}" for kind, name, _ in HELD]
+)
+def test_nothing_is_left_at_its_default(kind: type, name: str, values: list[Any]) -> None:
+    """A field that nobody sets is a field that nobody sees get lost. Of a flag, both values are needed."""
+    if (kind.__name__, name) in ONLY_IN_MEMORY:
+        return
+    if isinstance(values[0], bool):
+        assert {True, False} <= set(values)
+        return
+    nothing = [None, 0, -1, "", b"", *(d for d in [default_of(kind, name)] if d is not MISSING)]
+    assert [value for value in values if not (empty(value) or value in nothing)]
+
+
+def default_of(kind: type, name: str) -> Any:
+    """What a dataclass puts into the field when nobody says anything."""
+    if not is_dataclass(kind):
+        return MISSING
+    return next(field.default for field in fields(kind) if field.name == name)
+
+
+def empty(value: Any) -> bool:
+    """Whether a container holds nothing."""
+    return not isinstance(value, Enum) and hasattr(value, "__len__") and not len(value)
+
+
+INSIDE: dict[tuple[str, str], type[Message]] = {
+    ("Partition", "producers"): pb.Producers,
+    ("Partition", "transactions"): pb.PartitionTransactions,
+}
+"""Fields that hold a message as bytes."""
+
+
+def messages(message: Message) -> Iterator[Message]:
+    """The message and all inside it."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in value if field.is_repeated else [value]:
+                yield from messages(one)
+
+
+def lose(section: Message, lost: str) -> None:
+    """Take one field, by its full name, out of everything in the section."""
+    for message in messages(section):
+        for (kind, name), inner in INSIDE.items():
+            if message.DESCRIPTOR.name == kind and getattr(message, name):
+                content = inner.FromString(getattr(message, name))
+                lose(content, lost)
+                setattr(message, name, content.SerializeToString())
+        for field in message.DESCRIPTOR.fields:
+            if field.full_name == lost:
+                message.ClearField(field.name)
+
+
+def fields_of(*found: Message) -> Iterator[str]:
+    """The full name of every field of these messages and of those inside them."""
+    for one in found:
+        for message in messages(one):
+            yield from (field.full_name for field in message.DESCRIPTOR.fields)
+            for (kind, name), inner in INSIDE.items():
+                if message.DESCRIPTOR.name == kind:
+                    yield from fields_of(inner.FromString(getattr(message, name)))
+
+
+SECTIONS = list(sections(freeze_now(FULL)))
+FIELDS = [name for name in dict.fromkeys(fields_of(*SECTIONS)) if name != "floe.snapshot.v1.Section.tail"]
+
+
+@pytest.mark.parametrize("lost", FIELDS, ids=lambda name: name.removeprefix("floe.snapshot.v1."))
+def test_a_field_that_is_lost_is_missed(lost: str) -> None:
+    """Freezing that forgets one field, whichever: the state is another, or does not load."""
+    thaw = Thaw()
+    try:
+        for section in SECTIONS:
+            copy = pb.Section()
+            copy.CopyFrom(section)
+            lose(copy, lost)
+            if copy.WhichOneof("kind") is not None:
+                thaw.take(copy)
+    except (BadSnapshot, UnsupportedFeature, KeyError, IndexError, ValueError):
+        return
+    assert plain(thaw.state) != plain(FULL)
+
+
+def test_every_message_of_a_snapshot_is_looked_into() -> None:
+    """FULL has one of each, so the test above has lost a field of each."""
+    known = {name.rpartition(".")[0] for name in FIELDS}
+
+    def of(descriptor: Descriptor) -> Iterator[str]:
+        yield descriptor.full_name
+        for inner in descriptor.nested_types:
+            yield from of(inner)
+
+    written = {name for one in pb.DESCRIPTOR.message_types_by_name.values() for name in of(one)}
+    assert known == written
+
+
+def test_what_no_snapshot_has_is_there() -> None:
+    """A row for an attribute that is gone would hide the next one of that name."""
+    known = {(kind.__name__, name) for kind, name, _ in HELD} | {("State", "_hashes")}
+    assert set(ONLY_IN_MEMORY) <= known
