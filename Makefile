@@ -64,8 +64,8 @@ simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SE
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s
 
-late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n)
-	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED))
+late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n, MIX=positions)
+	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED)) $(if $(MIX),--mix $(MIX))
 
 soak: services ## faults for MINUTES=n, repeated by SEED=n
 	$(PY) -m tests.torture.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -91,8 +91,7 @@ class Client:
     `turns`: the order of its requests' effects. `gate` admits those that overlap one by one; `pauses` counts
     the pauses of this process that were over when the connection was first seen. `host`: the client's
     address. `software`: what the client says it is (KIP-511). `stamp`: the revision applied when its
-    ApiVersions was answered, if nothing else had come by then, else 0; the fence of transactions v1 reads
-    both.
+    ApiVersions was answered, if nothing else had come by then, else 0, for the fence of transactions v1.
     """
 
     connection: int
@@ -116,7 +115,6 @@ class Context:
     services: Services
     client: Client
     client_id: str | None = None
-    correlation_id: int = 0
 
     @property
     def state(self) -> State:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent.kafka.context import Client, Context, Services
+from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import KINDS, Kind
-from agent.kafka.transactions.requests import LIBRDKAFKA
 from agent.net.server import RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, Codec, Encoded
 from agent.net.wire.errors import WireError
@@ -82,7 +82,7 @@ class Dispatcher:
         """Answer, once everything that came before on the connection has its effects."""
         connection = context.connection
         client.software = connection.software_name
-        if LIBRDKAFKA in connection.software_version:  # its bindings put their own name first
+        if BINDING in connection.software_version:  # librdkafka's bindings put their own name first
             client.software = LIBRDKAFKA
         if header.api_key == API_VERSIONS and connection.only_api_versions:
             client.stamp = self._services.replica.state.revision
@@ -102,7 +102,7 @@ class Dispatcher:
             raise BadVersion(APIS[header.api_key], version, header.correlation_id)
         request = served.codec.decode_request(body, version)
         response = await served.handler.handle(
-            Context(self._services, client, header.client_id, header.correlation_id), request, version
+            Context(self._services, client, header.client_id), request, version
         )
         if isinstance(response, Encoded):
             return response.buffers

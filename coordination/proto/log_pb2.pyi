@@ -2162,41 +2162,20 @@ class Fence(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    class _Software:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
-
-    class _SoftwareEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Fence._Software.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
-        OTHER: Fence._Software.ValueType  # 0
-        JAVA: Fence._Software.ValueType  # 1
-        LIBRDKAFKA: Fence._Software.ValueType  # 2
-
-    class Software(_Software, metaclass=_SoftwareEnumTypeWrapper): ...
-    OTHER: Fence.Software.ValueType  # 0
-    JAVA: Fence.Software.ValueType  # 1
-    LIBRDKAFKA: Fence.Software.ValueType  # 2
-
     CONNECTION_FIELD_NUMBER: _builtins.int
-    CORRELATION_ID_FIELD_NUMBER: _builtins.int
     STAMP_FIELD_NUMBER: _builtins.int
-    SOFTWARE_FIELD_NUMBER: _builtins.int
     connection: _builtins.int
-    correlation_id: _builtins.int
     stamp: _builtins.int
     """revision applied when its ApiVersions was answered; 0: none"""
-    software: Global___Fence.Software.ValueType
     def __init__(
         self,
         *,
         connection: _builtins.int = ...,
-        correlation_id: _builtins.int = ...,
         stamp: _builtins.int = ...,
-        software: Global___Fence.Software.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "correlation_id", b"correlation_id", "software", b"software", "stamp", b"stamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "stamp", b"stamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

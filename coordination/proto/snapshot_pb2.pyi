@@ -1436,26 +1436,48 @@ class Transaction(_message.Message):
 
         INCARNATION_FIELD_NUMBER: _builtins.int
         CONNECTION_FIELD_NUMBER: _builtins.int
-        CORRELATION_ID_FIELD_NUMBER: _builtins.int
         REVISION_FIELD_NUMBER: _builtins.int
-        SOFTWARE_FIELD_NUMBER: _builtins.int
         incarnation: _builtins.int
         connection: _builtins.int
-        correlation_id: _builtins.int
         revision: _builtins.int
-        software: _builtins.int
         def __init__(
             self,
             *,
             incarnation: _builtins.int = ...,
             connection: _builtins.int = ...,
-            correlation_id: _builtins.int = ...,
             revision: _builtins.int = ...,
-            software: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "correlation_id", b"correlation_id", "incarnation", b"incarnation", "revision", b"revision", "software", b"software"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "incarnation", b"incarnation", "revision", b"revision"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Source(_message.Message):
+        """of a group's positions (the same section there); all 0: there are none"""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        INCARNATION_FIELD_NUMBER: _builtins.int
+        CONNECTION_FIELD_NUMBER: _builtins.int
+        REVISION_FIELD_NUMBER: _builtins.int
+        PROVEN_FIELD_NUMBER: _builtins.int
+        incarnation: _builtins.int
+        connection: _builtins.int
+        revision: _builtins.int
+        proven: _builtins.bool
+        def __init__(
+            self,
+            *,
+            incarnation: _builtins.int = ...,
+            connection: _builtins.int = ...,
+            revision: _builtins.int = ...,
+            proven: _builtins.bool = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "incarnation", b"incarnation", "proven", b"proven", "revision", b"revision"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1473,6 +1495,8 @@ class Transaction(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     LAST_END_FIELD_NUMBER: _builtins.int
+    ABORT_ONLY_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     producer_id: _builtins.int
     producer_epoch: _builtins.int
@@ -1487,6 +1511,7 @@ class Transaction(_message.Message):
     """-1: no retry of an older pair is recognised"""
     previous_epoch: _builtins.int
     timed_out: _builtins.bool
+    abort_only: _builtins.bool
     @_builtins.property
     def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """handles, in the order in which they were added"""
@@ -1495,6 +1520,10 @@ class Transaction(_message.Message):
     def group(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def last_end(self) -> Global___Transaction.End: ...
+    @_builtins.property
+    def source(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction.Source]:
+        """one for each group, or empty"""
+
     def __init__(
         self,
         *,
@@ -1512,10 +1541,12 @@ class Transaction(_message.Message):
         partition: _abc.Iterable[_builtins.int] | None = ...,
         group: _abc.Iterable[_builtins.str] | None = ...,
         last_end: Global___Transaction.End | None = ...,
+        abort_only: _builtins.bool = ...,
+        source: _abc.Iterable[Global___Transaction.Source] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_end", b"last_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "last_end", b"last_end", "number", b"number", "partition", b"partition", "previous_epoch", b"previous_epoch", "previous_id", b"previous_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "started_ms", b"started_ms", "state", b"state", "timed_out", b"timed_out", "timeout_ms", b"timeout_ms", "transactional_id", b"transactional_id", "updated_ms", b"updated_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_only", b"abort_only", "group", b"group", "last_end", b"last_end", "number", b"number", "partition", b"partition", "previous_epoch", b"previous_epoch", "previous_id", b"previous_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "source", b"source", "started_ms", b"started_ms", "state", b"state", "timed_out", b"timed_out", "timeout_ms", b"timeout_ms", "transactional_id", b"transactional_id", "updated_ms", b"updated_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,32 +1,55 @@
 """The connection fence of transactions v1 (KAFKA-17754; docs/transactions.md).
 
-A client that gave a request up sends it again on another connection, ends its transaction and begins the
-next, under the same producer id and epoch. When the first request arrives then, it must not touch that next
-transaction. Such a request sits on a connection that is older than the last transaction's end. So a request
-counts only when it provably was sent after that end: its connection is younger, or has carried the end
-itself, or the client counts its requests over connections. Any other is answered by closing its connection.
+A client that gave a request up closes that connection, sends the request again on another one, ends its
+transaction and begins the next, under the same producer id and epoch. When the first request arrives then,
+it must not touch that next transaction. EndTxn, AddPartitionsToTxn and AddOffsetsToTxn share a connection, so
+one of them counts only when it provably was sent after the last transaction's end: its connection is younger,
+or has carried that end. Any other is answered by closing its connection.
+
+TxnOffsetCommit has a connection of its own, on which nothing shows that it is alive. The first one of a group
+in a transaction is taken from any connection, later ones from the same or from one that is younger than them.
+So what is late may be taken at first, but not behind what its client has sent; and its client commits only
+after a TxnOffsetCommit of its own was answered, which replaces what was there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordination.commands import Fence
 from coordination.kafka_codes import Code
-from coordination.state.transaction_types import LastEnd, Transaction
+from coordination.state.transaction_types import LastEnd, Source, Transaction
 from coordination.state.types import At, Refused
 
 CLOSE = Code.NETWORK_EXCEPTION  # of a Refused: process nothing, answer nothing, close the connection
-_HALF = 1 << 31
 
 
 def refusal(transaction: Transaction, fence: Fence, at: At) -> Refused | None:
     """Why the request may be of an earlier transaction; None when it provably is not."""
     last = transaction.last_end
-    if last is None or _younger(fence, last) or _later(fence, last, at.author.incarnation):
+    if last is None or _after(fence, last, at):
         return None
     return Refused(
         CLOSE,
         f"transactional id {transaction.transactional_id!r}: the connection is older than the last "
         f"transaction's end at revision {last.revision}",
+    )
+
+
+def positions_refusal(transaction: Transaction, group: str, fence: Fence, at: At) -> Refused | None:
+    """Why a TxnOffsetCommit may be older than what is known of its group; None when it is taken.
+
+    In a transaction that has not added the group, only what is proven gets an answer.
+    """
+    if group not in transaction.groups:
+        return refusal(transaction, fence, at)
+    before = transaction.groups[group]
+    if before is None or _after(fence, before, at):
+        return None
+    return Refused(
+        CLOSE,
+        f"transactional id {transaction.transactional_id!r}, group {group!r}: the connection is older than "
+        f"the positions of revision {before.revision}, which came by another one",
     )
 
 
@@ -38,23 +61,45 @@ def note_end(transaction: Transaction, fence: Fence | None, at: At) -> None:
     """
     transaction.last_end = None
     if fence is not None:
-        transaction.last_end = LastEnd(
-            at.author.incarnation, fence.connection, fence.correlation_id, at.revision, fence.software
-        )
+        transaction.last_end = LastEnd(at.author.incarnation, fence.connection, at.revision)
 
 
-def _younger(fence: Fence, last: LastEnd) -> bool:
-    return fence.stamp >= last.revision
+def note_positions(
+    transaction: Transaction, group: str, fence: Fence, waiting: Iterable[int], named: Iterable[int], at: At
+) -> Refused | None:
+    """Remember by which connection the group's positions of `named` partitions came; `waiting` were there.
+
+    Refused when some of those may be of an earlier transaction and are not replaced: a late request and a
+    client that came back by another connection look alike, so the transaction can only be aborted.
+    """
+    before, proven = transaction.groups[group], True
+    if before is None:
+        proven = refusal(transaction, fence, at) is None
+    elif _same(fence, before, at):
+        proven = before.proven
+    elif not before.proven and not set(waiting) <= set(named):
+        transaction.abort_only = True
+        return abort_only(transaction)
+    transaction.groups[group] = Source(at.author.incarnation, fence.connection, at.revision, proven)
+    return None
 
 
-def _later(fence: Fence, last: LastEnd, incarnation: int) -> bool:
-    """Whether the client itself counts this request behind the end; its int32 wraps."""
-    if not 0 < (fence.correlation_id - last.correlation_id) % (2 * _HALF) < _HALF:
-        return False
-    if incarnation == last.incarnation and fence.connection == last.connection:
-        return True
-    if fence.software != last.software:
-        return False
-    if fence.software == Fence.LIBRDKAFKA:  # it counts per broker
-        return incarnation == last.incarnation
-    return fence.software == Fence.JAVA  # it counts over all of a client's connections
+def abort_only(transaction: Transaction) -> Refused | None:
+    """The refusal of whatever would go on with a transaction that can only be aborted; None for others."""
+    if not transaction.abort_only:
+        return None
+    return Refused(
+        Code.TRANSACTION_ABORTABLE,
+        f"transactional id {transaction.transactional_id!r}: positions may be of an earlier transaction, "
+        "and a later request does not name all their partitions: abort the transaction",
+    )
+
+
+def _after(fence: Fence, earlier: LastEnd | Source, at: At) -> bool:
+    """Whether what comes so was sent after an earlier request was: by the same connection, or by one that was
+    opened when that one was applied."""
+    return fence.stamp >= earlier.revision or _same(fence, earlier, at)
+
+
+def _same(fence: Fence, earlier: LastEnd | Source, at: At) -> bool:
+    return at.author.incarnation == earlier.incarnation and fence.connection == earlier.connection

@@ -13,6 +13,7 @@ from coordination.state.transaction_types import (
     PartitionTransactions,
     PendingOffset,
     Phase,
+    Source,
     Transaction,
 )
 
@@ -51,7 +52,14 @@ def _transaction(transaction: Transaction) -> pb.Transaction:
         timed_out=transaction.timed_out,
         partition=transaction.partitions,
         group=transaction.groups,
+        abort_only=transaction.abort_only,
     )
+    if any(transaction.groups.values()):
+        none = pb.Transaction.Source()
+        message.source.extend(
+            none if each is None else pb.Transaction.Source(**each._asdict())
+            for each in transaction.groups.values()
+        )
     if transaction.last_end is not None:
         message.last_end.MergeFrom(pb.Transaction.End(**transaction.last_end._asdict()))
     return message
@@ -98,7 +106,7 @@ def note_extents(extents: Iterable[Extent]) -> list[int]:
 
 
 def thaw_transaction(state: StateData, told: pb.Transaction) -> None:
-    """Add a transactional id to the state."""
+    """Add a transactional id to the state. Raises ValueError for columns of different lengths."""
     transaction = Transaction(
         told.transactional_id,
         told.producer_id,
@@ -113,12 +121,16 @@ def thaw_transaction(state: StateData, told: pb.Transaction) -> None:
         None,
         dict.fromkeys(told.partition),
         dict.fromkeys(told.group),
+        told.abort_only,
     )
+    for group, source in zip(told.group, told.source, strict=bool(told.source)):
+        if source.revision:
+            transaction.groups[group] = Source(
+                source.incarnation, source.connection, source.revision, source.proven
+            )
     if told.HasField("last_end"):
         end = told.last_end
-        transaction.last_end = LastEnd(
-            end.incarnation, end.connection, end.correlation_id, end.revision, end.software
-        )
+        transaction.last_end = LastEnd(end.incarnation, end.connection, end.revision)
     state.transactions[told.transactional_id] = transaction
     state.transactions_by_producer[told.producer_id] = transaction
 

@@ -21,8 +21,8 @@ _UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 def commit_transaction_offsets(state: StateData, message: CommitTransactionOffsets, at: At) -> Result:
     """Keep positions for the end of the transaction. Done's value: None, or a code per partition.
 
-    Refused as a whole for a pair that is over, a group that is not part of the transaction, and for a
-    member or a generation that is not the group's.
+    Refused as a whole for a pair that is over, a group that is not part of the transaction, for a member or a
+    generation that is not the group's, and by the connection fence (fence.py).
     """
     known = _transaction(state, message, at)
     if isinstance(known, Refused):
@@ -40,8 +40,12 @@ def commit_transaction_offsets(state: StateData, message: CommitTransactionOffse
     if isinstance(opened, Refused):
         return opened
     begin(known, at)
-    known.groups[message.group] = None
+    known.groups.setdefault(message.group, None)
     waiting = state.pending_offsets.setdefault(message.group, {}).setdefault(known.transactional_id, {})
+    if message.HasField("fence"):
+        refused = fence.note_positions(known, message.group, message.fence, waiting, handles, at)
+        if refused is not None:
+            return refused
     codes: list[int] = []
     for handle, offset, epoch, text in zip(handles, message.offset, epochs, metadata, strict=True):
         exists = handle < len(state.partitions) and state.partitions[handle] is not None
@@ -61,7 +65,10 @@ def _transaction(state: StateData, message: CommitTransactionOffsets, at: At) ->
     )
     if isinstance(known, Refused):
         return known
-    refused = fence.refusal(known, message.fence, at) if message.HasField("fence") else None
+    refused = None
+    if message.HasField("fence"):
+        refused = fence.positions_refusal(known, message.group, message.fence, at)
+    refused = refused or fence.abort_only(known)
     if refused is not None:
         return refused
     if not message.adds_group and message.group not in known.groups:

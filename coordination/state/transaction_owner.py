@@ -37,7 +37,7 @@ def begin(transaction: Transaction, at: At) -> None:
 def too_many_groups(transaction: Transaction, added: Sequence[str]) -> Refused | None:
     """The refusal of groups that would be more than a transaction takes; None when it takes them."""
     few = len(transaction.groups) + len(added) <= GROUPS_MAX
-    if few or len(transaction.groups | dict.fromkeys(added)) <= GROUPS_MAX:
+    if few or len(transaction.groups.keys() | set(added)) <= GROUPS_MAX:
         return None
     return Refused(
         Code.POLICY_VIOLATION,

@@ -37,9 +37,19 @@ class LastEnd(NamedTuple):
 
     incarnation: int
     connection: int
-    correlation_id: int
     revision: int
-    software: int
+
+
+class Source(NamedTuple):
+    """The connection by which a group's last positions of a transaction came, and the revision of these.
+
+    `proven`: they were sent after the last transaction's end, and so was all that is left of earlier ones.
+    """
+
+    incarnation: int
+    connection: int
+    revision: int
+    proven: bool
 
 
 class PendingOffset(NamedTuple):
@@ -58,6 +68,7 @@ class Transaction:
 
     `number` counts its transactions. `previous` is the pair whose retries are recognised as such.
     `timed_out`: the last end was a timeout's, so whoever has the previous pair may recover (KIP-588).
+    `abort_only`: what is ongoing must not be committed. `groups`: with where their positions came from.
     """
 
     transactional_id: str
@@ -72,7 +83,8 @@ class Transaction:
     timed_out: bool = False
     last_end: LastEnd | None = None
     partitions: dict[int, None] = field(default_factory=dict)
-    groups: dict[str, None] = field(default_factory=dict)
+    groups: dict[str, Source | None] = field(default_factory=dict)
+    abort_only: bool = False
 
     @property
     def ongoing(self) -> bool:

@@ -105,7 +105,7 @@ def add_to_transaction(state: StateData, message: AddToTransaction, at: At) -> R
     for handle in message.partition:
         known.partitions[handle] = None
     for group in message.group:
-        known.groups[group] = None
+        known.groups.setdefault(group, None)
     return Done()
 
 
@@ -126,6 +126,9 @@ def end_transaction(state: StateData, message: EndTransaction, at: At) -> Result
     found = owned(state, name, pair, Code.PRODUCER_FENCED, abortable_known=message.abortable_known)
     if isinstance(found, Refused):
         return found
+    refused = fence.abort_only(found) if message.commit else None
+    if refused is not None:
+        return refused
     if message.bumps_epoch:
         return _end_v2(state, found, message.commit, at)
     return _end_v1(state, found, message.commit, source, at)
@@ -229,7 +232,7 @@ def finish(state: StateData, known: Transaction, commit: bool, marker_epoch: int
     for group in known.groups:
         pending_offsets.settle(state, group, known.transactional_id, commit)
     known.phase = Phase.COMPLETE_COMMIT if commit else Phase.COMPLETE_ABORT
-    known.partitions, known.groups = {}, {}
+    known.partitions, known.groups, known.abort_only = {}, {}, False
     known.started_ms, known.updated_ms = -1, at.now_ms
 
 

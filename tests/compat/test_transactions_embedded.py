@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import urllib.request
 from collections.abc import Awaitable, Callable
 
 import aiokafka
@@ -23,6 +25,7 @@ from tests.equipment.transactional_client import V1, Connection, TransactionalCl
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
 
 TRANSACTIONS = 6
+SIXTY = 60
 GROUP = "positions"
 WAIT_S_MAX = 60.0
 _numbers = itertools.count(1)
@@ -206,10 +209,8 @@ async def test_an_end_held_back_does_not_touch_the_next_transaction(embedded: Em
         assert await asyncio.to_thread(committed, embedded.bootstrap, topic) == [(0, b"first")]
 
 
-async def test_the_second_connection_of_a_v1_client_reconnects_once_per_transaction(
-    embedded: Embedded, topic: str
-) -> None:
-    """Its group's coordinator: TxnOffsetCommit comes by a connection of its own."""
+async def test_positions_come_by_a_connection_of_their_own(embedded: Embedded, topic: str) -> None:
+    """That of the group's coordinator is opened once, and is older than the ends that follow."""
     async with TransactionalClient(embedded.bootstrap, f"own-{topic}", versions=dict(V1)) as producer:
         await producer.init()
         main = producer.connection
@@ -218,13 +219,84 @@ async def test_the_second_connection_of_a_v1_client_reconnects_once_per_transact
             producer.connection = main
             assert await producer.add_group(GROUP) == 0
             producer.connection = other
-            if number:
-                with pytest.raises(asyncio.IncompleteReadError):
-                    await producer.offsets(GROUP, topic, number)
-                other = await producer.reconnect()
             assert await producer.offsets(GROUP, topic, number) == 0
             producer.connection = main
             assert await producer.end(commit=True) == 0
+
+
+@pytest.mark.parametrize("late_first", [True, False], ids=["in front", "behind"])
+async def test_positions_held_back_do_not_count_in_the_next_transaction(
+    embedded: Embedded, topic: str, late_first: bool
+) -> None:
+    """A TxnOffsetCommit is given up and sent again; its first try arrives in the next transaction."""
+    group = f"held-{topic}"
+    async with TransactionalClient(embedded.bootstrap, f"own-{topic}", versions=dict(V1)) as producer:
+        await producer.init()
+        main = producer.connection
+        old = await producer.reconnect()
+        held = producer.positioning(group, {(topic, 0): 100})
+        other = await producer.reconnect()
+        for offset in (100, 200):
+            producer.connection = main
+            assert await producer.add_group(group) == 0
+            producer.connection = other
+            if offset == 200 and late_first:
+                await old.call("TxnOffsetCommit", held, V1["TxnOffsetCommit"])
+                with pytest.raises(asyncio.IncompleteReadError):
+                    await producer.offsets(group, topic, offset)
+                await producer.reconnect()
+            assert await producer.offsets(group, topic, offset) == 0
+            if offset == 200 and not late_first:
+                await old.send("TxnOffsetCommit", held, V1["TxnOffsetCommit"])
+                assert await old.closed()
+            producer.connection = main
+            assert await producer.end(commit=True) == 0
+    assert await asyncio.to_thread(position, embedded.bootstrap, topic, group) == 200
+
+
+def test_librdkafka_loses_no_connection_in_sixty_transactions(embedded: Embedded, topic: str) -> None:
+    """Read, process, write: its group coordinator's connection is one, and neither it nor the application
+    hears of any trouble."""
+    before, errors, lost = stale(embedded), [], []
+
+    def told(text: str) -> None:
+        lost.append(sum(each["disconnects"] for each in json.loads(text)["brokers"].values()))
+
+    settings = {"statistics.interval.ms": 100, "stats_cb": told, "error_cb": errors.append}
+    producer = Producer(
+        {"bootstrap.servers": embedded.bootstrap, "transactional.id": f"rd-{topic}", **settings}
+    )
+    reader = Consumer({"bootstrap.servers": embedded.bootstrap, "group.id": f"sixty-{topic}"})
+    producer.init_transactions(WAIT_S_MAX)
+    for number in range(SIXTY):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number)
+        positions = [TopicPartition(topic, 0, number + 1)]
+        producer.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), WAIT_S_MAX)
+        producer.commit_transaction(WAIT_S_MAX)
+        producer.poll(0)
+    told_before = len(lost)
+    while len(lost) == told_before:
+        producer.poll(WAIT_S_MAX)
+    reader.close()
+    assert (lost[-1], errors, stale(embedded) - before) == (0, [], 0)
+    assert position(embedded.bootstrap, topic, f"sixty-{topic}") == SIXTY
+
+
+def position(bootstrap: str, topic: str, group: str) -> int:
+    """What the group has committed of the first partition."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        return int(reader.committed([TopicPartition(topic, 0)], WAIT_S_MAX)[0].offset)
+    finally:
+        reader.close()
+
+
+def stale(agent: Embedded) -> float:
+    """How many connections the fence has closed."""
+    with urllib.request.urlopen(f"{agent.http}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith("floe_transactions_stale_total"))
 
 
 async def test_a_late_end_in_v2_is_fenced(embedded: Embedded, topic: str) -> None:

@@ -160,14 +160,19 @@ class TransactionalClient:
 
         The first code that is an error.
         """
+        answer = await self.call("TxnOffsetCommit", self.positioning(group, offsets, member))
+        codes = [int(row.error_code) for topic in answer.topics for row in topic.partitions]
+        return next((code for code in codes if code), 0)
+
+    def positioning(
+        self, group: str, offsets: Mapping[tuple[str, int], int], member: tuple[int, str] = (-1, "")
+    ) -> TxnOffsetCommitRequest:
+        """TxnOffsetCommit as it would be sent now."""
         rows = [
             TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(index, offset)])
             for (topic, index), offset in offsets.items()
         ]
-        request = TxnOffsetCommitRequest(self.name, group, *self.pair, *member, topics=rows)
-        answer = await self.call("TxnOffsetCommit", request)
-        codes = [int(row.error_code) for topic in answer.topics for row in topic.partitions]
-        return next((code for code in codes if code), 0)
+        return TxnOffsetCommitRequest(self.name, group, *self.pair, *member, topics=rows)
 
     def ending(self, *, commit: bool) -> EndTxnRequest:
         """EndTxn as it would be sent now."""

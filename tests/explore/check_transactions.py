@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from agent.kafka.fetch.planner import Wanted, plan_fetch
 from objectstore.naming import MarkerId
 from tests.explore.history import History
-from tests.explore.transaction_language import Record, log_of, position
+from tests.explore.transaction_language import Record, log_of, named_by, offset_of, positions
 
 Log = tuple[Any, ...]
 
@@ -16,9 +16,10 @@ Log = tuple[Any, ...]
 class Checker:
     """Judges worlds; what it has judged of a log, or of a log and what clients know, it remembers."""
 
-    def __init__(self, history: History, clients: int, *, tolerant: bool) -> None:
+    def __init__(self, history: History, speaks: Sequence[Any], *, tolerant: bool) -> None:
         self._history = history
-        self._clients = clients
+        self._speaks = speaks
+        self._clients = len(speaks)
         self._tolerant = tolerant
         self._judged: dict[Hashable, list[str]] = {}
         self._fates: dict[int, dict[tuple[int, int], dict[int, str]]] = {}
@@ -112,24 +113,29 @@ class Checker:
         return known
 
     def _of_positions(self, world: Any) -> list[str]:
-        """The group's position is that of a transaction that is committed; of one client, of the last."""
-        found = position(self._history[world.head].state)
-        if found < 0:
-            return []
-        client, transaction = divmod(found - 1, 100)
+        """Positions are of committed transactions; a lone client's are what its last such ones set."""
         fates = self.fates_of(world.head)
-        if set(fates.get((client, transaction), {}).values()) != {"committed"}:
-            return [f"aborted-read: its position is transaction {transaction}'s of client {client}: {fates}"]
-        later = [
-            t
-            for (c, t), f in fates.items()
-            if c == client and t > transaction and set(f.values()) == {"committed"}
-        ]
-        return (
-            [f"lost-write: the position of transaction {later} of client {client} is missing"]
-            if later and self._clients == 1
-            else []
-        )
+        committed = {who for who, fate in fates.items() if set(fate.values()) == {"committed"}}
+        found = []
+        for handle, position in enumerate(positions(self._history[world.head].state)):
+            client, transaction = divmod(max(position - 1, 0) // 10, 10)
+            if position >= 0 and (client, transaction) not in committed:
+                found.append(
+                    f"aborted-read: position {handle} is transaction {transaction}'s of client {client}"
+                )
+            elif self._clients == 1 and position != (due := self._due(handle, committed)):
+                found.append(f"stale-position: position {handle} is {position}, not {due}")
+        return found
+
+    def _due(self, handle: int, committed: set[tuple[int, int]]) -> int:
+        """What the only client's committed transactions have set; -1: nothing."""
+        due = -1
+        for transaction, steps in enumerate(self._speaks[0].transactions):
+            if (0, transaction) in committed:
+                for kind, argument in steps:
+                    if kind == "offsets" and handle in named_by(argument):
+                        due = offset_of(0, transaction, argument)
+        return due
 
 
 def _fates(log: Log) -> list[str]:

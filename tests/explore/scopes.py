@@ -11,12 +11,13 @@ from coordination.commands import Command, Fence
 from coordination.state import Partition, Result, State, fence, group_offsets, groups, transactions
 from coordination.state.state import HANDLERS
 from coordination.state.transaction_types import Transaction
-from coordination.state.types import At
+from coordination.state.types import At, Refused
 from tests.explore.agents import Scope
 from tests.explore.groups import Groups
 from tests.explore.produce import Produce
 from tests.explore.search import Model, Outcome, explore
-from tests.explore.transactions import Chances, Speaks, Transactions, speaker
+from tests.explore.speakers import Speaks, reader, speaker
+from tests.explore.transactions import Chances, Transactions
 from tests.explore.world import Budget
 
 ORDER = ((0, 0), (1,))  # the first producer's order in one partition, the second's batch in the other
@@ -41,18 +42,24 @@ def _produce(
     return lambda: Produce(Scope(budget, targets=targets, alone=alone))
 
 
-def _transactions(chances: Chances, *speaks: tuple[bool, int, tuple[bool, ...]]) -> Callable[[], Model]:
-    who = tuple(speaker(v2, software, ends=ends, positions=True) for v2, software, ends in speaks)
+def _transactions(chances: Chances, *speaks: tuple[bool, tuple[bool, ...]]) -> Callable[[], Model]:
+    who = tuple(speaker(v2, ends=ends, positions=True) for v2, ends in speaks)
     return lambda: Transactions(who, chances)
 
 
 def _small() -> Model:
     one = (("add", 0), ("send", 0), ("end", 1))
-    return Transactions((Speaks(False, Fence.OTHER, (one, one)),), Chances(3))
+    return Transactions((Speaks(False, (one, one)),), Chances(3))
 
 
-V1, JAVA, LIBRDKAFKA = ((False, software) for software in (Fence.OTHER, Fence.JAVA, Fence.LIBRDKAFKA))
-V2 = (True, Fence.OTHER)
+def _positions(
+    chances: Chances, *transactions: tuple[tuple[int, ...], bool], apart: int = 0, tolerant: bool = False
+) -> Callable[[], Model]:
+    return lambda: Transactions((reader(*transactions, apart=apart),), chances, tolerant=tolerant)
+
+
+V1, V2 = False, True
+FIRST, SECOND, PAIR = 1, 2, 3  # what a TxnOffsetCommit names: one partition, the other, both
 _ONE = Budget(messages=1, requests=1, appends=1)
 _TWO = Budget(messages=2, requests=2, appends=2)
 _THREE = Budget(messages=3, requests=3, appends=3)
@@ -75,18 +82,43 @@ SCOPES = (
     Named("produce, an agent is killed, 1 message", _produce(_ONE._replace(crashes=1), ONE)),
     Named("produce, an agent is killed, 2 messages", _produce(_TWO._replace(crashes=1), ONE)),
     Named("produce, a PUT fails", _produce(Budget(puts_failed=1), ORDER), quick=True),
-    Named("v2, 3 messages, a timeout, an abort", _transactions(Chances(3, 1, 1), (*V2, (C, C)))),
-    Named("v2, 3 messages", _transactions(Chances(3), (*V2, (C, A)))),
-    Named("v2, 1 message, a timeout, an abort", _transactions(_ALL, (*V2, (C, C))), quick=True),
-    Named("v1, 3 messages", _transactions(Chances(3), (*V1, (C, C)))),
+    Named("v2, 3 messages, a timeout, an abort", _transactions(Chances(3, 1, 1), (V2, (C, C)))),
+    Named("v2, 3 messages", _transactions(Chances(3), (V2, (C, A)))),
+    Named("v2, 1 message, a timeout, an abort", _transactions(_ALL, (V2, (C, C))), quick=True),
+    Named("v1, 3 messages", _transactions(Chances(3), (V1, (C, C)))),
     Named("v1, 3 messages, one record each", _small),
-    Named("v1, 2 messages, a timeout, an abort", _transactions(Chances(2, 1, 1), (*V1, (C, C)))),
-    Named("v1, 1 message, a timeout, an abort", _transactions(_ALL, (*V1, (C, C))), quick=True),
-    Named("v1 as Java's, 2 messages", _transactions(Chances(2), (*JAVA, (C, A)))),
-    Named("v1 as librdkafka's, 2 messages", _transactions(Chances(2), (*LIBRDKAFKA, (C, A)))),
-    Named("v1 and v2 together, 2 messages", _transactions(Chances(2), (*V1, (C,)), (*V2, (A,)))),
-    Named("v1 and v2, 1 message, 2 timeouts", _transactions(Chances(1, 2), (*V1, (C,)), (*V2, (A,)))),
-    Named("v1 and v1, 1 message, a timeout", _transactions(Chances(1, 1), (*V1, (C,)), (*V1, (A,)))),
+    Named("v1, 2 messages, a timeout, an abort", _transactions(Chances(2, 1, 1), (V1, (C, C)))),
+    Named("v1, 1 message, a timeout, an abort", _transactions(_ALL, (V1, (C, C))), quick=True),
+    Named("v1, 2 messages, the second aborted", _transactions(Chances(2), (V1, (C, A)))),
+    Named("v1, positions apart, 3 messages", _positions(Chances(3), ((PAIR,), C), ((PAIR,), C))),
+    Named(
+        "v1, positions apart, others, 2 messages",
+        _positions(Chances(2), ((PAIR,), C), ((FIRST,), C)),
+        quick=True,
+    ),
+    Named("v1, positions apart, others, 3 messages", _positions(Chances(3), ((PAIR,), C), ((FIRST,), C))),
+    Named(
+        "v1, positions apart, another agent, an abort, a reconnect",
+        _positions(Chances(2, 0, 1, 1), ((PAIR,), C), ((FIRST,), C), apart=1),
+    ),
+    Named(
+        "v1, positions apart, an abort, agents behind",
+        _positions(Chances(2, 0, 1, 0, 2), ((PAIR,), C), ((FIRST,), C)),
+    ),
+    Named(
+        "v1, positions apart, twice in a transaction",
+        _positions(Chances(3), ((FIRST,), C), ((FIRST, FIRST), C)),
+    ),
+    Named(
+        "v1, positions apart, twice in a transaction, others, agents behind",
+        _positions(Chances(2, 0, 0, 0, 1), ((PAIR,), C), ((FIRST, SECOND), C)),
+    ),
+    Named("v1, positions apart, an abort between", _positions(Chances(3), ((PAIR,), A), ((FIRST,), C))),
+    Named("v1, positions apart, a timeout", _positions(Chances(2, 1, 1), ((PAIR,), C), ((FIRST,), C))),
+    Named("v1, positions on the same, others", _positions(Chances(3), ((PAIR,), C), ((FIRST,), C), apart=-1)),
+    Named("v1 and v2 together, 2 messages", _transactions(Chances(2), (V1, (C,)), (V2, (A,)))),
+    Named("v1 and v2, 1 message, 2 timeouts", _transactions(Chances(1, 2), (V1, (C,)), (V2, (A,)))),
+    Named("v1 and v1, 1 message, a timeout", _transactions(Chances(1, 1), (V1, (C,)), (V1, (A,)))),
     Named("groups, 2 proposals, 1 message", lambda: Groups(2, 1)),
     Named("groups, 3 proposals", lambda: Groups(3, 0, 1)),
 )
@@ -127,13 +159,46 @@ class Unfenced(State):
 
 
 @contextmanager
-def _no_fence() -> Iterator[None]:
-    refusal = fence.refusal
-    fence.refusal = lambda transaction, source, at: None
+def _replaced(name: str, value: object) -> Iterator[None]:
+    """The fence with another rule."""
+    rule = getattr(fence, name)
+    setattr(fence, name, value)
     try:
         yield
     finally:
-        fence.refusal = refusal
+        setattr(fence, name, rule)
+
+
+def _no_fence() -> AbstractContextManager[None]:
+    return _replaced("refusal", lambda transaction, source, at: None)
+
+
+def _positions_from_anywhere() -> AbstractContextManager[None]:
+    return _replaced("positions_refusal", lambda transaction, group, source, at: None)
+
+
+def _proven_always_counts() -> AbstractContextManager[None]:
+    """As the rule was first told: whatever was sent after the last end is taken, also behind a later try."""
+    taken = fence.positions_refusal
+
+    def refusal(transaction: Transaction, group: str, source: Fence, at: At) -> Refused | None:
+        refused = taken(transaction, group, source, at)
+        return refused and fence.refusal(transaction, source, at)
+
+    return _replaced("positions_refusal", refusal)
+
+
+def _uncovered_counts() -> AbstractContextManager[None]:
+    """Positions that nothing replaced are committed, whoever sent them."""
+    note = fence.note_positions
+
+    def all_named(
+        transaction: Transaction, group: str, source: Fence, waiting: object, named: object, at: At
+    ) -> Refused | None:
+        del waiting
+        return note(transaction, group, source, (), (), at)
+
+    return _replaced("note_positions", all_named)
 
 
 @contextmanager
@@ -194,11 +259,11 @@ _LOST = "lost-write"
 
 
 def _late_timeout() -> Model:
-    return Transactions((speaker(True, Fence.OTHER, ends=(C, C)),), Chances(0, 1), "timeout without number")
+    return Transactions((speaker(True, ends=(C, C)),), Chances(0, 1), "timeout without number")
 
 
 def _tolerant(chances: Chances, *, v2: bool) -> Callable[[], Model]:
-    return lambda: Transactions((speaker(v2, Fence.OTHER, ends=(C, C)),), chances, tolerant=True)
+    return lambda: Transactions((speaker(v2, ends=(C, C)),), chances, tolerant=True)
 
 
 @contextmanager
@@ -223,6 +288,10 @@ def _any_commit() -> Iterator[None]:
 
 _APPEND = Budget(messages=1, appends=1)
 _STOLEN = "ended by another's EndTxn"
+_STALE = "stale-position"
+_LATE = _positions(Chances(2), ((PAIR,), C), ((FIRST,), C), tolerant=True)
+_ABORTED = _positions(Chances(2), ((PAIR,), A), ((FIRST,), C), tolerant=True)
+_TWICE = _positions(Chances(3), ((FIRST,), C), ((FIRST, FIRST), C), tolerant=True)
 _V1, _V2 = _tolerant(Chances(2), v2=False), _tolerant(Chances(2), v2=True)
 CONTROLS = (
     _wrong("no dedup", "duplicate", _ONE),
@@ -237,6 +306,9 @@ CONTROLS = (
     _wrong("older entries stay parked", "stuck", _APPEND._replace(leases=2)),
     Control("v1 without the connection fence", _STOLEN, _V1, _no_fence),
     Control("v1, only the end itself noted", _STOLEN, _V1, _ends_alone),
+    Control("v1, positions from any connection", _STALE, _LATE, _positions_from_anywhere),
+    Control("v1, positions of a later try replaced", _STALE, _TWICE, _proven_always_counts),
+    Control("v1, positions that nothing replaced", "aborted-read", _ABORTED, _uncovered_counts),
     Control("v2 without a new epoch", _LOST, _V2, _no_bump),
     Control("LSO too high", "LSO", _V2, _stable_too_high),
     Control("group changed by whoever", "two coordinators", lambda: Groups(4, 0), _any_coordinator),

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from coordination.commands import Fence
 from coordination.state import ChunkCommitted, Done, Refused
 from tests.explore.agents import Scope
 from tests.explore.groups import Groups
@@ -15,7 +14,8 @@ from tests.explore.language import Commits
 from tests.explore.produce import Produce
 from tests.explore.scopes import CONTROLS, ORDER, RACE, SCOPES, Control, Named
 from tests.explore.search import Outcome, explore
-from tests.explore.transactions import Chances, Speaks, Transactions, speaker
+from tests.explore.speakers import Speaks, reader, speaker
+from tests.explore.transactions import Chances, Transactions
 from tests.explore.world import Budget, World
 
 STATES_MAX = 100_000  # more than any of these has: a scope that grew beyond it is no quick one
@@ -131,22 +131,29 @@ SHORT_V1, SHORT_V2 = (ADD, FIRST, ("end", 1)), (FIRST, ("end", 0))
 @pytest.mark.parametrize(
     ("speaks", "chances"),
     [
-        ((speaker(True, Fence.OTHER, ends=(True,), positions=True),), Chances(2)),
-        ((speaker(True, Fence.OTHER, ends=(True, True)),), Chances(1, 1, 1)),
-        ((speaker(False, Fence.OTHER, ends=(True, True), positions=True),), Chances(1)),
-        ((speaker(False, Fence.OTHER, ends=(True, True)),), Chances(1, 0, 1)),
-        ((Speaks(False, Fence.OTHER, (SHORT_V1, SHORT_V1)),), Chances(1, 1, 1)),
-        ((speaker(False, Fence.JAVA, ends=(True, False)),), Chances(1)),
-        ((speaker(False, Fence.LIBRDKAFKA, ends=(True, False)),), Chances(1)),
+        ((speaker(True, ends=(True,), positions=True),), Chances(2)),
+        ((speaker(True, ends=(True, True)),), Chances(1, 1, 1)),
+        ((speaker(False, ends=(True, True), positions=True),), Chances(1)),
+        ((speaker(False, ends=(True, True)),), Chances(1, 0, 1)),
+        ((Speaks(False, (SHORT_V1, SHORT_V1)),), Chances(1, 1, 1)),
+        ((speaker(False, ends=(True, False)),), Chances(1)),
+        ((reader(((3,), True), ((1,), True), apart=0),), Chances(2)),
+        ((reader(((1,), True), ((1, 6), False), apart=1),), Chances(1, 0, 1, 1, 1)),
         (
-            (speaker(False, Fence.OTHER, ends=(True,)), speaker(True, Fence.OTHER, ends=(False,))),
+            (speaker(False, ends=(True,)), speaker(True, ends=(False,))),
             Chances(0, 1),
         ),
-        ((Speaks(False, Fence.OTHER, (SHORT_V1,)), Speaks(True, Fence.OTHER, (SHORT_V2,))), Chances(1)),
+        ((Speaks(False, (SHORT_V1,)), Speaks(True, (SHORT_V2,))), Chances(1)),
     ],
     ids=[
         *("v2, messages", "v2, all", "v1, a message", "v1, an abort", "v1, all"),
-        *("Java", "librdkafka", "v1 and v2, a timeout", "v1 and v2, a message"),
+        *(
+            "v1, the second aborted",
+            "v1, positions apart",
+            "v1, positions apart, all",
+            "v1 and v2, a timeout",
+            "v1 and v2, a message",
+        ),
     ],
 )
 def test_worlds_of_transactions_taken_for_one_are_one(speaks: tuple[Speaks, ...], chances: Chances) -> None:
@@ -193,11 +200,11 @@ STORIES: list[tuple[str, Any]] = [
     ("two agents coordinate one group", lambda: Groups(2, 0, 1)),
     (
         "a late EndTxn arrives in the next transaction",
-        lambda: Transactions((speaker(True, Fence.OTHER, ends=(True, True)),), Chances(1)),
+        lambda: Transactions((speaker(True, ends=(True, True)),), Chances(1)),
     ),
     (
         "the fence sends a late EndTxn away",
-        lambda: Transactions((speaker(False, Fence.OTHER, ends=(True, True)),), Chances(1)),
+        lambda: Transactions((speaker(False, ends=(True, True)),), Chances(1)),
     ),
 ]
 

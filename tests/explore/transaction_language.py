@@ -67,11 +67,7 @@ class Requests:
         what, pair, sequence, source = fields
         names = {"transactional_id": f"x{client}", "producer_id": pair[0], "producer_epoch": pair[1]}
         v2 = self._speaks[client].v2
-        fence = (
-            None
-            if v2
-            else Fence(connection=source[0], correlation_id=source[1], stamp=source[2], software=source[3])
-        )
+        fence = None if v2 else Fence(connection=source[0], stamp=source[1])
         match kind:
             case "init":
                 return InitTransactions(**names, timeout_ms=60_000)
@@ -80,9 +76,10 @@ class Requests:
                     **names, partition=[0, 1], group=[GROUP], fence=fence, abortable_known=v2
                 )
             case "offsets":
+                handles = named_by(what[1])
                 return CommitTransactionOffsets(
-                    **names, group=GROUP, generation=-1, partition=[0], offset=[100 * client + what[2] + 1],
-                    adds_group=v2, fence=fence, abortable_known=v2,
+                    **names, group=GROUP, generation=-1, partition=handles, adds_group=v2, fence=fence,
+                    offset=[offset_of(client, what[2], what[1])] * len(handles), abortable_known=v2,
                 )  # fmt: skip
             case "end":
                 return EndTransaction(
@@ -102,7 +99,7 @@ class Requests:
         return self._chunks
 
     def essence(self, node: Node) -> Hashable:
-        """See Language; last_end of transactions v1 is left to the world's key, which ranks it."""
+        """See Language; what the fence of v1 compares with is left to the world's key, which ranks it."""
         known: dict[tuple[int, int], Record] = node.notes or {}
         if node.content is not None and node.content[2][0][0] == "send":
             author, _, ((_, client, fields),) = node.content
@@ -111,7 +108,7 @@ class Requests:
         state = node.state
         transactions = tuple(
             (name, each.current, each.phase, each.number, each.previous, each.timed_out,
-             tuple(each.partitions), tuple(each.groups))
+             tuple(each.partitions), tuple(each.groups), each.abort_only)
             for name, each in sorted(state.transactions.items())
         )  # fmt: skip
         logs = tuple(
@@ -122,13 +119,23 @@ class Requests:
             (name, tuple((handle, each.offset) for handle, each in sorted(rows.items())))
             for name, rows in sorted(state.pending_offsets.get(GROUP, {}).items())
         )
-        return transactions, logs, waiting, position(state)
+        return transactions, logs, waiting, positions(state)
 
 
-def position(state: State) -> int:
-    """The group's position in partition 0; -1: none."""
-    found = position_of(state, GROUP, 0)
-    return -1 if found is None else found.offset
+def named_by(argument: int) -> list[int]:
+    """The partitions that a TxnOffsetCommit names: bits 0 and 1; the others tell it from its like."""
+    return [handle for handle in range(2) if argument >> handle & 1]
+
+
+def offset_of(client: int, transaction: int, argument: int) -> int:
+    """A position that says who sent it when."""
+    return 1 + 100 * client + 10 * transaction + (argument >> 2)
+
+
+def positions(state: State) -> tuple[int, ...]:
+    """The group's position by partition; -1: none."""
+    found = [position_of(state, GROUP, handle) for handle in range(len(state.partitions))]
+    return tuple(-1 if each is None else each.offset for each in found)
 
 
 def log_of(state: State, handle: int, known: dict[tuple[int, int], Record]) -> tuple[Any, ...]:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordination.commands import Fence
 from coordination.kafka_codes import Code
 from coordination.state import ChunkCommitted, Done, Refused, State
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.fence import CLOSE
-from coordination.state.transaction_types import LastEnd
+from coordination.state.transaction_types import LastEnd, Source
 from tests.explore.check_transactions import Checker
 from tests.explore.history import History, Numbers
-from tests.explore.search import Step
+from tests.explore.search import Said, Step
+from tests.explore.speakers import Speaks
 from tests.explore.transaction_language import AGENTS, GROUP, Requests
 
 Pair = tuple[int, int]
@@ -30,26 +29,6 @@ RECOVERABLE = (
     Code.INVALID_PRODUCER_ID_MAPPING,
     Code.INVALID_PRODUCER_EPOCH,
 )  # what a client may be told after a timeout, and nothing else
-
-
-@dataclass(frozen=True)
-class Speaks:
-    """A client: its protocol, how it counts its requests, and what its transactions do."""
-
-    v2: bool
-    software: int = Fence.OTHER
-    transactions: tuple[tuple[tuple[str, int], ...], ...] = ()
-
-
-SEND = (("send", 0), ("send", 1))
-COMMIT, ABORT = (("end", 1),), (("end", 0),)
-
-
-def speaker(v2: bool, software: int, *, ends: tuple[bool, ...], positions: bool = False) -> Speaks:
-    """A client whose transactions write both partitions, some with positions, and end so."""
-    middle = (*SEND, ("offsets", 0)) if positions else SEND
-    first = () if v2 else (("add", 0),)
-    return Speaks(v2, software, tuple((*first, *middle, ("end", int(commit))) for commit in ends))
 
 
 class Link(NamedTuple):
@@ -65,7 +44,6 @@ class Message(NamedTuple):
 
     client: int
     number: int
-    correlation: int
     link: Link
     what: tuple[str, int, int]
     pair: Pair
@@ -81,11 +59,12 @@ class Told(NamedTuple):
 
 
 class Client(NamedTuple):
-    """A producer. `waiting`: the number of the request without an answer; 0: none."""
+    """A producer. `waiting`: the number of the request without an answer; 0: none. `offsets_link`: of its
+    TxnOffsetCommit, when these have one of their own."""
 
     pair: Pair
     link: Link
-    counts: tuple[int, ...]
+    offsets_link: Link | None
     sequences: tuple[int, ...]
     told: tuple[Told, ...]
     stage: int = 0
@@ -93,6 +72,7 @@ class Client(NamedTuple):
     waiting: int = 0
     links: int = 1
     spoiled: bool = False  # a Produce was given up: v1 needs another epoch
+    aborting: bool = False  # a TxnOffsetCommit was given up or refused
     recovering: bool = False
     timed_out: bool = False  # was told so: its next request may be too
 
@@ -107,7 +87,9 @@ class Chances(NamedTuple):
 
     messages: int = 0  # late, unanswered or twice
     timeouts: int = 0  # a transaction's time is over
-    aborts: int = 0  # a client aborts because a Produce is not answered
+    aborts: int = 0  # a client aborts because a Produce or a TxnOffsetCommit is not answered
+    reconnects: int = 0  # the connection of TxnOffsetCommit is opened anew
+    lags: int = 0  # a connection is opened to an agent that has applied nothing: it has no stamp
 
 
 class World(NamedTuple):
@@ -149,7 +131,7 @@ class Transactions:
         self.stories: Counter[str] = Counter()
         self.numbers = Numbers()
         self.history = History(Requests(speaks), self.numbers)
-        self.checker = Checker(self.history, len(speaks), tolerant=tolerant)
+        self.checker = Checker(self.history, speaks, tolerant=tolerant)
 
     def start(self) -> World:
         """Agents and topic are there; every client has its pair and a connection to the first agent."""
@@ -166,7 +148,9 @@ class Transactions:
             assert isinstance(given, Done), given
             pair: Pair = given.value
             link = Link(0, 1, self.history[head].depth)
-            clients.append(Client(pair, link, (0,) * 4, (0, 0), (Told(),)))
+            apart = self.speaks[number].apart
+            own = None if apart < 0 else Link(apart, 2, link.stamp)
+            clients.append(Client(pair, link, own, (0, 0), (Told(),), links=2))
         return World(head, tuple(clients), (), (), self.chances)
 
     def _apply(self, head: int, agent: int, item: tuple[str, int, Hashable]) -> int:
@@ -201,10 +185,12 @@ class Transactions:
 
     def _client_key(self, at: int, client: Client, own: list[Message], state: State) -> Hashable:
         plain = client._replace(
-            link=Link(client.link.agent, 0, 0), counts=(), number=0, links=0, waiting=_waits(client, own)
-        )
+            link=Link(client.link.agent, 0, 0), offsets_link=None, number=0, links=0,
+            waiting=_waits(client, own),
+        )  # fmt: skip
         if not self.speaks[at].v2:
-            return plain, _ranked(client, own, state.transactions[f"x{at}"].last_end)
+            known = state.transactions[f"x{at}"]
+            return plain, _ranked(client, own, known.last_end, known.groups.get(GROUP))
         flying = [
             (each.number == client.waiting, each.what, each.pair, each.sequence, each.link.agent)
             for each in own
@@ -220,9 +206,14 @@ class Transactions:
                 yield self._send(world, number)
                 if self.reduced:
                     return
+        for at, message in enumerate(world.flying):
+            if message.what[0] == "send" and self.speaks[message.client].writes_well:
+                yield next(self._arrive(world, at))
+                return
         for number, client in enumerate(world.clients):
             if client.waiting:
                 yield from self._give_up(world, number)
+                yield from self._reconnect(world, number)
         for at in range(len(world.flying)):
             yield from self._arrive(world, at)
         yield from self._timeouts(world)
@@ -231,24 +222,21 @@ class Transactions:
         if client.recovering:
             return "init", 0, client.transaction
         kind, argument = self.speaks[number].transactions[client.transaction][client.stage]
-        return kind, (0 if client.spoiled and kind == "end" else argument), client.transaction
+        aborts = kind == "end" and (client.spoiled or client.aborting)
+        return kind, (0 if aborts else argument), client.transaction
 
     def _send(self, world: World, number: int) -> Step:
         """The client's request as it goes out now."""
         client = world.clients[number]
         what = self._what(number, client)
         kind, argument, _ = what
-        counter = {Fence.JAVA: 2, Fence.LIBRDKAFKA: client.link.agent}.get(self.speaks[number].software, 3)
-        count = client.counts[counter] + 1
-        counts = (*client.counts[:counter], count, *client.counts[counter + 1 :])
         sequence = client.sequences[argument] if kind == "send" else 0
-        message = Message(number, client.number + 1, count, client.link, what, client.pair, sequence)
+        link = _link(client, kind)
+        message = Message(number, client.number + 1, link, what, client.pair, sequence)
         told = client.told[-1]
         if kind == "end" and argument not in told.asked:
             told = told._replace(asked=(*told.asked, argument))
-        after = client._replace(
-            counts=counts, number=message.number, waiting=message.number, told=(*client.told[:-1], told)
-        )
+        after = client._replace(number=message.number, waiting=message.number, told=(*client.told[:-1], told))
         sent = world.with_client(number, after)
         said = ("client {} sends {}", number, named(message))
         return said, sent._replace(flying=tuple(sorted((*world.flying, message))))
@@ -262,19 +250,43 @@ class Transactions:
         after = world.spend("messages") if held else world
         kind, argument, _ = self._what(number, client)
         for agent in range(len(AGENTS)):
-            linked = self._connected(client, agent, self.history[world.head].depth)
             said = ("client {} gives {} up, connects to {}", number, f"{kind} {argument}", "ab"[agent])
-            yield said, after.with_client(number, linked)
-        if kind == "send" and world.chances.aborts:
+            yield from self._connected(after, number, kind, agent, said)
+        if kind in ("send", "offsets") and world.chances.aborts:
             last = len(self.speaks[number].transactions[client.transaction]) - 1
-            aborting = client._replace(waiting=0, stage=last, spoiled=True)
-            said = ("client {} waits no longer for send {} and aborts", number, argument)
-            yield said, after.spend("aborts").with_client(number, aborting)
+            said = ("client {} waits no longer for {} and aborts", number, f"{kind} {argument}")
+            aborting = client._replace(stage=last, spoiled=kind == "send", aborting=kind == "offsets")
+            yield from self._connected(
+                after.spend("aborts").with_client(number, aborting), number, kind, client.link.agent, said
+            )
 
-    def _connected(self, client: Client, agent: int, stamp: int) -> Client:
-        link = Link(agent, client.links + 1, stamp)
-        counts = (*client.counts[:3], 0)
-        return client._replace(waiting=0, link=link, links=link.number, counts=counts)
+    def _reconnect(self, world: World, number: int) -> Iterator[Step]:
+        """The connection of TxnOffsetCommit was idle and is opened anew, by either agent."""
+        client = world.clients[number]
+        if not world.chances.reconnects or client.offsets_link is None:
+            return
+        kind, _, _ = self._what(number, client)
+        if kind != "offsets":
+            for agent in range(len(AGENTS)):
+                said = ("client {} connects to {} for its positions", number, "ab"[agent])
+                yield from self._connected(
+                    world.spend("reconnects"), number, "offsets", agent, said, client.waiting
+                )
+
+    def _connected(
+        self, world: World, number: int, kind: str, agent: int, said: Said, waiting: int = 0
+    ) -> Iterator[Step]:
+        """The connection by which requests of this kind go is another one from here on."""
+        client = world.clients[number]
+        for lags in (False, True)[: 1 + bool(world.chances.lags)]:
+            stamp = 0 if lags else self.history[world.head].depth
+            link = Link(agent, client.links + 1, stamp)
+            after = client._replace(waiting=waiting, links=link.number)
+            if kind == "offsets" and client.offsets_link is not None:
+                after = after._replace(offsets_link=link)
+            else:
+                after = after._replace(link=link)
+            yield said, (world.spend("lags") if lags else world).with_client(number, after)
 
     def _arrive(self, world: World, at: int) -> Iterator[Step]:
         """A request arrives and is applied. Its answer arrives, or does not."""
@@ -292,38 +304,56 @@ class Transactions:
                 done,
             )
         else:
-            yield said, self._answered(done, message, result)
+            for after in self._answered(done, message, result):
+                yield said, after
             if world.chances.messages:
                 yield ("{} applies {}{}", *said[1:3], "; its answer is lost"), done.spend("messages")
-        if world.chances.messages:
-            again = self._answered(done._replace(flying=world.flying).spend("messages"), message, result)
-            yield ("{} applies {}{}", *said[1:3], ", and it will come again"), again
+        # No network delivers a request twice by one connection, and the fence of v1 counts on that.
+        comes_again = self.speaks[message.client].v2 or message.what[0] == "send"
+        if world.chances.messages and comes_again:
+            for again in self._answered(
+                done._replace(flying=world.flying).spend("messages"), message, result
+            ):
+                yield ("{} applies {}{}", *said[1:3], ", and it will come again"), again
 
     def _item(self, message: Message) -> tuple[str, int, Hashable]:
         link = message.link
-        fence = (link.number, message.correlation, link.stamp, self.speaks[message.client].software)
+        fence = (link.number, link.stamp)
         return message.what[0], message.client, (message.what, message.pair, message.sequence, fence)
 
-    def _answered(self, world: World, message: Message, result: Done | Refused | ChunkCommitted) -> World:
+    def _answered(
+        self, world: World, message: Message, result: Done | Refused | ChunkCommitted
+    ) -> Iterator[World]:
         """What the client makes of the answer, if it still waits for it."""
         client = world.clients[message.client]
         if client.waiting != message.number:
-            return world
+            yield world
+            return
         code = Code.NONE
         if isinstance(result, Refused):
             code = Code(result.code)
         elif isinstance(result, ChunkCommitted):
             code = Code(result.errors[0])
-        if code is CLOSE:
+        answered = client._replace(waiting=0)
+        faults = self._faults(world)
+        if code is CLOSE and faults:
             self.stories["a connection is closed by the fence"] += 1
-            return world.with_client(
-                message.client, self._connected(client, message.link.agent, self.history[world.head].depth)
-            )
-        if code:
-            after = self._failed(message, client._replace(waiting=0), code)
+            agent, said = message.link.agent, ("closed",)
+            for _, after in self._connected(world, message.client, message.what[0], agent, said):
+                yield after
+        elif faults and code is Code.TRANSACTION_ABORTABLE and message.what[0] == "offsets":
+            self.stories["a transaction can only be aborted"] += 1
+            last = len(self.speaks[message.client].transactions[client.transaction]) - 1
+            yield world.with_client(message.client, answered._replace(stage=last, aborting=True))
+        elif code:
+            yield world.with_client(message.client, self._failed(message, answered, code))
         else:
-            after = self._went_well(message, client._replace(waiting=0), result)
-        return world.with_client(message.client, after)
+            yield world.with_client(message.client, self._went_well(message, answered, result))
+
+    def _faults(self, world: World) -> bool:
+        """Whether anything has happened for which the fence may close a connection."""
+        left, given = world.chances, self.chances
+        return (left.messages, left.aborts, left.lags) != (given.messages, given.aborts, given.lags)
 
     def _went_well(self, message: Message, client: Client, result: object) -> Client:
         kind, argument, _ = message.what
@@ -346,7 +376,7 @@ class Transactions:
 
     def _next(self, number: int, client: Client, told: Told, result: Done) -> Client:
         """The next transaction; in v2 with the pair that the end answered with."""
-        done = client._replace(told=(*client.told[:-1], told, Told()), stage=0, spoiled=False)
+        done = client._replace(told=(*client.told[:-1], told, Told()), stage=0, spoiled=False, aborting=False)
         if self.speaks[number].v2:
             pair: Pair = result.value
             return done._replace(pair=pair, sequences=(0, 0))
@@ -364,6 +394,7 @@ class Transactions:
             stage=0,
             recovering=True,
             spoiled=False,
+            aborting=False,
         )
 
     def _timeouts(self, world: World) -> Iterator[Step]:
@@ -401,26 +432,33 @@ class Transactions:
                 self.stories["the fence sends a late EndTxn away"] += 1
 
 
-def _ranked(client: Client, own: list[Message], last: LastEnd | None) -> Hashable:
+def _link(client: Client, kind: str) -> Link:
+    """By which of its connections a request of this kind goes."""
+    own = client.offsets_link
+    return own if own is not None and kind == "offsets" else client.link
+
+
+def _ranked(client: Client, own: list[Message], last: LastEnd | None, source: Source | None) -> Hashable:
     """What the fence compares, each by its rank among what it is compared with."""
-    end = [last] if last is not None else []
-    links = sorted({client.link.number, *(each.link.number for each in own), *(e.connection for e in end)})
-    stamps = sorted({client.link.stamp, *(each.link.stamp for each in own), *(e.revision for e in end)})
-    counts = sorted({*client.counts, *(each.correlation for each in own), *(e.correlation_id for e in end)})
+    seen = (last, source)
+    mine = [client.link] + [client.offsets_link] * (client.offsets_link is not None)
+    all_links = [*mine, *(each.link for each in own)]
+    links = sorted({*(each.number for each in all_links), *(e.connection for e in seen if e is not None)})
+    stamps = sorted({*(each.stamp for each in all_links), *(e.revision for e in seen if e is not None)})
 
     def of_link(link: Link) -> tuple[int, int, int]:
         return link.agent, links.index(link.number), stamps.index(link.stamp)
 
     flying = [
-        (each.number == client.waiting, each.what, each.pair, each.sequence, of_link(each.link),
-         counts.index(each.correlation))
+        (each.number == client.waiting, each.what, each.pair, each.sequence, of_link(each.link))
         for each in own
-    ]  # fmt: skip
-    ends = [
-        (e.incarnation, links.index(e.connection), stamps.index(e.revision), counts.index(e.correlation_id))
-        for e in end
     ]
-    return of_link(client.link), tuple(map(counts.index, client.counts)), tuple(sorted(flying)), tuple(ends)
+    of_state = [
+        () if e is None else (e.incarnation, links.index(e.connection), stamps.index(e.revision))
+        for e in seen
+    ]
+    proven = source is not None and source.proven
+    return tuple(map(of_link, mine)), tuple(sorted(flying)), *of_state, proven
 
 
 def _waits(client: Client, own: list[Message]) -> int:
@@ -432,6 +470,9 @@ def _waits(client: Client, own: list[Message]) -> int:
 def named(message: Message) -> str:
     """For people."""
     kind, argument, transaction = message.what
-    said = {"end": ("abort", "commit")[argument] if kind == "end" else "", "offsets": f"positions of {GROUP}"}
+    said = {
+        "end": ("abort", "commit")[argument] if kind == "end" else "",
+        "offsets": f"positions {argument} of {GROUP}",
+    }
     what = said.get(kind, f"{kind} {argument}")
     return f"{what} of transaction {transaction} (request {message.number} of client {message.client})"

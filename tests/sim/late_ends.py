@@ -1,7 +1,7 @@
-"""EndTxn that arrives a transaction late (KAFKA-17754).
+"""EndTxn and TxnOffsetCommit that arrive a transaction late (KAFKA-17754).
 
-A client's connection is held from an EndTxn on. The client gives it up, ends its transaction by another
-connection and writes the next one; then what was held arrives.
+A client's connection is held from one of these on. The client gives it up, sends the same by another
+connection, ends its transaction and writes the next one; then what was held arrives.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.network import Network, VirtualTransport
 
 PRODUCE, END_TXN = BY_NAME["Produce"].key, BY_NAME["EndTxn"].key
+TXN_OFFSET_COMMIT = BY_NAME["TxnOffsetCommit"].key
 HELD_OF = 0.3
 HELD_S_MAX = 15.0
 INTO_THE_NEXT_S = (0.02, 0.4)
@@ -24,14 +25,15 @@ LATE_END = "end a transaction late"
 
 @dataclass(slots=True)
 class _Held:
-    """A connection, and whether its client has asked again by another one."""
+    """A connection, from a request of which kind on, and whether its client has sent that again."""
 
     source: VirtualTransport
+    kind: int
     again: bool = False
 
 
 class LateEnds:
-    """Watches what clients write while `on`; one EndTxn of each client is held at a time."""
+    """Watches what clients write while `on`; one request of each client is held at a time."""
 
     def __init__(self, network: Network) -> None:
         self.on = False
@@ -45,18 +47,18 @@ class LateEnds:
         if held is not None and held.source.held is None:  # its time was over
             del self._held[end.node]
             held = None
-        if kind == END_TXN:
+        if kind in (END_TXN, TXN_OFFSET_COMMIT):
             if held is not None:
-                held.again = True
+                held.again = held.again or kind == held.kind
             elif self.on and end.held is None and self._network.drawn() < HELD_OF:
-                self._hold(end)
+                self._hold(end, kind)
         elif kind == PRODUCE and held is not None and held.again:
             del self._held[end.node]
             low, high = INTO_THE_NEXT_S
             self._network.events[LATE_END] += 1
             self._network.release_later(held.source, low + self._network.drawn() * (high - low))
 
-    def _hold(self, source: VirtualTransport) -> None:
-        self._network.hold(source, f"hold {source.node} until its next transaction", END_TXN)
+    def _hold(self, source: VirtualTransport, kind: int) -> None:
+        self._network.hold(source, f"hold {source.node} until its next transaction", kind)
         self._network.release_later(source, HELD_S_MAX)
-        self._held[source.node] = _Held(source)
+        self._held[source.node] = _Held(source, kind)

@@ -68,7 +68,7 @@ class Transacting(Protocol):
 class RdKafka:
     """librdkafka."""
 
-    def __init__(self, bootstrap: str, name: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, name: str, group: str, topic: str) -> None:
         base = {
             "bootstrap.servers": bootstrap,
             "socket.timeout.ms": GIVES_UP_MS,
@@ -93,7 +93,7 @@ class RdKafka:
         self._consumer = Consumer(
             {
                 **base,
-                "group.id": name,
+                "group.id": group,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -166,21 +166,21 @@ class RdKafka:
 class AioKafka:
     """aiokafka, in an event loop of its own."""
 
-    def __init__(self, bootstrap: str, name: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, name: str, group: str, topic: str) -> None:
         self._topic = topic
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
-        self._made: tuple[Any, Any] = self._call(self._make(bootstrap.split(","), name))
+        self._made: tuple[Any, Any] = self._call(self._make(bootstrap.split(","), name, group))
         self._producer, self._consumer = self._made
 
-    async def _make(self, bootstrap: list[str], name: str) -> tuple[Any, Any]:
+    async def _make(self, bootstrap: list[str], name: str, group: str) -> tuple[Any, Any]:
         base = {"bootstrap_servers": bootstrap, "request_timeout_ms": GIVES_UP_MS, "retry_backoff_ms": 20}
         producer = aiokafka.AIOKafkaProducer(
             transactional_id=name, transaction_timeout_ms=TRANSACTION_MS, **base
         )
         consumer = aiokafka.AIOKafkaConsumer(
-            group_id=name,
+            group_id=group,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -267,8 +267,8 @@ class AioKafka:
 class KafkaPython:
     """kafka-python."""
 
-    def __init__(self, bootstrap: str, name: str, topic: str) -> None:
-        self._topic, self._group = topic, name
+    def __init__(self, bootstrap: str, name: str, group: str, topic: str) -> None:
+        self._topic, self._group = topic, group
         base = {
             "bootstrap_servers": bootstrap.split(","),
             "retry_backoff_ms": 20,
@@ -285,7 +285,7 @@ class KafkaPython:
             **base,
         )
         self._consumer = KafkaConsumer(
-            group_id=name,
+            group_id=group,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             enable_auto_commit=False,

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from agent.net.wire.generated.find_coordinator import FindCoordinatorRequest
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 from deploy.services.kafka import VERSION, Kafka
@@ -35,12 +36,13 @@ from tests.checker.findings import Finding
 from tests.checker.judge import judge
 from tests.checker.tables import Logged
 from tests.equipment.proxy import Proxy, kafka_frames
+from tests.equipment.transactional_client import Connection
 from tests.torture.broker_log import read_log
 from tests.torture.inside import chunks_differ
 from tests.torture.late_clients import CLIENTS, hush
-from tests.torture.late_work import PARTITIONS, Recorder, Worker
+from tests.torture.late_work import PARTITIONS, Places, Recorder, Worker
 from tests.torture.links import LinkLoop
-from tests.torture.mischief import Mischief, mixes
+from tests.torture.mischief import MIXES, Mischief, Odds
 from tests.torture.run import create_topic
 from tests.torture.spark import Kept
 
@@ -49,6 +51,9 @@ AGENTS = 2
 ENDED_S_MAX = 90.0  # within which the transactions of dead clients have timed out
 FINAL_S_MAX = 300.0
 LOOK_S, TELL_S = 0.2, 30.0
+MIX_S = 20.0  # each of several mixes at a time
+GROUPS_MAX = 100  # names of groups to look for a coordinator with
+FIND_GROUP, FIND_TRANSACTION, FIND_VERSION = 0, 1, 3
 CHUNK = 2_000  # records of a poll of the final read
 FOLDER = Path("build/late-ends")
 
@@ -200,6 +205,8 @@ class Outcome:
             "transactions": dict(sorted(self.transactions(kind).items())),
             "ends held": done["EndTxn hold"],
             "ends late": done["EndTxn late"],
+            "positions held": done["TxnOffsetCommit hold"],
+            "positions late": done["TxnOffsetCommit late"],
             "requests": dict(sorted(done.items())),
             "anomalies": dict(sorted(found.items())),
         }
@@ -211,7 +218,8 @@ class Outcome:
             told = self.figures(kind)
             lines.append(
                 f"{kind}: transactions {told['transactions']}, EndTxn held {told['ends held']}, "
-                f"late {told['ends late']}, clients ended by {dict(self.errors(kind))}: "
+                f"late {told['ends late']}, TxnOffsetCommit held {told['positions held']}, "
+                f"late {told['positions late']}, clients ended by {dict(self.errors(kind))}: "
                 f"{told['anomalies'] or 'nothing found'}"
             )
         return "\n".join([*lines, *(f"  {kind}: {finding}" for kind, finding in self.findings[:10])])
@@ -223,24 +231,30 @@ def run(
     seconds: float,
     seed: int,
     *,
-    only_hold: bool = False,
+    mix: str = "all",
     enough: Callable[[Outcome], bool] = lambda outcome: False,
 ) -> Outcome:
-    """Clients of these kinds for so long or until it is enough; then all is whole again, read, and judged."""
+    """Clients of these kinds for so long or until it is enough; then all is whole again, read, and judged.
+
+    Where there are two agents, one of each two clients has its two coordinators on one of them, the other on
+    both. `mix`: one of MIXES.
+    """
     hush()
     create_topic(brokers.direct, TOPIC, PARTITIONS)
     outcome = Outcome(Recorder(TOPIC))
     recorder = outcome.recorder
     for number, kind in enumerate(kinds):
-        mischief = Mischief(random.Random(f"{seed} links {number}"), mixes(only_hold))
+        mischief = Mischief(random.Random(f"{seed} links {number}"), MIXES[mix][0])
         for link in brokers.links[number]:
             mischief.take(link)
         name = f"{kind}-{number}"
-        worker = Worker(kind, name, brokers.bootstraps[number], TOPIC, recorder, seed * 1000 + number)
+        group = asyncio.run(_group(brokers, name, apart=number % 2 == 1))
+        places = Places(brokers.bootstraps[number], brokers.direct, name, group, TOPIC)
+        worker = Worker(kind, places, recorder, seed * 1000 + number)
         outcome.mischief.append(mischief)
         outcome.workers.append(worker)
         worker.start()
-    _live(outcome, seconds, enough)
+    _live(outcome, seconds, enough, MIXES[mix])
     for mischief in outcome.mischief:
         mischief.over = True
     for worker in outcome.workers:
@@ -251,10 +265,35 @@ def run(
     return outcome
 
 
-def _live(outcome: Outcome, seconds: float, enough: Callable[[Outcome], bool]) -> None:
+async def _group(brokers: Brokers, name: str, *, apart: bool) -> str:
+    """A group whose coordinator is that of the transactional id `name`, or is not."""
+    connection = await Connection.open(brokers.direct)
+    try:
+        for number in range(GROUPS_MAX):
+            group = f"{name}-{number}"
+            asked = ((FIND_TRANSACTION, name), (FIND_GROUP, group))
+            found = [
+                await connection.call("FindCoordinator", FindCoordinatorRequest(key, kind), FIND_VERSION)
+                for kind, key in asked
+            ]
+            if not brokers.opened or (found[0].node_id != found[1].node_id) == apart:
+                return group
+    finally:
+        await connection.close()
+    raise AssertionError(f"none of {GROUPS_MAX} groups has the coordinator that {name} needs")
+
+
+def _live(
+    outcome: Outcome,
+    seconds: float,
+    enough: Callable[[Outcome], bool],
+    mixes: Sequence[Mapping[int, Odds]],
+) -> None:
     """Let the clients be, and say now and then how far they are."""
     begun = told_at = time.monotonic()
     while (now := time.monotonic()) - begun < seconds and not enough(outcome):
+        for mischief in outcome.mischief:
+            mischief.odds = mixes[int((now - begun) / MIX_S) % len(mixes)]
         time.sleep(LOOK_S)
         if now - told_at < TELL_S:
             continue
@@ -262,7 +301,8 @@ def _live(outcome: Outcome, seconds: float, enough: Callable[[Outcome], bool]) -
         done, told = outcome.done(), outcome.transactions()
         print(
             f"  {time.strftime('%H:%M:%S')} transactions {told.total()}, EndTxn held {done['EndTxn hold']}, "
-            f"late {done['EndTxn late']}",
+            f"late {done['EndTxn late']}, TxnOffsetCommit held {done['TxnOffsetCommit hold']}, "
+            f"late {done['TxnOffsetCommit late']}",
             flush=True,
         )
 
@@ -341,11 +381,8 @@ def _read_all(bootstrap: str, recorder: Recorder) -> None:
 
 def _positions(bootstrap: str, worker: Worker) -> list[Finding]:
     """Where the group stands, against what its transactions committed."""
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": worker.name, "log_level": 0})
-    told = reader.committed([TopicPartition(TOPIC, each) for each in worker.positions], 60)
-    reader.close()
-    found = {each.partition: max(-1, each.offset) for each in told}
-    return [
+    found = Places("", bootstrap, worker.name, worker.group, TOPIC).committed(list(worker.positions))
+    return worker.stale + [
         Finding(
             "position-differs", f"{TOPIC}-{each}", f"{worker.name} at {found[each]}, not {sorted(may)}", ()
         )
@@ -360,7 +397,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--broker", choices=sorted(BROKERS), default="floe")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--per-kind", type=int, default=2, help="clients of each make")
-    parser.add_argument("--only-hold", action="store_true", help="EndTxn is held, and nothing else happens")
+    parser.add_argument("--mix", choices=sorted(MIXES), default="all", help="what happens to which requests")
     return parser.parse_args()
 
 
@@ -374,7 +411,7 @@ def main() -> int:
         flush=True,
     )
     with BROKERS[arguments.broker](len(kinds)) as brokers:
-        outcome = run(brokers, kinds, arguments.minutes * 60, seed, only_hold=arguments.only_hold)
+        outcome = run(brokers, kinds, arguments.minutes * 60, seed, mix=arguments.mix)
     print(outcome.report())
     kept = Kept()
     kept.add("late-ends", outcome.recorder.history, outcome.log)
@@ -384,7 +421,7 @@ def main() -> int:
         "broker": f"Apache Kafka {VERSION}" if arguments.broker == "kafka" else "Floe",
         "minutes": arguments.minutes,
         "seed": seed,
-        "only holds": arguments.only_hold,
+        "mix": arguments.mix,
         "all": outcome.figures(),
         "clients": {kind: outcome.figures(kind) for kind in CLIENTS},
         "by Spark": dict(sorted(by_spark.items())),

@@ -12,9 +12,12 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.checker.findings import Finding
 from tests.checker.operations import History, Micro, Operation, Outcome, Poll, Send
 from tests.torture.late_clients import CLIENTS, ERRORS, Transacting
 
@@ -26,6 +29,8 @@ PAUSE_S = 0.02
 REASSIGNED_OF = 1 / 64
 RETRY_S = 0.2
 JOIN_S_MAX = 180.0
+LOOKED_OF = 0.3  # of transactions that have committed positions
+COMMITTED_S = 60.0
 
 
 class Recorder:
@@ -80,20 +85,44 @@ class Done:
     following: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Places:
+    """Whom a client talks to, and as whom. `direct`: no proxy between; `name`: its transactional id."""
+
+    bootstrap: str
+    direct: str
+    name: str
+    group: str
+    topic: str
+
+    def committed(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Where the group stands, as a fresh client hears it; -1 for nothing."""
+        reader = Consumer({"bootstrap.servers": self.direct, "group.id": self.group, "log_level": 0})
+        try:
+            told = reader.committed([TopicPartition(self.topic, each) for each in partitions], COMMITTED_S)
+        finally:
+            reader.close()
+        return {each.partition: max(-1, each.offset) for each in told}
+
+
 class Worker(threading.Thread):
     """One client after the other under one transactional id, until told to stop."""
 
-    def __init__(
-        self, kind: str, name: str, bootstrap: str, topic: str, recorder: Recorder, seed: int
-    ) -> None:
-        super().__init__(name=name, daemon=True)
+    def __init__(self, kind: str, places: Places, recorder: Recorder, seed: int) -> None:
+        super().__init__(name=places.name, daemon=True)
         self.kind = kind
+        self.group = places.group
+        self.stale: list[Finding] = []
+        """Positions that were not what a transaction had just committed."""
+        self._places = places
         self.processes: set[int] = set()
         self.outcomes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.positions: dict[int, set[int]] = {}
         """By partition: what the group's committed position may be."""
-        self._make: Callable[[], Transacting] = lambda: CLIENTS[kind](bootstrap, name, topic)
+        self._make: Callable[[], Transacting] = lambda: CLIENTS[kind](
+            places.bootstrap, places.name, places.group, places.topic
+        )
         self._recorder = recorder
         self._random = random.Random(seed)
         self._halt = threading.Event()
@@ -161,6 +190,16 @@ class Worker(threading.Thread):
             self._note(process, done, outcome, invoked, error)
         if not commit:
             client.seek(done.first)
+        elif done.following and self._random.random() < LOOKED_OF:
+            self._look()
+
+    def _look(self) -> None:
+        """All positions of the group, against what its transactions have committed."""
+        found = self._places.committed(list(self.positions))
+        for partition, may in self.positions.items():
+            if found[partition] not in may:
+                detail = f"{self.name} at {found[partition]}, not {sorted(may)}"
+                self.stale.append(Finding("stale-position", self._recorder.key(partition), detail, ()))
 
     def _note(self, process: int, done: Done, outcome: Outcome, invoked: int, error: str) -> None:
         self.outcomes[error if error == "aborted" else outcome] += 1

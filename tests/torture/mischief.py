@@ -1,7 +1,9 @@
 """What a proxy does to the requests of one transactional client, at random: hold, drop, repeat, reset.
 
 A request that is held is delivered late: an EndTxn when its client has given it up, has ended its transaction
-by another try and writes the next one; any other when its client has written a few times more.
+by another try and writes the next one; any other when its client has written a few times more. What comes a
+second time comes by another connection, since its client sends it again, or right behind the first: no
+network delivers late and twice by one connection. Produce, which has numbers for it, is copied so as well.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ LATER_S_MAX = 0.05
 
 Odds = Mapping[str, float]
 HELD: Odds = {"hold": 0.4}
-OFTEN: Odds = {"hold": 0.2, "drop": 0.02, "lose": 0.04, "double": 0.04, "copy": 0.04, "reset": 0.02}
-SELDOM: Odds = {"hold": 0.01, "drop": 0.004, "lose": 0.006, "double": 0.006, "copy": 0.006, "reset": 0.003}
+OFTEN: Odds = {"hold": 0.2, "drop": 0.03, "lose": 0.06, "double": 0.04, "reset": 0.02}
+SELDOM: Odds = {"hold": 0.01, "drop": 0.004, "lose": 0.006, "double": 0.006, "reset": 0.003}
+COPIED: Odds = {**SELDOM, "copy": 0.006}
 ACTIONS = {
     "hold": Action.HOLD, "drop": Action.DROP, "lose": Action.PASS, "double": Action.DOUBLE,
     "copy": Action.COPY, "reset": Action.RESET,
@@ -34,11 +37,17 @@ ACTIONS = {
 """`lose`: the request passes and its answer is dropped."""
 
 
-def mixes(only_hold: bool) -> dict[int, Odds]:
-    """What may happen to a request, by its API key."""
-    if only_hold:
-        return {END_TXN: HELD}
-    return {key: OFTEN if key == END_TXN else SELDOM for key in NAMES}
+def _all_with(often: int) -> dict[int, Odds]:
+    return {**dict.fromkeys(NAMES, SELDOM), PRODUCE: COPIED, often: OFTEN}
+
+
+MIXES: Mapping[str, tuple[Mapping[int, Odds], ...]] = {
+    "all": (_all_with(END_TXN), _all_with(TXN_OFFSET_COMMIT)),
+    "positions": ({TXN_OFFSET_COMMIT: OFTEN},),
+    "hold": ({END_TXN: HELD},),
+    "hold-positions": ({TXN_OFFSET_COMMIT: HELD},),
+}
+"""What may happen to a request, by its API key; of several, one after the other."""
 
 
 @dataclass

@@ -47,9 +47,32 @@ def test_late_ends_change_nothing() -> None:
     assert outcome.findings == [], outcome.report()
 
 
+def late_positions(outcome: Outcome) -> bool:
+    """So many TxnOffsetCommit came late that something must have come of it."""
+    return outcome.done()["TxnOffsetCommit late"] >= LATE_ENDS
+
+
+def test_late_positions_change_nothing() -> None:
+    with embedded(len(PAIRS)) as brokers:
+        outcome = run(brokers, PAIRS, SECONDS_MAX, seed=1, mix="positions", enough=late_positions)
+    print(f"\nlate positions: {outcome.report()}")
+    assert late_positions(outcome), "the experiment has had no effect"
+    assert outcome.findings == [], outcome.report()
+
+
+def test_without_the_fence_late_positions_are_found() -> None:
+    def set_back(outcome: Outcome) -> bool:
+        return any(worker.stale for worker in outcome.workers)
+
+    with embedded(len(PAIRS), UnfencedAgent) as brokers:
+        outcome = run(brokers, PAIRS, SECONDS_MAX, seed=1, mix="hold-positions", enough=set_back)
+    print(f"\nlate positions without the fence: {outcome.report()}")
+    assert "stale-position" in outcome.anomalies, outcome.report()
+
+
 def test_without_the_fence_late_ends_are_found() -> None:
     with embedded(len(PAIRS), UnfencedAgent) as brokers:
-        outcome = run(brokers, PAIRS, SECONDS_MAX, seed=1, only_hold=True, enough=found)
+        outcome = run(brokers, PAIRS, SECONDS_MAX, seed=1, mix="hold", enough=found)
     print(f"\nlate ends without the fence: {outcome.report()}")
     assert BAD & set(outcome.anomalies), outcome.report()
 

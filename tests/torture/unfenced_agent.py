@@ -12,7 +12,7 @@ from tests.torture.late_ends import Agent
 
 
 class UnfencedAgent(Agent):
-    """An agent that takes every request for one of the transaction that is open."""
+    """An agent that takes every request for one of the transaction that is open, in the order of arrival."""
 
     def command(self) -> list[str]:
         """This file in place of `floe`."""
@@ -29,6 +29,7 @@ class UnfencedAgent(Agent):
 def main() -> None:
     """Take the fence away, then be an agent."""
     fence.refusal = lambda transaction, source, at: None
+    fence.positions_refusal = lambda transaction, group, source, at: None
     from agent.cli import main as floe
 
     floe()

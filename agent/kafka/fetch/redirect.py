@@ -13,7 +13,9 @@ from typing import NamedTuple
 from agent.cluster.hints import ANYWHERE, NO_BROKER, LeaderHints
 from coordination.state.types import FETCH, Broker
 
-FOLLOW_WITHOUT_RACK = ("apache-kafka-java", "librdkafka")  # as they name themselves (KIP-511)
+LIBRDKAFKA = "librdkafka"
+BINDING = "rdkafka-"  # in a version: confluent-kafka announces itself as 2.16.1-rdkafka-2.16.0
+FOLLOW_WITHOUT_RACK = ("apache-kafka-java", LIBRDKAFKA)  # as they name themselves (KIP-511)
 """Clients that follow to a node that they do not know yet by asking for Metadata, and read on meanwhile."""
 
 REPEAT_S = 60.0  # within this a connection is sent from a partition to a node once, seconds

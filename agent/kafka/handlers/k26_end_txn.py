@@ -3,7 +3,8 @@
 Versions 0 to 5; 5 is transactions v2 (KIP-890): the epoch rises with every end and is answered with.
 Behaviour: one log entry ends the transaction (rule 8); when the answer leaves, the markers stand in all
 partitions. Retries are recognised, in v2 also over the epoch's end. A request of v1 that may belong to an
-earlier transaction closes its connection: KAFKA-17754, docs/transactions.md.
+earlier transaction closes its connection: KAFKA-17754, docs/transactions.md. A transaction that can only be
+aborted answers a commit as after a timeout.
 Deviations: a commit whose retry comes after an abort is PRODUCER_FENCED, as the table of KAFKA-20785 has it.
 After a timeout an abort is NONE and a commit TRANSACTION_ABORTABLE, before version 4
 INVALID_PRODUCER_ID_MAPPING: clients recover. Kafka says PRODUCER_FENCED or INVALID_TXN_STATE, which end them.
@@ -39,7 +40,10 @@ async def handle(ctx: Context, request: EndTxnRequest, version: int) -> EndTxnRe
     )
     result = await decide(ctx, message)
     if not isinstance(result, Done):
-        return EndTxnResponse(error_code=code_of(result, fenced_known=version >= FENCED_KNOWN_SINCE))
+        code = code_of(result, fenced_known=version >= FENCED_KNOWN_SINCE)
+        if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
+            code = Code.INVALID_PRODUCER_ID_MAPPING
+        return EndTxnResponse(error_code=code)
     ctx.services.metrics.transactions_ended.labels("commit" if request.committed else "abort").inc()
     assert isinstance(result.value, tuple), f"an end answers with {result.value!r}"
     producer_id, epoch = result.value

@@ -2,9 +2,12 @@
 
 Versions 0 to 5; 5 is transactions v2: the group is added to the transaction on the way.
 Behaviour: the positions count once the transaction is committed, never before. Who may commit is decided at
-apply by member and generation, where a version names them. A request of v1 that may belong to an earlier
-transaction closes its connection (docs/transactions.md).
-Deviations: as AddPartitionsToTxn: no CONCURRENT_TRANSACTIONS, and a code to recover from after a timeout.
+apply by member and generation, where a version names them. A request of v1 that may be older than what is
+there closes its connection; where that cannot be told, the transaction can only be aborted, by the code that
+clients of the version take so: TRANSACTION_ABORTABLE, in version 3 ILLEGAL_GENERATION, before it
+GROUP_AUTHORIZATION_FAILED (docs/transactions.md). A request that names no partition is decided at apply, too.
+Deviations: what is late is taken by Kafka; as AddPartitionsToTxn: no CONCURRENT_TRANSACTIONS, and a code to
+recover from after a timeout.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from coordination.state.types import Refused, Result
 
 KEY = 28
 VERSIONS = (0, 5)
-V2_SINCE, ABORTABLE_KNOWN_SINCE = 5, 4
+V2_SINCE, ABORTABLE_KNOWN_SINCE, MEMBERS_SINCE = 5, 4, 3
 
 
 @dataclass(slots=True)
@@ -50,12 +53,13 @@ async def handle(ctx: Context, request: TxnOffsetCommitRequest, version: int) ->
     code = ctx.services.groups.refusal(request.group_id) if request.group_id else Code.INVALID_GROUP_ID
     if not request.transactional_id:
         code = Code.INVALID_REQUEST
-    if code is not None or not rows.known:
+    nothing_left = bool(request.topics) and not rows.known  # named were some, none of which exists
+    if code is not None or nothing_left:
         for _, _, row in rows.known:
             row.error_code = code or Code.NONE
         return rows.answer
     command, fitting = _command(ctx, request, version, rows)
-    _fill(rows, fitting, await decide(ctx, command))
+    _fill(rows, fitting, await decide(ctx, command), version)
     return rows.answer
 
 
@@ -106,10 +110,13 @@ def _command(
     return command, fitting
 
 
-def _fill(rows: _Rows, fitting: list[TxnOffsetCommitResponsePartition], result: Result) -> None:
+def _fill(rows: _Rows, fitting: list[TxnOffsetCommitResponsePartition], result: Result, version: int) -> None:
     if isinstance(result, Refused):
+        code = result.code
+        if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
+            code = Code.ILLEGAL_GENERATION if version >= MEMBERS_SINCE else Code.GROUP_AUTHORIZATION_FAILED
         for _, _, row in rows.known:
-            row.error_code = result.code
+            row.error_code = code
         return
     codes = getattr(result, "value", None)
     if isinstance(codes, tuple):

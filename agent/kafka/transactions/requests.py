@@ -20,7 +20,6 @@ from coordination.state.types import Refused, Result
 
 NOT_YET = f"no transactions before feature level {TRANSACTIONS}: finalize floe.level when all agents know it"
 UNDECIDED = (Code.NOT_CONTROLLER, Code.REQUEST_TIMED_OUT)
-JAVA, LIBRDKAFKA = "apache-kafka-java", "librdkafka"
 
 
 class StaleConnection(WireError):
@@ -29,18 +28,7 @@ class StaleConnection(WireError):
 
 def fence_of(ctx: Context) -> Fence:
     """Where a request of transactions v1 came from, for apply."""
-    client = ctx.client
-    software = Fence.OTHER
-    if client.software == JAVA:
-        software = Fence.JAVA
-    elif client.software == LIBRDKAFKA:
-        software = Fence.LIBRDKAFKA
-    return Fence(
-        connection=client.connection,
-        correlation_id=ctx.correlation_id,
-        stamp=client.stamp,
-        software=software,
-    )
+    return Fence(connection=ctx.client.connection, stamp=ctx.client.stamp)
 
 
 def refusal(ctx: Context) -> Code | None:

@@ -11,6 +11,7 @@ from agent.background.rewriting.merging.planner import due
 from agent.kafka.transactions.requests import StaleConnection
 from agent.net.wire.generated.init_producer_id import InitProducerIdRequest
 from agent.net.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from agent.net.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from coordination.commands import AbortTransaction, AlterClusterConfigs, AlterTopicConfigs
 from coordination.kafka_codes import Code
 from objectstore.adapters.memory import MemoryStore
@@ -354,6 +355,64 @@ async def test_a_request_of_an_earlier_transaction_closes_its_connection(agent: 
     answer = await fetch(agent, 0, **COMMITTED)
     assert (shown(answer), answer.last_stable_offset) == ([(0, b"a")], 2)
     assert agent.services.metrics.transactions_stale._value.get() == 4
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (2, Code.GROUP_AUTHORIZATION_FAILED),
+        (3, Code.ILLEGAL_GENERATION),
+        (4, Code.TRANSACTION_ABORTABLE),
+    ],
+)
+async def test_positions_that_nobody_can_tell_apart_end_in_an_abort(
+    agent: Agent, version: int, code: Code
+) -> None:
+    """Each version gets the code that its clients abort for and go on, and the commit is refused as well."""
+    await create(agent, partitions=2)
+    versions = {"offsets": version, "end": max(version, 3)}
+    producer = Txn(agent, versions={**V1, **versions})
+    main, old, young = agent.connect(), agent.connect(), agent.connect()
+    producer.client = main
+    await producer.init()
+    for _ in range(2):
+        assert await producer.add_group() == 0
+        assert await producer.end(commit=False) == 0
+    assert await producer.add_group() == 0
+    producer.client = old
+    assert await producer.offsets(100, index=1) == 0
+    assert await producer.offsets(101) == 0
+    young.stamp = agent.services.replica.state.revision
+    producer.client = young
+    assert await producer.offsets(200) == code
+    assert await producer.offsets(200, index=1) == code
+    producer.client = main
+    known = version >= 4
+    refused = Code.TRANSACTION_ABORTABLE if known else Code.INVALID_PRODUCER_ID_MAPPING
+    assert await producer.end(commit=True) == refused
+    assert await producer.end(commit=False) == 0
+    assert await position(agent) == (0, -1)
+
+
+async def test_positions_of_no_partition_are_decided_as_well(agent: Agent) -> None:
+    """kafka-python sends such a request and commits once it is answered: what is late must not be left."""
+    await create(agent)
+    producer = Txn(agent, versions=V1)
+    main, old, other = agent.connect(), agent.connect(), agent.connect()
+    producer.client = main
+    await producer.init()
+    await producer.add_group()
+    await producer.end(commit=False)
+    assert await producer.add_group() == 0
+    producer.client = old
+    assert await producer.offsets(100) == 0
+    request = TxnOffsetCommitRequest("x", "g", *producer.pair, topics=[])
+    with pytest.raises(StaleConnection):
+        await agent.call("TxnOffsetCommit", request, 3, other)
+    other.stamp = agent.services.replica.state.revision
+    assert (await agent.call("TxnOffsetCommit", request, 3, other)).topics == []
+    producer.client = main
+    assert await producer.end(commit=True) == Code.TRANSACTION_ABORTABLE
 
 
 async def test_a_transaction_goes_on_through_another_agent(start: StartAgent) -> None:
