@@ -28,6 +28,7 @@ from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
 from iceberg.plan import CommitPlan, FilePlan, older_slices, plan
+from iceberg.sealed import sealed
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
@@ -365,8 +366,8 @@ class Committer:
         final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
         version = metadata.version_of(before.location) + 1
         name = metadata.metadata_name(version, parts.clock.random_bytes(16))
-        location = f"{before.metadata['location']}/{name}"
         content = await asyncio.to_thread(metadata.encode, final)
+        location = sealed(f"{before.metadata['location']}/{name}", content)
         await self._steps.before("store-metadata")
         await parts.store.put(parts.warehouse.key(location), [content])
         return Head(location, final, head.manifests)

@@ -13,6 +13,7 @@ from coordination.state.types import Topic
 from coordination.topic_configs import effective, effective_bool
 from iceberg import ledger, manifests, metadata
 from iceberg.metadata import Metadata
+from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
 
@@ -60,12 +61,12 @@ def pointer(state: State, key: tuple[str, str]) -> str:
 
 
 async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:
-    """Read the metadata at `location` and the manifest list it names."""
-    content = await store.get(warehouse.key(location))
+    """Read the metadata at `location` and the manifest list it names. Raises StoreError, and ValueError."""
+    content = await read(store, warehouse, location)
     found = await asyncio.to_thread(metadata.decode, content)
     current = ledger.current_snapshot(found)
     if current is None:
         return Head(location, found, ())
     name = current["manifest-list"]
-    listed = await store.get(warehouse.key(name))
+    listed = await read(store, warehouse, name)
     return Head(location, found, await asyncio.to_thread(manifests.read_list, name, listed))

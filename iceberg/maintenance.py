@@ -4,7 +4,8 @@ Safe by order and by claim: a file is garbage only when the current head does no
 shows that finds the claim still held. Nobody without the claim can make it reachable any more, and what the
 next holder makes is younger than the moment before that barrier. The grace period is for clocks that differ
 from the store's, for readers that planned with a snapshot which has expired since, and for metadata that a
-catalog is about to commit. A file leaves the table before its object is deleted.
+catalog is about to commit. A file leaves the table before its object is deleted. What says which files are
+reached is verified first (sealed.py): a damaged list must not make a live file look like garbage.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 
 from iceberg import manifests
 from iceberg.head import Head
+from iceberg.sealed import read
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
@@ -30,13 +32,13 @@ async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> fro
     for snapshot in metadata["snapshots"]:
         location = snapshot["manifest-list"]
         keys.add(warehouse.key(location))
-        listed = await store.get(warehouse.key(location))
+        listed = await read(store, warehouse, location)
         for manifest in await asyncio.to_thread(manifests.read_list, location, listed):
             key = warehouse.key(manifest.manifest_path)
             if key in seen:
                 continue
             seen.add(key)
-            content = await store.get(key)
+            content = await read(store, warehouse, manifest.manifest_path, manifest.manifest_length)
             files = await asyncio.to_thread(manifests.data_files, manifest, content)
             keys.update(warehouse.key(each) for each in files)
     return frozenset(keys | seen)

@@ -32,6 +32,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, PrimitiveType
 
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
+from iceberg.sealed import Damaged, sealed
 from iceberg.writer import Bounds
 
 SCHEMAS_REMEMBERED = 64
@@ -56,7 +57,7 @@ class AddedFile:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An Avro file to store, and what the next level says of it."""
+    """An Avro file to store, and what the next level says of it. Its name has a checksum (sealed.py)."""
 
     content: bytes
     manifest: ManifestFile
@@ -93,7 +94,7 @@ def write_merged(
         2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
     ) as writer:
         for manifest in manifests:
-            for entry in manifest.fetch_manifest_entry(source, discard_deleted=True):
+            for entry in _entries(manifest, source):
                 writer.existing(entry)
     return Written(output.content, writer.to_manifest_file())
 
@@ -130,7 +131,7 @@ def write_without(
     A file whose bounds do not say where it lies stays.
     """
     source = _MemoryIO({manifest.manifest_path: content})
-    entries = manifest.fetch_manifest_entry(source, discard_deleted=True)
+    entries = _entries(manifest, source)
     old = [extent is not None and goes(extent) for extent in map(_extent, entries)]
     if True not in old:
         return None
@@ -171,12 +172,12 @@ def write_list(
     parent: int | None,
     sequence_number: int,
     manifests: Sequence[ManifestFile],
-) -> bytes:
-    """The manifest list of a snapshot."""
+) -> tuple[str, bytes]:
+    """The manifest list of a snapshot: its location, with a checksum in its name, and its content."""
     output = _Output(location)
     with write_manifest_list(2, output, snapshot_id, parent, sequence_number, _CODEC) as writer:
         writer.add_manifests(list(manifests))
-    return output.content
+    return output.location, output.content
 
 
 def read_list(location: str, content: bytes) -> list[ManifestFile]:
@@ -187,7 +188,19 @@ def read_list(location: str, content: bytes) -> list[ManifestFile]:
 def data_files(manifest: ManifestFile, content: bytes) -> list[str]:
     """Locations of the live files of a manifest."""
     source = _MemoryIO({manifest.manifest_path: content})
-    return [each.data_file.file_path for each in manifest.fetch_manifest_entry(source, discard_deleted=True)]
+    return [each.data_file.file_path for each in _entries(manifest, source)]
+
+
+def _entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
+    """The live files of a manifest, as many as its list says. Raises Damaged."""
+    entries = manifest.fetch_manifest_entry(source, discard_deleted=True)
+    added, existing = manifest.added_files_count, manifest.existing_files_count
+    if added is not None and existing is not None and len(entries) != added + existing:
+        raise Damaged(
+            f"{manifest.manifest_path} names {len(entries)} live files, its manifest list says "
+            f"{added + existing}: one of the two is damaged; restore it from a backup"
+        )
+    return entries
 
 
 def _schema(schema: Mapping[str, Any]) -> Schema:
@@ -233,7 +246,7 @@ class _Stream(io.BytesIO):
 
     def close(self) -> None:
         if not self.closed:
-            self._owner.content = self.getvalue()
+            self._owner.written(self.getvalue())
         super().close()
 
     def __exit__(
@@ -243,11 +256,15 @@ class _Stream(io.BytesIO):
 
 
 class _Output(OutputFile):
-    """pyiceberg's output file in memory."""
+    """pyiceberg's output file in memory. Once it is written its location has the checksum of its content."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
         self.content = b""
+
+    def written(self, content: bytes) -> None:
+        """The stream was closed."""
+        self.content, self._location = content, sealed(self._location, content)
 
     def __len__(self) -> int:
         return len(self.content)

@@ -30,6 +30,7 @@ from iceberg.rest_errors import (
     no_such_table,
     unavailable,
 )
+from iceberg.sealed import read, sealed
 from iceberg.warehouse import OutsideWarehouse, Warehouse
 from objectstore.store import NotFound, ObjectStore
 
@@ -199,7 +200,7 @@ class Tables:
     async def _read(self, location: str) -> dict[str, Any]:
         try:
             self._check_location(location)
-            content = await self._parts.store.get(self._parts.warehouse.key(location))
+            content = await read(self._parts.store, self._parts.warehouse, location)
             return await asyncio.to_thread(table_metadata.decode, content)
         except NotFound:
             raise CatalogError(404, "NotFoundException", f"metadata {location} does not exist") from None
@@ -208,8 +209,8 @@ class Tables:
 
     async def _store(self, metadata: Mapping[str, Any], version: int) -> str:
         name = table_metadata.metadata_name(version, self._parts.clock.random_bytes(16))
-        location = f"{metadata['location'].rstrip('/')}/{name}"
         content = await asyncio.to_thread(table_metadata.encode, dict(metadata))
+        location = sealed(f"{metadata['location'].rstrip('/')}/{name}", content)
         await self._parts.store.put(self._parts.warehouse.key(location), [content])
         return location
 

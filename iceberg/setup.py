@@ -12,6 +12,7 @@ from coordination.state.types import Refused, Topic
 from iceberg import ledger, metadata
 from iceberg.head import Head
 from iceberg.layout import Layout
+from iceberg.sealed import sealed
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
@@ -89,9 +90,11 @@ class TableSetup:
             {**_PROPERTIES, **properties_of(topic, layout)},
             self._clock.now_ms(),
         )
-        location = f"{folder}/{metadata.metadata_name(0, self._clock.random_bytes(16))}"
+        content = metadata.encode(first)
+        unsealed = metadata.metadata_name(0, self._clock.random_bytes(16))
+        location = sealed(f"{folder}/{unsealed}", content)
         await self._steps.before("store-first-metadata")
-        await self._store.put(self._warehouse.key(location), [metadata.encode(first)])
+        await self._store.put(self._warehouse.key(location), [content])
         await self._steps.before("create-table")
         result = await self._replica.propose(
             CommitTable(

@@ -12,6 +12,7 @@ from iceberg import ledger, manifests, metadata
 from iceberg.head import Head
 from iceberg.manifests import AddedFile, Extent, Removed, Written
 from iceberg.metadata import Metadata, Retention
+from iceberg.sealed import read
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
@@ -78,7 +79,7 @@ class SnapshotBuilder:
         listed: list[ManifestFile] = []
         removed = Removed()
         for number, manifest in enumerate(filter(manifests.live, before)):
-            content = await self._store.get(self._warehouse.key(manifest.manifest_path))
+            content = await self._read(manifest)
             written = await asyncio.to_thread(
                 manifests.write_without,
                 f"{prefix}-d{number}.avro", schema, snapshot_id, manifest, content, goes,
@@ -107,10 +108,9 @@ class SnapshotBuilder:
         prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
         parent = ledger.current_snapshot(base)
         sequence = base["last-sequence-number"] + 1
-        location = f"{prefix}-snap.avro"
-        content = await asyncio.to_thread(
+        location, content = await asyncio.to_thread(
             manifests.write_list,
-            location,
+            f"{prefix}-snap.avro",
             snapshot_id,
             None if parent is None else parent["snapshot-id"],
             sequence,
@@ -138,16 +138,16 @@ class SnapshotBuilder:
         if len(small) < self._merged_at:
             return list(before)
         await self._steps.before("merge-manifests")
-        contents = {
-            each.manifest_path: await self._store.get(self._warehouse.key(each.manifest_path))
-            for each in small
-        }
+        contents = {each.manifest_path: await self._read(each) for each in small}
         merged = await asyncio.to_thread(
             manifests.write_merged, f"{prefix}-m1.avro", schema, snapshot_id, small, contents
         )
         await self._put(merged)
         large = [each for each in before if each.manifest_length >= MERGED_BYTES_MAX]
         return [merged.manifest, *large]
+
+    async def _read(self, manifest: ManifestFile) -> bytes:
+        return await read(self._store, self._warehouse, manifest.manifest_path, manifest.manifest_length)
 
     async def _put(self, written: Written) -> None:
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])
