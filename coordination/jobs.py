@@ -4,6 +4,10 @@ Every agent runs every job's loop; a claim decides who acts. A claim ends with i
 so another agent takes the job over after a death. Agents without the role background take none while one
 with it lives. Two agents may act for a moment (the old holder has
 not heard yet), so each job's effects must be safe under that: they go through the log.
+
+What a job may catch: whatever concerns one item of its work (a partition, a topic, a group, a kind of
+object) is noted against that item, and the pass goes on to the others: `Job.item`. The log concerns all of
+them, and so does a store that fails for many in a row: these end the pass, which is tried again.
 """
 
 from __future__ import annotations
@@ -11,6 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from coordination.broker_configs import integer
 from coordination.clock import Clock
@@ -19,9 +26,27 @@ from coordination.log import LogError
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
-from objectstore.store import StoreError
+from objectstore.store import Ambiguous, Denied, Retryable, StoreError
 
 _logger = logging.getLogger("floe.coordination.jobs")
+
+FAILURES_MAX = 1_000  # items whose failure is remembered, of one job; the oldest are forgotten
+STORE_FAILURES_MAX = 3  # items in a row that the store fails for before a pass ends: it is away
+TOLD_EVERY = 100  # failures of one item between two log lines about it
+TEXT_MAX = 500  # characters of an error
+
+
+@dataclass(slots=True)
+class ItemFailure:
+    """An item that failed at every try since then: how often, and with what at last.
+
+    `since_s`, `last_s`: the event loop's time of the first and the last of these failures, seconds.
+    """
+
+    since_s: float
+    last_s: float
+    count: int
+    error: str
 
 
 class Job(ABC):
@@ -33,6 +58,9 @@ class Job(ABC):
         self.replica = replica
         self._poll_s = poll_s
         self._task: asyncio.Task[None] | None = None
+        self._store_failures = 0  # items in a row that the store failed for
+        self.failures: dict[str, ItemFailure] = {}
+        """Items that failed when they were last worked on, by name."""
 
     @abstractmethod
     async def step(self, held: ClaimHolder) -> None:
@@ -56,11 +84,43 @@ class Job(ABC):
             return None
         return holder
 
+    @contextmanager
+    def item(self, name: str) -> Iterator[None]:
+        """Work on one item: its failure is noted and goes no further, unless it concerns all items."""
+        try:
+            yield
+        except LogError:
+            raise
+        except Exception as error:
+            self.item_failed(name, error)
+            away = isinstance(error, Retryable | Ambiguous | Denied | TimeoutError)
+            self._store_failures = self._store_failures + 1 if away else 0
+            if self._store_failures >= STORE_FAILURES_MAX:
+                self._store_failures = 0
+                raise
+        else:
+            self._store_failures = 0
+            self.failures.pop(name, None)
+
+    def item_failed(self, name: str, error: Exception) -> None:
+        """Note and tell that an item failed; `item` does it."""
+        text = f"{type(error).__name__}: {error}"[:TEXT_MAX]
+        failure, now_s = self.failures.get(name), asyncio.get_running_loop().time()
+        if failure is None:
+            while len(self.failures) >= FAILURES_MAX:
+                del self.failures[next(iter(self.failures))]
+            failure = self.failures[name] = ItemFailure(now_s, now_s, 0, text)
+        failure.count, failure.error, failure.last_s = failure.count + 1, text, now_s
+        if failure.count % TOLD_EVERY == 1:
+            expected = isinstance(error, StoreError | ValueError | TimeoutError)
+            said = "job %s: %s is passed over (failure %d): %s"
+            _logger.warning(said, self.claim, name, failure.count, text, exc_info=None if expected else error)
+
     async def _run(self) -> None:
         while True:
             try:
                 await self._look()
-            except (LogError, StoreError) as error:
+            except (LogError, StoreError, TimeoutError) as error:
                 _logger.warning("job %s: %s: %s", self.claim, type(error).__name__, error)
             except Exception:  # a defect: it is told, and the job does not end in silence
                 _logger.exception("job %s: this should not happen", self.claim)

@@ -61,8 +61,10 @@ class SnapshotKeeper(Job):
         behind = state.revision - newest
         overdue = self._loop.time() - self._last >= self.options.seconds
         if behind >= self.options.revisions or (overdue and behind > 1):
-            await self.write()
-        await self.trim()
+            with self.item("snapshot"):
+                await self.write()
+        with self.item("trim"):
+            await self.trim()
 
     async def write(self) -> int:
         """Write and record a snapshot now; returns its revision. Raises StoreError, LogError."""

@@ -165,8 +165,11 @@ class CommitterService:
         loop = asyncio.get_running_loop()
         tick = min(1.0, max(0.01, self._options.interval_s / 5))
         while True:
-            self._refresh(loop.time())
-            self._start_due(loop.time())
+            try:
+                self._refresh(loop.time())
+                self._start_due(loop.time())
+            except Exception:  # a defect: it is told, and the tables do not end in silence
+                _logger.exception("tables: this should not happen")
             self._wake.clear()
             await asyncio.sleep(tick)
             if not self._dirty:

@@ -104,6 +104,7 @@ class Report:
     deleted_bytes: int = 0
     strangers: list[str] = field(default_factory=list)
     unknown_authors: dict[int, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)  # what could not be looked at, and why; the next run does
 
     @property
     def warnings(self) -> list[str]:
@@ -113,6 +114,7 @@ class Report:
             "from an older backup, stop and restore the newer one; nothing uncommitted is deleted meanwhile"
             for incarnation, count in self.unknown_authors.items()
         ]
+        told += [f"{each}: it stays for now" for each in self.failed]
         return told + [f"{key} is not Floe's and stays" for key in self.strangers]
 
 

@@ -42,7 +42,7 @@ from objectstore.naming import (
     parse_segment_key,
     segment_key,
 )
-from objectstore.store import NotFound, ObjectMeta, ObjectStore, StoreError
+from objectstore.store import Denied, NotFound, ObjectMeta, ObjectStore, Retryable, StoreError
 
 LOOKED_AGAIN_MS = 24 * 3_600_000  # a folder without garbage: a PUT of its dead author may still have landed
 
@@ -126,7 +126,10 @@ class MergedCollector:
         await self._drop(report, segments, [each for each, whole in due if not whole])
         for manifest, whole in due:
             if whole:
-                await self._drop_whole(report, manifest)
+                try:
+                    await self._drop_whole(report, manifest)
+                except (Retryable, Denied) as error:  # of one object, or of the next request too
+                    report.failed.append(f"{manifest_key(manifest)}: {error}")
 
     async def _drop_whole(self, report: Report, manifest: ManifestId) -> None:
         """The segments that a manifest names, then the manifest, then its mention."""

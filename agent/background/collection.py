@@ -97,8 +97,11 @@ class Collection(Job):
     async def step(self, held: ClaimHolder) -> None:
         """One pass over what the state released and what fenced authors left."""
         reach("collect/list")
-        report: Report = await self._collector.run(dry_run=self._dry_run)
-        await self._merged.run(report)
+        report = Report(self._dry_run)
+        with self.item("chunks"):
+            report = await self._collector.run(dry_run=self._dry_run)
+        with self.item("segments and manifests"):
+            await self._merged.run(report)
         for warning in report.warnings:
             _log.warning(warning)
         if not report.dry_run:

@@ -38,7 +38,10 @@ class OffsetExpiry(Job):
         retention_ms = broker_configs.integer(configs, "offsets.retention.minutes") * MINUTE_MS
         names = iter(list(self.replica.state.groups))
         while step := list(islice(names, GROUPS_PER_STEP)):
-            found = [name for name in step if self._expirable(name, retention_ms)]
+            found = []
+            for name in step:
+                with self.item(f"group {name}"):
+                    found += [name] if self._expirable(name, retention_ms) else []
             if found:
                 command = ExpireOffsets(retention_ms=retention_ms, group=found)
                 await self.replica.propose(command, incarnation=held.incarnation)

@@ -56,7 +56,11 @@ class TransactionTimeouts(Job):
         names = iter(list(self.replica.state.transactions))
         known, self._open_since_s = self._open_since_s, {}
         while step := list(islice(names, LOOKS_PER_STEP)):
-            over = [abort for each in self._known(step) if (abort := self._over(each, known)) is not None]
+            over: list[AbortTransaction] = []
+            for each in self._known(step):
+                with self.item(f"transaction {each.transactional_id}"):
+                    abort = self._over(each, known)
+                    over += [abort] if abort is not None else []
             await self._propose(over, held)
 
     def _over(self, each: Transaction, known: Mapping[tuple[str, int], float]) -> AbortTransaction | None:

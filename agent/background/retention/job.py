@@ -19,7 +19,7 @@ from coordination.jobs import Job
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
 from coordination.state.types import Done, Merged, Partition
-from objectstore.merged import MergedRanges
+from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.reader import ChunkMissing
 
 _log = logger("retention")
@@ -71,9 +71,10 @@ class LogRetention(Job):
                 continue
             rules = rules_of(topic.configs, self.replica.state.cluster_configs)
             for partition in [] if rules.keeps_all else list(topic.partitions):
-                start = await self._new_start(partition, rules)
-                if start > partition.log_start:
-                    moves[partition.handle] = start
+                with self.item(f"{name}-{partition.index}"):
+                    start = await self._new_start(partition, rules)
+                    if start > partition.log_start:
+                        moves[partition.handle] = start
                 if len(moves) == MOVES_MAX:
                     await self._move(moves, held)
                     moves = {}
@@ -91,13 +92,19 @@ class LogRetention(Job):
             return new_start(tail_pieces(partition), partition.log_start, partition.size_bytes, rules, now_ms)
         if merged.segments and not _first_goes(partition, merged, rules, now_ms):
             return partition.log_start
+        manifest_item = f"manifest of {partition.topic.name}-{partition.index}"
         try:
             manifest = await self._ranges.manifest(merged.manifest)
-        except ChunkMissing:  # replaced meanwhile; the next pass sees the new one
-            return partition.log_start
+            older = list(merged_pieces(manifest))
+            self.failures.pop(manifest_item, None)
+        except (ChunkMissing, DamagedIndex) as error:
+            # Replaced meanwhile, and the next pass sees the new one; or lost, and goes as a whole.
+            if partition.merged is merged:
+                self.item_failed(manifest_item, error)
+            older = [Piece(merged.end_offset, merged.size_bytes, merged.max_timestamp_ms)]
         if partition.merged is not merged:
             return partition.log_start
-        pieces = [*merged_pieces(manifest), *tail_pieces(partition)]
+        pieces = [*older, *tail_pieces(partition)]
         return new_start(pieces, partition.log_start, partition.size_bytes, rules, now_ms)
 
     async def _move(self, moves: dict[int, int], held: ClaimHolder) -> None:

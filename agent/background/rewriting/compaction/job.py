@@ -13,12 +13,10 @@ from collections.abc import Iterator
 
 from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
 from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction, Parts
-from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination import broker_configs
 from coordination.commands import Claim, ReleaseClaim
-from coordination.helper import HelperDied
 from coordination.jobs import Job
 from coordination.log import LogError
 from coordination.state import ClaimHolder
@@ -27,7 +25,6 @@ from coordination.state.types import Done, Topic
 from coordination.steps import reach
 from objectstore.offset_map import ENTRY_BYTES
 from objectstore.reader import ChunkMissing
-from objectstore.store import StoreError
 
 _log = logger("compaction")
 
@@ -84,11 +81,12 @@ class Compaction(Job):
         best: Due | None = None
         for number, name in enumerate(list(self.replica.state.topics)):
             topic = self.replica.state.topics.get(name)
-            for looked, each in enumerate(self._due(topic, now_ms) if topic is not None else ()):
-                if looked % PARTITIONS_STEP == PARTITIONS_STEP - 1:
-                    await asyncio.sleep(0)
-                if each is not None and each.handle not in self._put_off and not self._taken(each.handle):
-                    best = max(best, each) if best is not None else each
+            with self.item(f"topic {name}"):
+                for looked, each in enumerate(self._due(topic, now_ms) if topic is not None else ()):
+                    if looked % PARTITIONS_STEP == PARTITIONS_STEP - 1:
+                        await asyncio.sleep(0)
+                    if each is not None and each.handle not in self._put_off and not self._taken(each.handle):
+                        best = max(best, each) if best is not None else each
             if number % TOPICS_STEP == TOPICS_STEP - 1:
                 await asyncio.sleep(0)
         return best
@@ -114,10 +112,14 @@ class Compaction(Job):
         begun_s = asyncio.get_running_loop().time()
         try:
             done = await self._compact(handle, incarnation)
-        except (LogError, StoreError, HelperDied, Corrupt, ValueError) as error:  # ValueError: damaged bytes
+            self.failures.pop(f"partition {handle}", None)
+        except LogError as error:
+            _log.warning("compaction given up for now", partition=handle, error=repr(error))
+        except Exception as error:  # whatever it is, other partitions have nothing to do with it
             level = _log.info if isinstance(error, ChunkMissing) else _log.warning
             level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
             self._metrics.compactions_failed.inc()
+            self.item_failed(f"partition {handle}", error)
         finally:
             if done is None:
                 self._leave_alone(handle, PUT_OFF_S)

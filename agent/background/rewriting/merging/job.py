@@ -19,7 +19,8 @@ from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination.commands import Claim, ReleaseClaim
 from coordination.helper import HelperDied
-from coordination.jobs import Job
+from coordination.jobs import STORE_FAILURES_MAX, Job
+from coordination.log import LogError
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
 from coordination.state.types import Done
@@ -63,7 +64,8 @@ class Merging(Job):
         if not self.replica.ready:
             return
         for number in range((len(self.replica.state.partitions) + RANGE - 1) // RANGE):
-            await self._look_at(number)
+            with self.item(f"range {number}"):
+                await self._look_at(number)
             await asyncio.sleep(0)
 
     async def _look_at(self, number: int) -> None:
@@ -134,7 +136,7 @@ class Merging(Job):
     async def _work(self, number: int, found: Sequence[Due]) -> None:
         """Merge what is due, group by group. A range in which nothing succeeds is left to another agent."""
         incarnation, bytes_max = self.replica.incarnation, self._parts.rules.segment_bytes
-        good = bad = 0
+        good = bad = away = 0
         for group in batches_of_work(found, bytes_max, frozenset(self._alone)):
             handles = [each.handle for each in group]
             try:
@@ -142,10 +144,15 @@ class Merging(Job):
                     handles = [work.partition.handle for work in works]
                     self._note(await merge(self._parts, works, incarnation))
                     self._alone.difference_update(handles)
+                    for handle in handles:
+                        self.failures.pop(_item_name(handle), None)
                 good += 1
-            except (StoreError, HelperDied, Corrupt) as error:
+            except LogError:
+                raise
+            except Exception as error:  # whatever it is, other partitions have nothing to do with it
                 self._tell(handles, error)
-                if not isinstance(error, OF_ONE):
+                away += isinstance(error, StoreError) and not isinstance(error, OF_ONE)
+                if away == STORE_FAILURES_MAX:
                     bad += 1
                     break
                 bad += self._set_aside(handles)
@@ -166,6 +173,8 @@ class Merging(Job):
         level = _log.info if isinstance(error, ChunkMissing) else _log.warning
         text = f"{type(error).__name__}: {error}"
         level("merging given up for now", partitions=list(handles), error=text)
+        if len(handles) == 1:
+            self.item_failed(_item_name(handles[0]), error)
         self._metrics.merges_failed.inc()
 
     def _note(self, done: Outcome) -> None:
@@ -177,6 +186,10 @@ class Merging(Job):
         metrics.merge_rewritten_bytes.inc(done.rewritten_bytes)
         metrics.merge_gets.inc(done.gets)
         _log.debug("merged", partitions=len(done.swapped), rows=done.rows, bytes=done.read_bytes)
+
+
+def _item_name(handle: int) -> str:
+    return f"partition {handle}"
 
 
 def _claim_name(number: int) -> str:

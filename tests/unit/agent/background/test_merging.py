@@ -163,14 +163,14 @@ async def test_rows_merged_while_a_reader_looks_leave_no_gap(agent: Agent, memor
     assert values(await fetch(agent, 4)) == expected(4, 16)
 
 
-async def test_a_missing_segment_is_a_retriable_error_never_an_empty_answer(
+async def test_a_missing_segment_is_told_never_an_empty_answer(
     agent: Agent, memory_store: MemoryStore
 ) -> None:
     await create(agent)
     await fill(agent, 4)
     await merge_rows(agent, memory_store, 4)
     await memory_store.delete(await keys(memory_store, SEGMENTS))
-    assert (await fetch(agent, 0)).error_code == Code.KAFKA_STORAGE_ERROR
+    assert (await fetch(agent, 0)).error_code == Code.CORRUPT_MESSAGE
 
 
 async def test_duplicates_are_known_after_their_rows_were_merged(
@@ -324,7 +324,7 @@ async def test_damage_in_one_partition_does_not_keep_the_others_from_being_merge
     await job._look()
     assert job.due(0, asyncio.get_running_loop().time()) == [], "left alone for a while"
     forget_memory(agent)
-    assert (await fetch(agent, 0, index=1)).error_code == Code.KAFKA_STORAGE_ERROR
+    assert (await fetch(agent, 0, index=1)).error_code == Code.CORRUPT_MESSAGE
     assert values(await fetch(agent, 0, index=2)) == expected(0, 16)
 
 
