@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from objectstore import tasks
+
 PIPE_BYTES = (
     1 << 20
 )  # of each pipe: what Linux gives everybody; of 64 KiB, its default, each side wakes up often
@@ -54,7 +56,7 @@ class Helper:
         async with self._lock:
             if self._process is None:
                 self._process = await asyncio.to_thread(_start, self._module)
-            exchange = asyncio.create_task(asyncio.to_thread(_exchange, self._process, message, parts))
+            exchange = tasks.owned(asyncio.to_thread(_exchange, self._process, message, parts), "helper")
             try:
                 async with asyncio.timeout(self._seconds_max):
                     return await asyncio.shield(exchange)

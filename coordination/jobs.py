@@ -26,6 +26,7 @@ from coordination.log import LogError
 from coordination.replica import Replica
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
+from objectstore import tasks
 from objectstore.store import Ambiguous, Denied, Retryable, StoreError
 
 _logger = logging.getLogger("floe.coordination.jobs")
@@ -68,7 +69,7 @@ class Job(ABC):
 
     def start(self) -> None:
         """Begin the loop."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = tasks.kept(self._run, f"job {self.claim}")
 
     async def stop(self) -> None:
         """End the loop, wherever it is. The claim goes with the incarnation."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from coordination.backoff import Backoff
@@ -13,6 +14,7 @@ from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
 from coordination.log import Entries, Fenced, LogEntry, LogRegressed, Member, Trimmed, Unavailable
 from coordination.memory_server import Compacted, MemoryServer, Watch, WatchCancelled
+from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20
 PAGE_ENTRIES = 256
@@ -250,7 +252,7 @@ class MemoryChain(AppendChain):
     ) -> None:
         super().__init__(incarnation, owner, revision, ENTRY_BYTES_MAX, backoff)
         self._log = log
-        self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s))
+        self._renewal = tasks.kept(partial(self._renew, ttl_s), "renewal of the lease")
 
     async def close(self) -> None:
         """Give the incarnation up: delete its key, best effort."""

@@ -19,6 +19,7 @@ from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
 from coordination.log import Entries, Fenced, LogRegressed, Member, Trimmed, Unavailable
 from coordination.sqlite_file import LogFile
+from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20
 OWNER_BITS = 62
@@ -165,7 +166,7 @@ class SqliteChain(AppendChain):
     ) -> None:
         super().__init__(incarnation, owner, revision, ENTRY_BYTES_MAX, backoff)
         self._log = log
-        self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s))
+        self._renewal = tasks.kept(partial(self._renew, ttl_s), "renewal of the lease")
 
     async def close(self) -> None:
         """Give the incarnation up: delete its key, best effort."""

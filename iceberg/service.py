@@ -26,6 +26,7 @@ from iceberg.ledger import LedgerError
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
 from iceberg.writers import ProcessWriter, WriterDied
+from objectstore import tasks
 from objectstore.batch import CorruptBatch
 from objectstore.store import StoreError
 
@@ -120,7 +121,7 @@ class CommitterService:
         replica = self._parts.replica
         self._unlisten = replica.add_listener(self._applied)
         replica.add_reload_listener(self._reloaded)
-        self._loop_task = asyncio.create_task(self._run(), name="floe-tables")
+        self._loop_task = tasks.kept(self._run, "tables")
 
     async def stop(self) -> None:
         """Let commits under way end within a bound, give the claims back. Idempotent."""
@@ -199,7 +200,7 @@ class CommitterService:
             self._dirty.setdefault(name, self._parts.clock.now_ms())
         for name in self._jobs:
             if name not in wanted and name not in self._running:
-                self._running[name] = asyncio.create_task(self._give_up(name))
+                self._running[name] = tasks.start(self._give_up(name), "give up a table")
 
     def _head_start(self, topic: Topic) -> float:
         """Seconds that this agent leaves to the one that the rendezvous hash names."""
@@ -224,13 +225,13 @@ class CommitterService:
             if job is None or self._held_by_another(name):
                 self._dirty.pop(name)
             elif name not in self._running and job.due <= now:
-                self._running[name] = asyncio.create_task(self._commit(name, job), name=f"floe-table-{name}")
+                self._running[name] = tasks.start(self._commit(name, job), "commit a table")
 
     def _leave_to_others(self) -> None:
         """Release what this agent holds: agents live whose role it is."""
         for name, job in self._jobs.items():
             if job.committer.claim_revision and name not in self._running:
-                self._running[name] = asyncio.create_task(self._release(name, job))
+                self._running[name] = tasks.start(self._release(name, job), "release a table")
 
     async def _release(self, name: str, job: _Job) -> None:
         try:
@@ -268,8 +269,11 @@ class CommitterService:
         except _EXPECTED as error:
             _logger.warning("topic %s is not committed: %s: %s", name, type(error).__name__, error)
             waits = self._failed(name, job, error, newest_ms)
-        except Exception as error:  # evidence in the log; the other topics carry on
-            _logger.exception("topic %s is not committed", name)
+        except BaseException as error:  # evidence in the log; the other topics carry on
+            if tasks.cancelled(error):
+                raise
+            tasks.tell("commit of a table", error)
+            _logger.error("topic %s is not committed: %r", name, error)
             waits = self._failed(name, job, error, newest_ms)
         finally:
             self._running.pop(name, None)
@@ -287,7 +291,7 @@ class CommitterService:
         if self._on_commit is not None:
             self._on_commit(name, done, status.freshness_ms)
 
-    def _failed(self, name: str, job: _Job, error: Exception, newest_ms: int) -> float:
+    def _failed(self, name: str, job: _Job, error: BaseException, newest_ms: int) -> float:
         job.failures += 1
         job.status.failures += 1
         job.status.last_error = f"{type(error).__name__}: {error}"

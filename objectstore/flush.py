@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from objectstore import tasks
 from objectstore.budget import PutBudget
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.retry import find_ours
@@ -78,7 +79,7 @@ class ChunkPutter:
         self._durations.append(loop.time() - started)
 
     async def _race(self, key: str, parts: Sequence[Buffer]) -> None:
-        first = asyncio.create_task(self._store.put(key, parts, CREATE), name=f"put {key}")
+        first = tasks.owned(self._store.put(key, parts, CREATE), "put")
         runners = [first]
         try:
             await asyncio.wait(runners, timeout=self.delay_s)
@@ -86,7 +87,7 @@ class ChunkPutter:
                 self.stats.hedges += 1
                 if self._budget is not None:
                     await self._budget.take()
-                runners.append(asyncio.create_task(self._store.put(key, parts, CREATE), name=f"hedge {key}"))
+                runners.append(tasks.owned(self._store.put(key, parts, CREATE), "hedged put"))
             await self._first_good(key, parts, runners)
             if len(runners) > 1 and not first.done():
                 self.stats.hedges_won += 1

@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from objectstore import manifest as manifests
 from objectstore import segment as segments
+from objectstore import tasks
 from objectstore.manifest import CorruptManifest, Manifest
 from objectstore.naming import ManifestId, SegmentId, SliceRef, manifest_key, segment_key
 from objectstore.reader import ChunkMissing
@@ -132,7 +133,7 @@ class _Kept(Generic[_Name, _Content]):
             return kept[0]
         task = self._flying.get(name)
         if task is None:
-            task = self._flying[name] = asyncio.create_task(self._fill(name))
+            task = self._flying[name] = tasks.owned(self._fill(name), "load")
             task.add_done_callback(lambda done: self._landed(name, done))
         await asyncio.wait([task])  # when cancelled it gives up waiting; the load goes on for the others
         return task.result()

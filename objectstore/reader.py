@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from crc32c import crc32c
 
+from objectstore import tasks
 from objectstore.batch import CorruptBatch, check_crc, patch, peek
 from objectstore.cache import Key, SliceCache
 from objectstore.markers import marker_batch
@@ -219,7 +220,7 @@ class ChunkReader:
         for span in coalesce(ranges, GAP_BYTES_MAX, SPAN_BYTES_MAX):
             members = [flights[member] for member in span.members]
             work = self._read_span(chunk, span, members, alone)
-            task = asyncio.create_task(work, name=f"read-{chunk.number}")
+            task = tasks.start(work, "read")
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
 

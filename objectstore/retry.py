@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from objectstore import tasks
 from objectstore.pace import LoopPace, Pace
 from objectstore.store import (
     PLAIN,
@@ -70,7 +71,7 @@ class RetryingStore:
 
         async def once() -> str | StoreError:
             try:
-                return await self._store.put(key, parts, mode)
+                return await self._expected(lambda: self._store.put(key, parts, mode), wrote=True)
             except Ambiguous as error:
                 unknown.append(error)
                 raise
@@ -107,19 +108,19 @@ class RetryingStore:
 
     async def get(self, key: str) -> bytes:
         """See ObjectStore."""
-        return await self._repeat(lambda: self._store.get(key))
+        return await self._tried(lambda: self._store.get(key))
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""
-        return await self._repeat(lambda: self._store.get_range(key, start, length))
+        return await self._tried(lambda: self._store.get_range(key, start, length))
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See ObjectStore."""
-        return await self._repeat(lambda: self._store.get_ranges(key, ranges))
+        return await self._tried(lambda: self._store.get_ranges(key, ranges))
 
     async def head(self, key: str) -> ObjectMeta:
         """See ObjectStore."""
-        return await self._repeat(lambda: self._store.head(key))
+        return await self._tried(lambda: self._store.head(key))
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
         """See ObjectStore. A page that fails is asked for again from where the last one ended."""
@@ -129,7 +130,7 @@ class RetryingStore:
         async def once() -> Sequence[ObjectMeta] | None:
             nonlocal pages
             try:
-                return await anext(pages, None)
+                return await self._expected(lambda: _next(pages))
             except Retryable:
                 pages = self._store.list(prefix, last)
                 raise
@@ -140,15 +141,35 @@ class RetryingStore:
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
         """See ObjectStore."""
-        return await self._repeat(lambda: self._store.list_folders(prefix))
+        return await self._tried(lambda: self._store.list_folders(prefix))
 
     async def delete(self, keys: Sequence[str]) -> None:
         """See ObjectStore. Deleting again is harmless, since names are never used again."""
-        await self._repeat(lambda: self._store.delete(keys))
+        await self._tried(lambda: self._store.delete(keys), wrote=True)
 
     async def close(self) -> None:
         """See ObjectStore."""
         await self._store.close()
+
+    async def _tried(self, call: Callable[[], Awaitable[T]], *, wrote: bool = False) -> T:
+        return await self._repeat(lambda: self._expected(call, wrote=wrote))
+
+    async def _expected(self, call: Callable[[], Awaitable[T]], *, wrote: bool = False) -> T:
+        """One call of the store below, which raises what a store may raise.
+
+        Native code may raise anything, a panic too: whoever calls knows StoreErrors only, and would not try
+        again, nor answer who waits. A key that is refused (ValueError) is the caller's own mistake.
+        """
+        try:
+            return await call()
+        except (StoreError, ValueError):
+            raise
+        except BaseException as error:
+            if tasks.cancelled(error):
+                raise
+            tasks.tell("object store", error)
+            told = f"the store's client failed: {error!r}"
+            raise (Ambiguous(told) if wrote else Retryable(told)) from error
 
     async def _repeat(self, once: Callable[[], Awaitable[T]]) -> T:
         started, tries = self._pace.monotonic(), 0
@@ -162,6 +183,10 @@ class RetryingStore:
                 if tries >= self._policy.tries_max or late:
                     raise
             await self._pace.sleep(wait)
+
+
+async def _next(pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta] | None:
+    return await anext(pages, None)
 
 
 async def find_ours(store: ObjectStore, key: str, parts: Sequence[Buffer]) -> str | None:

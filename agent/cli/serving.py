@@ -20,6 +20,7 @@ from agent.telemetry import logs
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
 from coordination.state.errors import StateError
+from objectstore import tasks
 from objectstore.fingerprint import BrokenFingerprint, ForeignBucket
 from objectstore.store import Denied, StoreError
 
@@ -102,9 +103,10 @@ async def _live(config: Config, started: Callable[[App], None]) -> None:
     for number in SIGNALS:
         loop.add_signal_handler(number, told.set)
     app = App(config)
-    signalled = asyncio.create_task(told.wait())
+    tasks.watch(loop)
+    signalled = tasks.owned(told.wait(), "signal")
     try:
-        starting = asyncio.create_task(app.start())
+        starting = tasks.owned(app.start(), "start")
         first: list[asyncio.Future[Any]] = [starting, signalled]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():  # told to stop while waiting for log or store

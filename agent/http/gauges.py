@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from objectstore.tasks import DEFECTS
+
 if TYPE_CHECKING:
     from agent.http.parts import Parts
     from coordination.state.types import Applied
@@ -54,6 +56,11 @@ class Gauges(Collector):
         for name, value in self._parts.reads().items():
             reads.add_metric([name], value)
         yield reads
+        text = "Exceptions that nobody expected, by where they ended"
+        defects = CounterMetricFamily("floe_defects", text, labels=["place"])
+        for place, count in DEFECTS.counts.items():
+            defects.add_metric([place], count)
+        yield defects
         queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
         for name, value in self._parts.queues().items():
             queues.add_metric([name], value)

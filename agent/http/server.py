@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from agent.config import HttpConfig
+from objectstore import tasks
 
 KEEP_ALIVE_S = 30
 STOP_S_MAX = 5
@@ -56,7 +57,7 @@ class HttpServer:
         """Bind and serve; returns the port. Raises OSError when the address cannot be bound."""
         bound = _bind(self._config.host, self._config.port)
         self.port = int(bound.getsockname()[1])
-        self._task = asyncio.create_task(self._server.serve(sockets=[bound]), name="http")
+        self._task = tasks.start(self._server.serve(sockets=[bound]), "http")
         while not self._server.started:
             if self._task.done():
                 await self._task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from agent.http.page import render
 from agent.http.parts import Parts
 from agent.version import VERSION
 from coordination.state.tables import topic_id_of
+from objectstore.tasks import DEFECTS
 
 if TYPE_CHECKING:
     from coordination.state.types import Applied, Broker
@@ -76,6 +78,7 @@ class StatusRoutes:
             "damaged": self._damaged(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
+            "defects": _defects(),
             "replica": parts.replica.status(),
         }
 
@@ -117,6 +120,20 @@ class StatusRoutes:
         return sum(
             p.high_watermark - max(d, p.log_start) for p, d in zip(topic.partitions, done, strict=False)
         )
+
+
+def _defects() -> list[dict[str, object]]:
+    """The newest exceptions that nobody expected; their tracebacks are in the log."""
+    now, counts = asyncio.get_running_loop().time(), DEFECTS.counts
+    return [
+        {
+            "place": each.place,
+            "error": each.error,
+            "seconds_ago": round(now - each.at, 1),
+            "count": counts[each.place],
+        }
+        for each in reversed(DEFECTS.newest)
+    ]
 
 
 def _broker(broker: Broker) -> dict[str, object]:

@@ -26,6 +26,7 @@ from agent.net.wire.generated import api_versions
 from agent.net.wire.primitives import Buffer
 from agent.telemetry.logs import request_id
 from agent.telemetry.metrics import Metrics
+from objectstore import tasks
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +147,7 @@ class Server:
         except OSError:
             self.stop_accepting()
             raise
-        self._sweeper = loop.create_task(self._sweep())
+        self._sweeper = tasks.kept(self._sweep, "sweeping of connections")
         return ports
 
     @property
@@ -329,7 +330,7 @@ class _Protocol(asyncio.BufferedProtocol):
         context = RequestContext(
             self._info, header.api_key, header.api_version, header.correlation_id, header.client_id
         )
-        task = self._loop.create_task(self._serve(context, header, frame, slot))
+        task = tasks.start(self._serve(context, header, frame, slot), "request")
         self._shared.tasks[task] = None
         task.add_done_callback(self._ended)
         if header.api_key == FETCH:  # nobody is left to read; a write goes on to its end
@@ -357,11 +358,11 @@ class _Protocol(asyncio.BufferedProtocol):
             self._bad_version(slot, error)
         except WireError as error:
             self._doom(slot, error)
-        except asyncio.CancelledError:
-            self.abort(f"{api.name} was cancelled")
-            raise
-        except Exception:
-            log.exception("request failed", **self._names(), api=api.name, version=context.api_version)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                self.abort(f"{api.name} was cancelled")
+                raise
+            tasks.tell(f"{api.name} v{context.api_version}", error)
             self._doom(slot, WireError(f"{api.name} v{context.api_version} failed in the agent"))
         finally:
             self._machine.release(frame)

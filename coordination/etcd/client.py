@@ -20,6 +20,7 @@ from coordination.etcd.errors import EtcdError, being_cancelled, from_grpc
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.stubs import KV, Auth, Lease, Maintenance, Watch
 from coordination.etcd.watch import WatchStream
+from objectstore import tasks
 
 _T = TypeVar("_T")
 _DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
@@ -199,7 +200,7 @@ class EtcdClient:
         endpoint.timeouts = endpoint.timeouts + 1 if error.code is _DEADLINE else 0
         if endpoint.timeouts >= TIMEOUTS_MAX and self._endpoints.get(endpoint.address) is endpoint:
             del self._endpoints[endpoint.address]
-            task = asyncio.get_running_loop().create_task(endpoint.channel.close(CLOSE_GRACE_S))
+            task = tasks.start(endpoint.channel.close(CLOSE_GRACE_S), "close an etcd channel")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         if error.other_endpoint and endpoint.address == self._addresses[self._at]:

@@ -24,6 +24,7 @@ from coordination.etcd.keys import Keys, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.watch import WatchBatch, WatchStream
 from coordination.log import Entries, LogEntry, LogRegressed, Trimmed
+from objectstore import tasks
 
 _logger = logging.getLogger("floe.coordination.etcd")
 PAGE_ENTRIES_FIRST = 64
@@ -133,7 +134,7 @@ class Follower:
                 fragment=True,
             )
         )
-        asking = asyncio.get_running_loop().create_task(self._ask_for_progress(stream))
+        asking = tasks.start(self._ask_for_progress(stream), "progress of the watch")
         try:
             while True:
                 batch = await self._next(stream)

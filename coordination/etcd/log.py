@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import grpc
 
@@ -22,6 +23,7 @@ from coordination.etcd.keys import INFO_BYTES_MAX, Keys, key_state, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.trim import trim_log
 from coordination.log import Entries, Fenced, Member, Unavailable
+from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
 LEASE_BITS = 62
@@ -196,7 +198,7 @@ class EtcdChain(AppendChain):
         self._log = log
         self._lease = lease
         self._info = info
-        self._renewal = asyncio.get_running_loop().create_task(self._renew(ttl_s / 3))
+        self._renewal = tasks.kept(partial(self._renew, ttl_s / 3), "renewal of the lease")
 
     async def close(self) -> None:
         """Give the incarnation up: delete its key, best effort."""

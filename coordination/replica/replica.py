@@ -31,6 +31,7 @@ from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
 from coordination.replica.proposals import Line, Proposals, Results
 from coordination.state import Applied, Result, State, StateError
+from objectstore import tasks
 from objectstore.store import ObjectStore
 
 _logger = logging.getLogger("floe.coordination.replica")
@@ -132,7 +133,7 @@ class Replica:
         self._run(self._follower.run())
         self._run(self._housekeep())
         self._run(self._catch_up_and_write())
-        registered = asyncio.ensure_future(self._author.registered.wait())
+        registered = tasks.owned(self._author.registered.wait(), "registration")
         either: list[asyncio.Future[Any]] = [registered, self.failed]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -255,7 +256,7 @@ class Replica:
     # Tasks.
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(self._loop.create_task(self._guarded(work)))
+        self._tasks.append(tasks.start(self._guarded(work), "replica"))
 
     def _run_once(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks = [task for task in self._tasks if not task.done()]
@@ -267,13 +268,17 @@ class Replica:
         except (StateError, ReplicaFailed, LogRegressed) as error:
             _logger.critical("this agent stops: %s: %s", type(error).__name__, error)
             self._fail(error)
-        except Exception as error:  # a defect: a replica that silently follows no more would be worse
-            _logger.critical("this agent stops: unexpected", exc_info=error)
+        except BaseException as error:  # a defect: a replica that silently follows no more would be worse
+            if tasks.cancelled(error):
+                raise
+            tasks.tell("replica", error)
+            _logger.critical("this agent stops: unexpected: %r", error)
             self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         if not self.failed.done():
-            self.failed.set_exception(error)
+            wrapped = error if isinstance(error, Exception) else ReplicaFailed(f"unexpected: {error!r}")
+            self.failed.set_exception(wrapped)
         self._proposals.incarnation = 0
 
     async def _catch_up_and_write(self) -> None:

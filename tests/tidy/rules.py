@@ -174,6 +174,29 @@ def tests_do_not_evade(files: Iterable[File]) -> Iterator[Problem]:
                     yield Problem(file.path, number, f"{found[0]}: let the real thing run")
 
 
+def tasks_have_a_last_resort(files: Iterable[File]) -> Iterator[Problem]:
+    """A task whose exception is nobody's ends in silence: objectstore/tasks.py begins them all, but for those
+    of a TaskGroup, which raises for them."""
+    for file in files:
+        if not (file.product and file.python) or file.path == "objectstore/tasks.py":
+            continue
+        tree = ast.parse(file.text)
+        groups = {
+            ast.unparse(item.optional_vars)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.AsyncWith)
+            for item in node.items
+            if item.optional_vars is not None and "TaskGroup(" in ast.unparse(item.context_expr)
+        }
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in ("create_task", "ensure_future")
+                and ast.unparse(node.value) not in groups
+            ):
+                yield Problem(file.path, node.lineno, f"{node.attr}: take objectstore/tasks.py")
+
+
 def settings_are_used(files: Iterable[File], names: Iterable[str]) -> Iterator[Problem]:
     """A setting that nothing reads would be a lie to whoever sets it."""
     read = [

@@ -37,6 +37,7 @@ RULES = (
     rules.nothing_names_this_machine,
     rules.ignores_have_reasons,
     rules.tests_do_not_evade,
+    rules.tasks_have_a_last_resort,
 )
 
 

@@ -41,6 +41,9 @@ BAD: list[Case] = [
     (rules.ignores_have_reasons, "agent/a.py", "x = 1  # type: " + "ignore  # because I say so\n"),
     (rules.tests_do_not_evade, "tests/a.py", "@pytest.mark.skip(reason='later')\n"),
     (rules.tests_do_not_evade, "tests/a.py", "from unittest import mock\n"),
+    (rules.tasks_have_a_last_resort, "agent/a.py", "asyncio.create_task(work())\n"),
+    (rules.tasks_have_a_last_resort, "agent/a.py", "asyncio.ensure_future(work())\n"),
+    (rules.tasks_have_a_last_resort, "iceberg/a.py", "self._loop.create_task(work())\n"),
 ]
 
 GOOD: list[Case] = [
@@ -56,6 +59,13 @@ GOOD: list[Case] = [
     (rules.ignores_have_reasons, "agent/a.py", "x = 1  # no" + "qa: E501  # the URL cannot be folded\n"),
     (rules.ignores_have_reasons, "agent/a.py", "x = 1  # type: " + "ignore[arg-type]  # checked above\n"),
     (rules.tests_do_not_evade, "tests/a.py", "x = 'skip'\n"),
+    (rules.tasks_have_a_last_resort, "tests/a.py", "asyncio.create_task(work())\n"),
+    (rules.tasks_have_a_last_resort, "agent/a.py", "tasks.start(work(), 'work')\n"),
+    (
+        rules.tasks_have_a_last_resort,
+        "agent/a.py",
+        "async def f():\n    async with asyncio.TaskGroup() as group:\n        group.create_task(work())\n",
+    ),
 ]
 
 

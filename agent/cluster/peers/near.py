@@ -22,6 +22,7 @@ from agent.cluster.peers.whole import WholeChunks
 from agent.cluster.peers.wire import SLICES_MAX, PeerError
 from agent.telemetry.logs import logger
 from coordination.log import LogError
+from objectstore import tasks
 from objectstore.batch import CorruptBatch
 from objectstore.naming import ChunkId, SliceRef
 from objectstore.reader import THREAD_BYTES_MIN, patched
@@ -167,14 +168,14 @@ class Near:
             return await store()
 
     async def _hedged(self, owner: Owner, members: Sequence[SliceRef], store: FromStore) -> list[memoryview]:
-        asking = asyncio.ensure_future(self._ask(owner, members))
+        asking = tasks.owned(self._ask(owner, members), "ask a peer")
         reading: asyncio.Future[list[memoryview]] | None = None
         try:
             if await self._answered(asking, owner.address):
                 found = asking.result()
                 return found if found is not None else await store()
             self.stats.hedged += 1
-            reading = asyncio.ensure_future(store())
+            reading = tasks.owned(_awaited(store), "read beside a peer")
             reading.add_done_callback(_seen)
             await asyncio.wait([asking, reading], return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
@@ -249,7 +250,7 @@ class Near:
         elif now - heard > SILENCE_S:
             self._rest(address)
             if address not in self._greeting:
-                self._greeting[address] = asyncio.create_task(self._greet(address), name="greet")
+                self._greeting[address] = tasks.start(self._greet(address), "greet a peer")
 
     async def _greet(self, address: str) -> None:
         """Ask a silent peer again as soon as it shakes hands, and without that when its rest is over."""
@@ -269,6 +270,10 @@ class Near:
         self._heard.pop(address, None)
         self._resting[address] = self._loop.time() + REST_S
         self._client.forget(address)
+
+
+async def _awaited(store: FromStore) -> list[memoryview]:
+    return await store()
 
 
 async def _cut(parts: Sequence[memoryview], members: Sequence[SliceRef]) -> list[memoryview]:

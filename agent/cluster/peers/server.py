@@ -25,6 +25,7 @@ from agent.cluster.peers.wire import (
 )
 from agent.telemetry.logs import logger
 from coordination.clock import Clock
+from objectstore import tasks
 from objectstore.naming import SliceRef
 from objectstore.reader import ChunkMissing
 from objectstore.store import Buffer, StoreError
@@ -84,7 +85,7 @@ class PeerServer:
         if len(self._connections) >= CONNECTIONS_MAX:
             writer.close()
             return
-        task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        task = tasks.start(self._talk(reader, writer), "talk with a peer")
         self._connections[task] = None
         task.add_done_callback(self._connections.pop)
 
@@ -125,7 +126,7 @@ class PeerServer:
             return
         self._bytes += size
         try:
-            finding = asyncio.ensure_future(self._find(slices, recent))
+            finding = tasks.owned(self._find(slices, recent), "find for a peer")
             try:
                 while not (await asyncio.wait([finding], timeout=self._beat_s))[0]:
                     _send(writer, encode_answer(body, Status.READING))

@@ -17,6 +17,7 @@ from agent.cluster.hints import LeaderHints
 from agent.telemetry.logs import logger
 from coordination.state.state import State
 from coordination.state.types import Applied, Broker
+from objectstore import tasks
 from objectstore.naming import SliceRef
 from objectstore.store import StoreError
 
@@ -95,7 +96,7 @@ class Warmer:
             self._followed = self._hints
             return
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._follow(), name="warm")
+            self._task = tasks.start(self._follow(), "reading ahead")
 
     async def _follow(self) -> None:
         """Read ahead what moved here, and what moves while that is read."""

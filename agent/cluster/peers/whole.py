@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from objectstore import tasks
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.reader import ChunkMissing
 from objectstore.store import NotFound, ObjectStore, StoreError
@@ -46,7 +47,7 @@ class WholeChunks:
             return kept
         flight = self._flying.get(chunk)
         if flight is None:
-            flight = asyncio.create_task(self._read(chunk), name=f"whole-{chunk.number}")
+            flight = tasks.owned(self._read(chunk), "read a whole chunk")
             self._flying[chunk] = flight
             flight.add_done_callback(lambda done: self._landed(chunk, done))
         try:

@@ -30,6 +30,7 @@ from coordination.replica.proposals import Results
 from coordination.state import Applied, Done, Refused, State
 from coordination.state.group_types import CONSUMER, Group
 from coordination.state.groups import is_empty, revision_of
+from objectstore import tasks
 
 _log = logger("groups")
 _T = TypeVar("_T")
@@ -64,7 +65,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to keep time, and take over the groups that are this agent's."""
-        self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
+        self._tasks.append(tasks.kept(self._keep_time, "time of groups"))
         self._moved()
 
     async def stop(self) -> None:
@@ -267,7 +268,7 @@ class GroupCoordinator:
         proposal, group.proposal = group.proposal, None
         if proposal is not None:
             future = self._replica.submit([command(proposal)])
-            future.add_done_callback(partial(self._decided, group))
+            future.add_done_callback(partial(self._heard, group))
         elif group.idle and self._running.get(group.group_id) is group:
             self._drop(group, Code.NOT_COORDINATOR)
             return
@@ -277,6 +278,14 @@ class GroupCoordinator:
         self._timers.arm(group.group_id, group.wake_at)
         if group.wake_at < self._asleep_until:
             self._alarm.set()
+
+    def _heard(self, group: ClassicGroup, future: Results) -> None:
+        """A callback of nobody's: a group that cannot go on is dropped, which answers whoever waits."""
+        try:
+            self._decided(group, future)
+        except BaseException as error:
+            tasks.tell("change of a group", error)
+            self._drop(group, Code.COORDINATOR_NOT_AVAILABLE)
 
     def _decided(self, group: ClassicGroup, future: Results) -> None:
         if self._running.get(group.group_id) is not group:
@@ -316,7 +325,7 @@ class GroupCoordinator:
         if self._tasks:
             if self._adopting is not None:
                 self._adopting.cancel()
-            self._adopting = self._loop.create_task(self._adopt_all())
+            self._adopting = tasks.kept(self._adopt_all, "adoption of groups")
 
     async def _adopt_all(self) -> None:
         """Load every group with members that is this agent's: their sessions must be kept."""

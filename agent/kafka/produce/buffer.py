@@ -40,6 +40,10 @@ class Outcome(NamedTuple):
     message: str | None = None
 
 
+WAITING = Outcome(Code.NONE, message="waits")
+"""In the place of an outcome that is not known yet."""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One Produce request's batches in the buffer; `done` resolves once all have their outcome."""

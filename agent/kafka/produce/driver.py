@@ -22,6 +22,7 @@ from typing import Protocol
 
 from agent.kafka.produce.budget import ByteBudget
 from agent.kafka.produce.buffer import (
+    WAITING,
     Flush,
     Offered,
     Outcome,
@@ -41,6 +42,7 @@ from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.replica.proposals import Line
 from coordination.state.types import ChunkCommitted, Refused, Result
 from coordination.steps import reach
+from objectstore import tasks
 from objectstore.naming import ChunkId
 from objectstore.store import Buffer, StoreError
 
@@ -69,6 +71,10 @@ class Overtaken(Exception):
     """An earlier flush failed; this one was given up so that it does not overtake it."""
 
 
+class NotStored(Exception):
+    """A chunk could not be made or stored for a reason that nobody expects; it is in no log."""
+
+
 class Closed(Exception):
     """The agent is leaving."""
 
@@ -84,6 +90,8 @@ def code_of(error: BaseException) -> tuple[Code, str]:
             return Code.REQUEST_TIMED_OUT, "The log's answer is missing: the batch may have been written."
         case StoreError() | TimeoutError():
             return Code.NOT_ENOUGH_REPLICAS, "The object store failed; nothing was written: send again."
+        case NotStored():
+            return Code.NOT_ENOUGH_REPLICAS, f"The agent failed; nothing was written: send again. {error}"
         case Overtaken():
             return Code.NOT_ENOUGH_REPLICAS, "An earlier write failed; nothing was written: send again."
         case Closed():
@@ -136,9 +144,7 @@ class ProduceDriver:
         """
         size = sum(len(batch.data) for batch in batches)
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
-        request = Request(
-            connection, self._loop.time(), size, future, [Outcome(Code.NONE)] * len(batches), len(batches)
-        )
+        request = Request(connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches))
         self._idle.clear()
         self._buffer.add(request, batches)
         self._planner.arrived(connection, size, len(batches), request.arrived)
@@ -190,10 +196,17 @@ class ProduceDriver:
         self._planner.flushed(size, len(taken), now, self._buffer.oldest)
         chunk = ChunkId(self._replica.incarnation, self._next_number)
         self._next_number += 1
-        flush = make_flush(taken, size, self._cluster_id, chunk, now)
+        try:
+            flush = make_flush(taken, size, self._cluster_id, chunk, now)
+        except BaseException as error:
+            tasks.tell("flush", error)
+            self._give_up(taken, NotStored(repr(error)))
+            self._planner.completed()
+            self._give_up_all(Overtaken())
+            return
         self._flushes.append(flush)
         self._metrics.puts_in_flight.inc()
-        flush.put = self._loop.create_task(self._put(flush), name=f"put-{chunk.number}")
+        flush.put = tasks.start(self._put(flush), "put")
 
     async def _put(self, flush: Flush) -> None:
         try:
@@ -203,6 +216,12 @@ class ProduceDriver:
             flush.failure = error
             self._metrics.put_failed.inc()
             _log.warning("chunk not stored", chunk=flush.chunk.number, error=repr(error))
+        except BaseException as error:  # a flush that neither failed nor is stored holds up all behind it
+            flush.failure = NotStored(repr(error))
+            self._metrics.put_failed.inc()
+            if tasks.cancelled(error):
+                raise
+            tasks.tell("put", error)
         else:
             flush.stored = True
         finally:
@@ -228,6 +247,14 @@ class ProduceDriver:
     def _decided(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:
         """The flush's command was applied, or will not be, or nobody knows."""
         self._submitted.discard(future)
+        try:
+            self._answer(flush, future)
+        except BaseException as error:
+            tasks.tell("outcome of a flush", error)
+            self._give_up(flush.pending, OutcomeUnknown(f"the agent failed: {error!r}"))
+        self._completed()
+
+    def _answer(self, flush: Flush, future: asyncio.Future[list[Result]]) -> None:
         error = Closed() if future.cancelled() else future.exception()
         if error is not None:
             self._give_up(flush.pending, error)
@@ -237,7 +264,6 @@ class ProduceDriver:
             reach("flush/decided")
             self._settle(flush, future.result()[0])
             reach("flush/answered")
-        self._completed()
 
     def _settle(self, flush: Flush, result: Result) -> None:
         """Hand out what apply decided; what it accepted stays in memory for tail readers."""
@@ -246,7 +272,10 @@ class ProduceDriver:
                 self._resolve(pending, Outcome(result.code, message=result.message))
             return
         assert isinstance(result, ChunkCommitted), f"a chunk's commit answered with {result!r}"
-        self._keep(flush, result)
+        try:
+            self._keep(flush, result)
+        except BaseException as defect:  # it is in the log all the same
+            tasks.tell("cache of own chunks", defect)
         for pending, error, base in zip(flush.pending, result.errors, result.base_offsets, strict=True):
             if error:
                 self._resolve(pending, Outcome(Code(error)))
@@ -272,9 +301,11 @@ class ProduceDriver:
             self._keep_own(flush.chunk, start, run, base)
 
     def _give_up(self, pendings: Sequence[Pending], error: BaseException) -> None:
+        """Answer those that are not answered yet."""
         code, message = code_of(error)
         for pending in pendings:
-            self._resolve(pending, Outcome(code, message=message))
+            if pending.request.outcomes[pending.slot] is WAITING:
+                self._resolve(pending, Outcome(code, message=message))
 
     def _give_up_all(self, error: Exception) -> None:
         """Give up the flushes whose command is not submitted, and what came behind them.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+
 import pytest
 
 from objectstore.adapters.memory import MemoryStore
@@ -9,10 +11,14 @@ from objectstore.faulty import Dice, Fault, FaultRates, FaultyStore
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import (
     CREATE,
+    PLAIN,
     Ambiguous,
+    Buffer,
     Denied,
     NotFound,
+    ObjectMeta,
     Precondition,
+    PutMode,
     Replace,
     Retryable,
 )
@@ -173,6 +179,68 @@ async def test_denied_is_not_repeated() -> None:
     with pytest.raises(Denied):
         await RetryingStore(store, POLICY, Pace()).get("a")
     assert store.calls == 1
+
+
+class Panic(BaseException):
+    """What native code raises: no Exception."""
+
+
+class Odd(MemoryStore):
+    """Fails as no store should: `before` or behind the effect."""
+
+    def __init__(self, error: BaseException, times: int, *, before: bool) -> None:
+        super().__init__()
+        self.error, self.times, self.before = error, times, before
+
+    def fail(self, *, before: bool) -> None:
+        if self.times and before == self.before:
+            self.times -= 1
+            raise self.error
+
+    async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
+        self.fail(before=True)
+        etag = await super().put(key, parts, mode)
+        self.fail(before=False)
+        return etag
+
+    async def get(self, key: str) -> bytes:
+        self.fail(before=True)
+        return await super().get(key)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        async for page in super().list(prefix, start_after):
+            yield page
+            self.fail(before=True)
+
+
+UNEXPECTED = [RuntimeError("odd"), MemoryError("full"), Panic("native")]
+
+
+@pytest.mark.parametrize("error", UNEXPECTED, ids=repr)
+@pytest.mark.parametrize("before", [True, False])
+async def test_what_no_store_should_raise_is_repeated_and_told_as_what_it_may_mean(
+    error: BaseException, before: bool
+) -> None:
+    store = RetryingStore(Odd(error, 1, before=before), POLICY, Pace())
+    await store.put("a", [b"x"], CREATE)
+    assert await store.get("a") == b"x"
+    if before:
+        with pytest.raises(Ambiguous, match="client failed"):
+            await RetryingStore(Odd(error, 99, before=before), POLICY, Pace()).put("a", [b"x"], CREATE)
+
+
+@pytest.mark.parametrize("error", UNEXPECTED, ids=repr)
+async def test_a_read_that_fails_as_none_should_is_repeated_and_then_refused(error: BaseException) -> None:
+    with pytest.raises(Retryable, match="client failed"):
+        await RetryingStore(Odd(error, 99, before=True), POLICY, Pace()).get("a")
+    odd = Odd(error, 0, before=True)
+    names = [f"n/{number:04d}" for number in range(2_500)]
+    for name in names:
+        await odd.put(name, [b""])
+    odd.times = 2
+    assert [
+        meta.key async for page in RetryingStore(odd, POLICY, Pace()).list("n/") for meta in page
+    ] == names
 
 
 async def test_a_listing_goes_on_where_it_failed(stage: Stage) -> None:

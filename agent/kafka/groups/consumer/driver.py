@@ -32,6 +32,7 @@ from coordination import broker_configs, group_configs
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
 from coordination.state.consumer_types import ConsumerGroupData
+from objectstore import tasks
 
 _log = logger("groups.consumer")
 
@@ -58,7 +59,7 @@ class ConsumerGroups:
 
     def start(self) -> None:
         """Begin to keep time, and take over the groups that are this agent's."""
-        self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
+        self._tasks.append(tasks.kept(self._keep_time, "time of consumer groups"))
         self.moved()
 
     async def stop(self) -> None:
@@ -79,7 +80,7 @@ class ConsumerGroups:
         if self._tasks:
             if self._adopting is not None:
                 self._adopting.cancel()
-            self._adopting = asyncio.get_running_loop().create_task(self._adopt_all())
+            self._adopting = tasks.kept(self._adopt_all, "adoption of consumer groups")
 
     async def _adopt_all(self) -> None:
         """Watch every group with members that is this agent's: their sessions must be kept."""

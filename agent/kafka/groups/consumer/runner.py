@@ -32,6 +32,7 @@ from coordination.state.consumer_types import ConsumerGroupData
 from coordination.state.data import StateData
 from coordination.state.group_types import CLASSIC, CONSUMER, ClassicGeneration, Group
 from coordination.state.groups import revision_of
+from objectstore import tasks
 
 _log = logger("groups.consumer")
 
@@ -125,7 +126,7 @@ class Runner:
             raise GroupError(Code.COORDINATOR_NOT_AVAILABLE, f"{WORKS_MAX} requests wait for this group")
         self._queue.append(work)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task = tasks.start(self._work(), "plans of a consumer group")
 
     async def settled(self) -> None:
         """Wait until what waits now is planned, and the log has it."""
@@ -157,6 +158,11 @@ class Runner:
                 except (LogError, OutcomeUnknown) as error:
                     _log.warning("the log did not answer for a group", group=self.group_id, error=str(error))
                     refuse(works, Code.COORDINATOR_NOT_AVAILABLE, str(error))
+                except BaseException as error:  # these are told; whoever waits behind them is still served
+                    if tasks.cancelled(error):
+                        raise
+                    tasks.tell("plan of a consumer group", error)
+                    refuse(works, Code.COORDINATOR_NOT_AVAILABLE, f"the agent failed: {error!r}")
         finally:
             self._task = None
             refuse(works, Code.COORDINATOR_NOT_AVAILABLE, "the coordinator ended")  # but for those told

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.kafka.produce import driver
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import ProduceDriver
 from agent.kafka.produce.planner import FlushLimits
@@ -80,7 +81,7 @@ class Puts:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.hold = False
-        self.fail: dict[int, Exception] = {}
+        self.fail: dict[int, BaseException] = {}
         self.started: list[int] = []
         self.began = asyncio.Event()
         self._gates: dict[int, asyncio.Event] = {}
@@ -203,6 +204,73 @@ async def test_a_failed_put_is_retriable_and_nothing_after_it_overtakes(make: Ca
     assert harness.log.partition[0] == 1
     harness.puts.hold = False
     assert (await (await harness.send(offer(0, 1))))[0].base_offset == 1, "the driver goes on"
+
+
+class Panic(BaseException):
+    """What native code raises: no Exception."""
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("odd"), MemoryError("full"), Panic("native"), asyncio.CancelledError()], ids=repr
+)
+async def test_a_put_that_fails_as_nobody_expects_is_told_to_producers_and_the_next_works(
+    make: Callable[..., Harness], error: BaseException
+) -> None:
+    """It used to hold up every later flush, without a word."""
+    harness = make(replace(LIMITS, buffer_bytes_max=1))
+    harness.puts.fail[1] = error
+    first = await harness.send(offer(0, 1))
+    second = await harness.send(offer(0, 1))
+    for answer in (first, second):
+        async with asyncio.timeout(5):
+            (outcome,) = await answer
+        assert (outcome.code, outcome.base_offset) == (Code.NOT_ENOUGH_REPLICAS, -1)
+    assert (await (await harness.send(offer(0, 1))))[0].base_offset == 0
+    assert harness.driver.budget.used == 0
+
+
+async def test_a_chunk_that_cannot_be_made_fails_alone(
+    make: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make()
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "make_flush", full)
+        async with asyncio.timeout(5):
+            (outcome,) = await (await harness.send(offer(0, 1)))
+    assert outcome.code is Code.NOT_ENOUGH_REPLICAS
+    for _ in range(2 * LIMITS.in_flight_max):
+        assert (await (await harness.send(offer(0, 1))))[0].code is Code.NONE
+    assert harness.driver.budget.used == 0
+
+
+async def test_what_apply_took_is_acknowledged_though_the_cache_fails(
+    make: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make()
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(harness.driver, "_keep_own", full)
+    for offset in range(2 * LIMITS.in_flight_max):
+        async with asyncio.timeout(5):
+            assert (await (await harness.send(offer(0, 1))))[0].base_offset == offset
+
+
+async def test_an_answer_of_the_log_that_makes_no_sense_is_an_unknown_outcome(
+    make: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make()
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.log, "apply", lambda commands: ["nonsense"])
+        async with asyncio.timeout(5):
+            (outcome,) = await (await harness.send(offer(0, 1)))
+    assert outcome.code is Code.REQUEST_TIMED_OUT
+    assert (await (await harness.send(offer(0, 1))))[0].code is Code.NONE
 
 
 async def test_what_follows_a_failed_put_stays_in_the_line_of_what_waits_for_the_log(

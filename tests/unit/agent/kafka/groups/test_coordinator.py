@@ -192,3 +192,20 @@ async def test_an_acknowledged_commit_is_what_any_agent_tells(begin: StartGroups
     assert answer.topics[0].partitions[0].error_code == 0
     await agents[1].services.replica.leave()
     assert await position(agents[0], group) == 11
+
+
+async def test_a_group_whose_change_fails_as_nobody_expects_is_told_and_goes_on(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a callback of the log's: whoever joined would have waited for ever."""
+    from agent.kafka.groups.classic import ClassicGroup
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("odd")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ClassicGroup, "decided", broken)
+        async with asyncio.timeout(5):
+            refused = await join(agent, "g")
+    assert refused.error_code == Code.COORDINATOR_NOT_AVAILABLE
+    assert (await join(agent, "g")).error_code == 0

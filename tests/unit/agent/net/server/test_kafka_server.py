@@ -13,6 +13,7 @@ from agent.net.wire.errors import WireError
 from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
 from agent.net.wire.generated import api_versions
 from agent.net.wire.primitives import Buffer
+from objectstore.tasks import DEFECTS
 from tests.unit.agent.net.server.harness import API_VERSIONS, METADATA, Client, echo, serving
 
 
@@ -166,18 +167,26 @@ async def test_requests_before_a_bad_one_are_answered() -> None:
         await client.close()
 
 
-async def test_a_handler_that_fails_closes_only_its_connection() -> None:
+class Panic(BaseException):
+    """What native code raises: no Exception."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bug"), MemoryError("full"), Panic("native")], ids=repr)
+async def test_a_handler_that_fails_closes_only_its_connection(
+    error: BaseException,
+) -> None:
     async def handler(context: RequestContext, body: memoryview) -> list[Buffer]:
         if context.correlation_id == 13:
-            raise RuntimeError("bug")
+            raise error
         return [b""]
 
     async with serving(handler) as (_, port):
         bad, good = await Client.connect(port), await Client.connect(port)
-        with capture_logs() as logs:
-            bad.send(13)
-            assert await bad.closed()
-        assert [line["event"] for line in logs if line["log_level"] == "error"] == ["request failed"]
+        before = DEFECTS.counts["Metadata v8"]
+        bad.send(13)
+        assert await bad.closed()
+        assert DEFECTS.counts["Metadata v8"] == before + 1
+        assert DEFECTS.newest[-1].error == f"{type(error).__name__}: {error}"
         good.send(1)
         assert await good.correlation_id() == 1
         await bad.close()
