@@ -48,7 +48,7 @@ from coordination.commands import (
 )
 from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode
-from coordination.state import Done, State, UnsupportedFeature
+from coordination.state import Done, Refused, State, UnsupportedFeature
 from coordination.state.freeze import freeze_now, sections
 from coordination.state.thaw import BadSnapshot, Thaw
 from coordination.state.types import SnapshotRecord
@@ -189,16 +189,25 @@ def transactions(script: Script) -> None:
     assert isinstance(script.one(A, AbortTransaction(transactional_id="x", number=number, forced=True)), Done)
     second = Producer(script, A, "y", v2=False)
     second.init()
-    fence = Fence(connection=4, correlation_id=5, stamp=script.state.revision, software=Fence.JAVA)
+    fence = Fence(connection=4, stamp=script.state.revision)
     assert second.add(0, groups=["c"], fence=fence) == Done()
     assert isinstance(second.end(commit=True, fence=fence), Done)
-    young = Fence(connection=6, correlation_id=5, stamp=script.state.revision, software=Fence.JAVA)
+    young = Fence(connection=6, stamp=script.state.revision)
     assert second.add(0, 2, groups=["c"], fence=young) == Done()
     assert second.send(2)[0] == 0
     waiting = second.commit_offsets("c", (1, 9), fence=young, generation=1, member_id="m", instance_id="i")
     assert waiting == Done()
     pending = script.state.pending_offsets["c"]["y"]
     pending[1] = pending[1]._replace(leader_epoch=4, metadata="w")
+    third = Producer(script, A, "z", v2=False)
+    third.init()
+    old, main = Fence(connection=7), Fence(connection=8, stamp=script.state.revision)
+    third.add(0, fence=main)
+    third.end(commit=True, fence=main)
+    assert third.add(0, groups=["d"], fence=main) == Done()
+    assert third.commit_offsets("d", (1, 9), fence=old) == Done()
+    young = Fence(connection=9, stamp=script.state.revision)
+    assert isinstance(third.commit_offsets("d", (0, 9), fence=young), Refused), "it can only be aborted"
 
 
 def rest(script: Script) -> None:
