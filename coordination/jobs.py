@@ -24,6 +24,7 @@ from coordination.clock import Clock
 from coordination.commands import Claim, ExpireProducers, ReleaseClaim
 from coordination.log import LogError
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
 from objectstore import tasks
@@ -128,7 +129,7 @@ class Job(ABC):
             await asyncio.sleep(self._poll_s)
 
     async def _look(self) -> None:
-        if not runs_jobs(self.replica.state, self.replica.incarnation):
+        if self.replica.clock_watch.off or not runs_jobs(self.replica.state, self.replica.incarnation):
             await self._give_up()
             return
         if self.claim not in self.replica.state.claims and self.replica.ready:
@@ -161,7 +162,7 @@ class ProducerExpiry(Job):
     async def step(self, held: ClaimHolder) -> None:
         """One pass over all partitions."""
         idle_ms = integer(self.replica.state.cluster_configs, "producer.id.expiration.ms")
-        since = self._clock.now_ms() - idle_ms
+        since = deletion_ms(self.replica.state, self._clock.now_ms()) - idle_ms
         for first in range(0, len(self.replica.state.partitions), self.RANGE):
             await self.replica.propose(
                 ExpireProducers(idle_since_ms=since, first_partition=first, partitions=self.RANGE),

@@ -203,7 +203,7 @@ class Committer:
     ) -> tuple[Head, Removed] | None:
         """The head without old files, stored and not yet visible; None when there are none."""
         parts, before = self._parts, work.head
-        now_ms = parts.clock.now_ms()
+        now_ms = parts.replica.wall_ms()
         author = f"{incarnation:016x}/{self.claim_revision}"
         found = await self._builder().remove(
             before.metadata,
@@ -349,7 +349,7 @@ class Committer:
         self, work: _Work, files: list[AddedFile], snapshot_id: int, incarnation: int
     ) -> Head:
         """Manifests and metadata of the next head, stored and not yet visible."""
-        before, now_ms = work.head, self._parts.clock.now_ms()
+        before, now_ms = work.head, self._parts.replica.wall_ms()
         properties = properties_of(work.topic, work.layout)
         base = metadata.with_schema(before.metadata, work.layout.fields, work.layout.ids.last, properties)
         head = Head("", base, before.manifests)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coordination.log import LogError
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state import Applied, State
 from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
@@ -306,7 +307,8 @@ class CommitterService:
             return
         job.collected = now
         parts = self._parts
-        now_ms = parts.clock.now_ms()  # before the barrier: whatever a successor makes is younger
+        # Before the barrier: whatever a successor makes is younger.
+        now_ms = deletion_ms(parts.replica.state, parts.clock.now_ms())
         head = await job.committer.settled_head()
         if head is None:
             return

@@ -88,7 +88,7 @@ class TableSetup:
             layout.fields,
             layout.ids.last,
             {**_PROPERTIES, **properties_of(topic, layout)},
-            self._clock.now_ms(),
+            self._replica.wall_ms(),
         )
         content = metadata.encode(first)
         unsealed = metadata.metadata_name(0, self._clock.random_bytes(16))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
@@ -11,6 +11,7 @@ from coordination.commands import ChunkId as ChunkIdMessage
 from coordination.commands import ForgetChunks, ForgetSegments
 from coordination.jobs import Job
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
 from coordination.steps import reach, steps
 from objectstore.collect import Collector, Report, Standing
@@ -114,6 +115,11 @@ class Collection(Job):
             )
 
 
+def _now_of(replica: Replica, clock: Clock) -> Callable[[], int]:
+    """The time by which a grace is over: the clock of one agent collects nothing before it."""
+    return lambda: deletion_ms(replica.state, clock.now_ms())
+
+
 def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: float) -> Collector:
     """The collector over this agent's state and store."""
 
@@ -123,7 +129,7 @@ def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: 
         await replica.propose(ForgetChunks(chunks=named))
 
     remove = steps("collect/delete", "collect/deleted")(store.delete)
-    return Collector(store, StateView(replica), forget, clock.now_ms, int(grace_s * 1000), remove)
+    return Collector(store, StateView(replica), forget, _now_of(replica, clock), int(grace_s * 1000), remove)
 
 
 def make_merged_collector(
@@ -144,4 +150,6 @@ def make_merged_collector(
         await replica.propose(forgotten)
 
     remove, grace_ms = steps("collect/delete-merged")(store.delete), int(grace_s * 1000)
-    return MergedCollector(store, merged, StateView(replica), forget, clock.now_ms, grace_ms, remove)
+    return MergedCollector(
+        store, merged, StateView(replica), forget, _now_of(replica, clock), grace_ms, remove
+    )

@@ -49,6 +49,8 @@ class Gauges(Collector):
         yield _gauge("lag_revisions", "Revisions known to be in the log and not applied", replica.lag)
         yield _gauge("lag_seconds", "Seconds since this agent was first seen behind the log", self._look())
         yield _gauge("ready", "1 when registered and caught up after the last pause", int(replica.ready))
+        skew_ms = replica.clock_watch.skew_ms
+        yield _gauge("clock_skew_ms", "Distance of this agent's clock from what most agents say", skew_ms)
         waiting = replica.status()["queued_bytes"]
         yield _gauge("replica_queue_bytes", "Bytes of commands waiting for their append", float(str(waiting)))
         yield CounterMetricFamily("floe_applied_entries", "Log entries applied", value=self._applied)

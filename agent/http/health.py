@@ -52,6 +52,8 @@ class HealthRoutes:
             reasons.append(f"this agent must be restarted: {failure}")
         elif not self._parts.replica.ready:
             reasons.append("the replica is not registered with the log, or verifies itself after a pause")
+        elif self._parts.replica.clock_watch.off:
+            reasons.append(self._parts.replica.clock_watch.reason)
         elif self._parts.joining():
             reasons.append("the agent is warming up: clients are not sent to it yet")
         if self._parts.stopping():

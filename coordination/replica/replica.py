@@ -26,6 +26,7 @@ from coordination.commands import (
 )
 from coordination.log import Log, LogError, LogRegressed, Unavailable
 from coordination.replica.author import Author
+from coordination.replica.clock_watch import ClockWatch
 from coordination.replica.errors import ReplicaFailed
 from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
@@ -58,6 +59,7 @@ class Replica:
         self._author = Author(log, clock, self.options, self._follower, self._proposals)
         self._follower.listeners.append(self._author.applied)
         self._follower.on_reload.append(self._author.reloaded)
+        self.clock_watch = ClockWatch(2 * self.options.heartbeat_s)
         self._tasks: list[asyncio.Task[None]] = []
         self._next_barrier: asyncio.Future[int] | None = None
         self._last_tick = self._loop.time()
@@ -97,6 +99,10 @@ class Replica:
         """Registered, verified after the last pause, and not failed."""
         return bool(self.incarnation) and self._verified and not self.failed.done()
 
+    def wall_ms(self) -> int:
+        """The time for stamps that clients see, Unix ms: this agent's clock; the log's while that is off."""
+        return self.state.clock_ms if self.clock_watch.off else self._clock.now_ms()
+
     def status(self) -> dict[str, object]:
         """For status pages: where this replica stands and what it waits for."""
         state = self.state
@@ -109,6 +115,10 @@ class Replica:
             "state_hash": state.hash,
             "feature_level": state.feature_level,
             "lag_revisions": self.lag,
+            "log_clock_ms": state.clock_ms,
+            "log_clock_doubt_ms": state.clock_doubt_ms,
+            "clock_skew_ms": self.clock_watch.skew_ms,
+            "clock_off": self.clock_watch.off,
             "queued_proposals": self._proposals.queued,
             "queued_bytes": self._proposals.queued_bytes,
             "parked_entries": self._proposals.parked,
@@ -325,6 +335,7 @@ class Replica:
             now = self._loop.time()
             self._follower.read_gap_if_overdue(now)
             self._proposals.expire(self.options.queue_wait_s, self.options.outcome_wait_s)
+            self.clock_watch.look(self.state, self.incarnation, now)
             idle = now - self._author.last_append >= self.options.heartbeat_s
             if self.incarnation and idle and not self._proposals.queued:
                 self.submit([command(Heartbeat())], incarnation=self.incarnation)

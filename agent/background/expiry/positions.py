@@ -10,6 +10,7 @@ from coordination.clock import Clock
 from coordination.commands import ExpireOffsets
 from coordination.jobs import Job
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state.group_offsets import expirable
 from coordination.state.types import ClaimHolder
 
@@ -50,4 +51,5 @@ class OffsetExpiry(Job):
     def _expirable(self, name: str, retention_ms: int) -> bool:
         state = self.replica.state
         group = state.groups.get(name)
-        return group is not None and expirable(state, group, self._clock.now_ms(), retention_ms)
+        now_ms = deletion_ms(state, self._clock.now_ms())
+        return group is not None and expirable(state, group, now_ms, retention_ms)

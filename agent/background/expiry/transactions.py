@@ -20,6 +20,8 @@ from coordination.clock import Clock
 from coordination.commands import AbortTransaction, ExpireTransactions, command
 from coordination.jobs import Job
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
+from coordination.state.agreed_time import SKEW_MS
 from coordination.state.transaction_types import Transaction
 from coordination.state.transactions import expirable
 from coordination.state.types import ClaimHolder
@@ -70,14 +72,14 @@ class TransactionTimeouts(Job):
         name, now_s = (each.transactional_id, each.number), self._clock.monotonic()
         since_s = self._open_since_s[name] = known.get(name, now_s)
         watched = (now_s - since_s) * 1000 >= each.timeout_ms
-        if not watched and self._clock.now_ms() - each.started_ms < each.timeout_ms:
+        if not watched and self._now_ms() - each.started_ms < each.timeout_ms:
             return None
         return AbortTransaction(transactional_id=each.transactional_id, number=each.number, forced=watched)
 
     async def _expire(self, held: ClaimHolder) -> None:
         names = iter(list(self.replica.state.transactions))
         while step := list(islice(names, LOOKS_PER_STEP)):
-            since_ms = self._clock.now_ms() - self._config(EXPIRATION)
+            since_ms = self._now_ms() - self._config(EXPIRATION)
             idle = [t.transactional_id for t in self._known(step) if expirable(t, since_ms)]
             expire = [ExpireTransactions(idle_since_ms=since_ms, transactional_id=idle)] if idle else []
             await self._propose(expire, held)
@@ -90,6 +92,11 @@ class TransactionTimeouts(Job):
         if messages:
             await self.replica.submit(list(map(command, messages)), incarnation=held.incarnation)
         await asyncio.sleep(0)
+
+    def _now_ms(self) -> int:
+        """By which something is proposed; apply decides, by the log's clock, which stands in an idle log."""
+        now_ms = self._clock.now_ms()
+        return min(now_ms, deletion_ms(self.replica.state, now_ms) + SKEW_MS)
 
     def _config(self, name: str) -> int:
         return broker_configs.integer(self.replica.state.cluster_configs, name)

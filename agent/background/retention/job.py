@@ -17,8 +17,9 @@ from coordination.clock import Clock
 from coordination.commands import MoveLogStart
 from coordination.jobs import Job
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
-from coordination.state.types import Done, Merged, Partition
+from coordination.state.types import Done, Merged, Partition, Refused
 from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.reader import ChunkMissing
 
@@ -48,6 +49,7 @@ class LogRetention(Job):
         self._ranges = ranges
         self._clock = clock
         self._metrics = metrics
+        self._now_ms = 0  # by which a pass judges
         self._passed_s = -math.inf  # when the last pass was made, by the event loop's time
 
     async def step(self, held: ClaimHolder) -> None:
@@ -63,6 +65,7 @@ class LogRetention(Job):
         """One pass. Raises LogError and StoreError."""
         await self.replica.barrier()
         state = self.replica.state
+        self._now_ms = deletion_ms(state, self._clock.now_ms())
         moves: dict[int, int] = {}
         looks = 0
         for name in list(state.topics):
@@ -86,8 +89,7 @@ class LogRetention(Job):
 
     async def _new_start(self, partition: Partition, rules: Rules) -> int:
         """How far the partition's log start moves; the manifest is read when its first segment goes."""
-        now_ms = self._clock.now_ms()
-        merged = partition.merged
+        now_ms, merged = self._now_ms, partition.merged
         if merged is None:
             return new_start(tail_pieces(partition), partition.log_start, partition.size_bytes, rules, now_ms)
         if merged.segments and not _first_goes(partition, merged, rules, now_ms):
@@ -108,9 +110,10 @@ class LogRetention(Job):
         return new_start(pieces, partition.log_start, partition.size_bytes, rules, now_ms)
 
     async def _move(self, moves: dict[int, int], held: ClaimHolder) -> None:
-        result = await self.replica.propose(
-            MoveLogStart(partition=list(moves), offset=list(moves.values())), incarnation=held.incarnation
-        )
+        move = MoveLogStart(partition=list(moves), offset=list(moves.values()), judged_ms=self._now_ms)
+        result = await self.replica.propose(move, incarnation=held.incarnation)
+        if isinstance(result, Refused):
+            _log.warning("log starts stay", reason=result.message)
         moved = len(moves) if isinstance(result, Done) else 0
         self._metrics.log_starts_moved.inc(moved)
         _log.info("moved log starts", partitions=moved)

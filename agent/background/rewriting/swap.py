@@ -48,10 +48,14 @@ class Swap:
     last_chunk: ChunkId | MarkerId | None
     released: Sequence[SegmentId]
     written: Sequence[str]
+    judged_ms: int = 0
+    """By which time tombstones went, Unix ms; 0: none goes."""
 
     def command(self) -> SwapSegments:
         """The command that does it, or is refused when something changed (coordination/state/segments.py)."""
-        message = SwapSegments(partition=self.after.partition, number=self.name.number)
+        message = SwapSegments(
+            partition=self.after.partition, number=self.name.number, judged_ms=self.judged_ms
+        )
         summary = self.after.summary()._asdict()
         message.merged.MergeFrom(MergedRange(manifest_bytes=self.size, **summary))
         if self.expected is not None:

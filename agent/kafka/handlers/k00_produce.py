@@ -193,7 +193,7 @@ async def _admit_batch(
     transaction: int,
 ) -> Offered:
     """The batch as it will be stored. Raises Rejected."""
-    now_ms = ctx.services.clock.now_ms()
+    now_ms = ctx.services.replica.wall_ms()
     header = admit(data.records, rules, version, now_ms, transactional=transaction > 0)
     assert data.records is not None
     if rules.keys_required:

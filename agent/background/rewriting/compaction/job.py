@@ -19,6 +19,7 @@ from coordination import broker_configs
 from coordination.commands import Claim, ReleaseClaim
 from coordination.jobs import Job
 from coordination.log import LogError
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
 from coordination.state.types import Done, Topic
@@ -64,7 +65,8 @@ class Compaction(Job):
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        ready = self.replica.ready and runs_jobs(self.replica.state, self.replica.incarnation)
+        ready = self.replica.ready and not self.replica.clock_watch.off
+        ready = ready and runs_jobs(self.replica.state, self.replica.incarnation)
         backoff_ms = broker_configs.integer(self.replica.state.cluster_configs, BACKOFF)
         if not ready or loop.time() < self._idle_s + backoff_ms / 1000:
             return
@@ -75,7 +77,7 @@ class Compaction(Job):
 
     async def _choose(self) -> Due | None:
         """The partition that goes first of those that nobody compacts."""
-        now_ms = self._parts.clock.now_ms()
+        now_ms = deletion_ms(self.replica.state, self._parts.clock.now_ms())
         now_s = asyncio.get_running_loop().time()
         self._put_off = {handle: until for handle, until in self._put_off.items() if until > now_s}
         best: Due | None = None

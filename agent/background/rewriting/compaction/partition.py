@@ -23,6 +23,7 @@ from agent.background.rewriting.swap import Swap, Swapping
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state.types import Done, Merged, Partition, Refused, Result
 from coordination.steps import reach
 from objectstore.compact import Counts
@@ -110,7 +111,7 @@ class PartitionCompaction:
         self._rules = rules
         self._incarnation = incarnation
         self._keys_max = keys_max
-        now_ms = parts.clock.now_ms()
+        self._now_ms = now_ms = deletion_ms(parts.replica.state, parts.clock.now_ms())
         limit = limit_of(parts.replica.state, partition, tables=parts.tables)
         self._bounds = Bounds(limit, now_ms - rules.lag_ms_min)
         aborted = tuple(partition.aborted(partition.slices.first_offset, limit))
@@ -247,6 +248,7 @@ class PartitionCompaction:
         name = ManifestId(self._incarnation, after.partition, self._parts.clock.random_bits(64))
         size = await swapping.put_manifest(name, after)
         last = edit.tail.last_chunk if edit.tail is not None else None
-        swap = Swap(name, after, size, merged, last, released(before, after), [manifest_key(name)])
+        gone = released(before, after)
+        swap = Swap(name, after, size, merged, last, gone, [manifest_key(name)], self._now_ms)
         (result,) = await swapping.swap([swap], self._incarnation)
         return result

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agent.background.collection import make_collector, make_merged_collector
-from coordination.clock import ManualClock
 from coordination.commands import DeleteTopic, FenceIncarnation
 from objectstore.adapters.memory import MemoryStore
 from objectstore.merged import MergedRanges
@@ -17,19 +14,10 @@ from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch, values
 from tests.unit.agent.rig import Agent, batch
 
-HOUR_MS = 3_600_000
 
-
-class Later(ManualClock):
-    """Some hours from now, as the wall clock goes."""
-
-    def now_ms(self) -> int:
-        return 10**14
-
-
-async def collect(agent: Agent, store: MemoryStore, clock: Any = None, grace_s: float = 3600) -> list[str]:
+async def collect(agent: Agent, store: MemoryStore, grace_s: float = 0) -> list[str]:
     """One run of both collectors; what it deleted."""
-    replica, clock = agent.services.replica, clock or Later()
+    replica, clock = agent.services.replica, agent.services.clock
     report = await make_collector(replica, store, clock, grace_s).run()
     collector = make_merged_collector(replica, store, MergedRanges(store), clock, grace_s)
     await collector.run(report)
@@ -63,7 +51,7 @@ async def test_a_deleted_topic_gives_its_segments_back_after_the_grace(
     await fill(agent, 4)
     await merge_rows(agent, memory_store, 4)
     await agent.services.replica.propose(DeleteTopic(name="t"))
-    assert await collect(agent, memory_store, agent.services.clock) == [], "within the grace"
+    assert await collect(agent, memory_store, grace_s=3600) == [], "within the grace"
     await collect(agent, memory_store)
     for prefix in ("chunks/", SEGMENTS, MANIFESTS):
         assert await keys(memory_store, prefix) == []
