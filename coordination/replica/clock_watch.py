@@ -21,6 +21,8 @@ class ClockWatch:
     def __init__(self, patience_s: float) -> None:
         """`patience_s`: for how long the clock has to be apart before it is said to be off."""
         self.skew_ms = 0
+        self.agreed_ms = 0
+        """What time it is at least, by most agents, Unix ms."""
         self.off = False
         self._patience_s = patience_s
         self._apart_since: tuple[float, int] | None = None  # loop time, revision
@@ -28,6 +30,7 @@ class ClockWatch:
     def look(self, state: State, incarnation: int, now_s: float) -> None:
         """Look at the state's stamps, at event loop time `now_s`."""
         self.skew_ms = apart_ms(state, incarnation) if state.feature_level >= AGREED_TIME else 0
+        self.agreed_ms = agreed_ms(state) if state.feature_level >= AGREED_TIME else 0
         if abs(self.skew_ms) <= APART_MS:
             self._apart_since = None
             if self.off:

@@ -100,8 +100,12 @@ class Replica:
         return bool(self.incarnation) and self._verified and not self.failed.done()
 
     def wall_ms(self) -> int:
-        """The time for stamps that clients see, Unix ms: this agent's clock; the log's while that is off."""
-        return self.state.clock_ms if self.clock_watch.off else self._clock.now_ms()
+        """The time for stamps that clients see, Unix ms: this agent's clock unless others say otherwise.
+
+        One that is behind is known at once: the log's clock is ahead by the stated skew at most.
+        """
+        agreed_ms = self.clock_watch.agreed_ms
+        return agreed_ms if self.clock_watch.off else max(agreed_ms, self._clock.now_ms())
 
     def status(self) -> dict[str, object]:
         """For status pages: where this replica stands and what it waits for."""

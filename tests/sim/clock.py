@@ -20,14 +20,35 @@ class SimClock:
         self._loop = loop
         self._random = random.Random(seed)
         self.skew_ms = skew_ms
+        self._wrong_ms, self._rate, self._since_s = 0.0, 1.0, 0.0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it was made to jump or drift."""
+        return bool(self._wrong_ms) or self._rate != 1.0
+
+    def jump(self, milliseconds: int) -> None:
+        """Show so much more, or less."""
+        self._wrong_ms += milliseconds
+
+    def drift(self, rate: float) -> None:
+        """From now on show so many seconds per second."""
+        self._rate, self._since_s = rate, self._loop.time()
+
+    def set_right(self) -> None:
+        """Show again what it would have shown."""
+        self._wrong_ms, self._rate = 0.0, 1.0
+
+    def _off_ms(self) -> float:
+        return self.skew_ms + self._wrong_ms + (self._rate - 1) * (self._loop.time() - self._since_s) * 1000
 
     def now_ms(self) -> int:
         """Virtual wall clock, Unix ms."""
-        return START_MS + self.skew_ms + int(self._loop.time() * 1000)
+        return START_MS + int(self._off_ms() + self._loop.time() * 1000)
 
     def now_us(self) -> int:
         """Virtual wall clock, Unix µs."""
-        return (START_MS + self.skew_ms) * 1000 + int(self._loop.time() * 1_000_000)
+        return START_MS * 1000 + int(self._off_ms() * 1000 + self._loop.time() * 1_000_000)
 
     def monotonic(self) -> float:
         """The loop's time."""

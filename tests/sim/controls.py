@@ -21,7 +21,14 @@ from coordination import memory_server, snapshot_keeper
 from coordination.chain import KeyState
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
-from coordination.state import chunks, cluster, fence, group_offsets, pending_offsets, producers
+from coordination.state import (
+    chunks,
+    cluster,
+    fence,
+    group_offsets,
+    pending_offsets,
+    producers,
+)
 from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
 from coordination.state.types import Partition
@@ -31,6 +38,7 @@ from objectstore import collect
 from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
+from tests.sim.control_of_clocks import clock_of_one_agent
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
 
@@ -467,6 +475,13 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"compaction-lost"}),
         _compaction_drops_the_newest,
         _has(keepers=True),
+    ),
+    Control(
+        "clock-of-one-agent-deletes",
+        "15: time that deletes is agreed on",
+        frozenset({"too-early"}),
+        lambda: _patched(*clock_of_one_agent()),
+        _with("clock-jumps"),
     ),
     Control(
         "apply-depends-on-the-agent",

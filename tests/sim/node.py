@@ -208,6 +208,7 @@ class AgentNode(Node):
         self.skew_ms = 0
         if self.clock is not None:
             self.clock.skew_ms = 0
+            self.clock.set_right()
 
     async def _run(self) -> None:
         clock = self.clock = SimClock(self.loop, self.loop.random.getrandbits(48), self.skew_ms)

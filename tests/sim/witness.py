@@ -17,6 +17,7 @@ from coordination.state import transactions
 from coordination.state.state import State
 from coordination.state.types import Applied, Refused
 from tests.checker.findings import Finding
+from tests.sim.due import Due
 from tests.sim.positions import Positions
 
 
@@ -31,6 +32,7 @@ class Witness:
         self._ends: dict[tuple[str, int], tuple[int, bool]] = {}
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
         self.positions = Positions(self._wrong)
+        self.due = Due(self._wrong)
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -49,7 +51,7 @@ class Witness:
         State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
         transactions.finish = finished
         try:
-            with self.positions.watches():
+            with self.positions.watches(), self.due.watches():
                 yield
         finally:
             State.apply = apply  # type: ignore[method-assign]  # as it was
@@ -70,6 +72,7 @@ class Witness:
         for kind, result in zip(kinds, done.results, strict=True):
             self.commands[f"{kind} {result.code.name}" if isinstance(result, Refused) else kind] += 1
         self.positions.applied(state, kinds, commands)
+        self.due.applied(state, kinds, commands, done.results)
 
     def ended(self, known: Any, commit: bool, revision: int) -> None:
         """A transaction has ended at a revision, on one of the agents."""

@@ -71,6 +71,7 @@ CLUSTER = {
     "group.initial.rebalance.delay.ms": "300",
     "log.cleaner.backoff.ms": "500",
     "log.retention.check.interval.ms": "500",
+    "offsets.retention.check.interval.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1500"}

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.sim.faults.clients import CLIENTS, MEMBERS
+from tests.sim.faults.clocks import CLOCKS
 from tests.sim.faults.fault import Fault
 from tests.sim.faults.log import LOG
 from tests.sim.faults.network import LATE_ENDS, NETWORK
@@ -24,6 +25,7 @@ FAULTS: tuple[Fault, ...] = (
     *STORE,
     *NETWORK,
     *CLIENTS,
+    *CLOCKS,
 )
 """Those that any seed may draw. A new one is a file here and a line in this table."""
 NAMED: tuple[Fault, ...] = (LATE_ENDS, *MEMBERS)

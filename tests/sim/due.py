@@ -1,0 +1,85 @@
+"""Nothing goes before its time, by the true time of the simulation and the stated skew (rule 15).
+
+The true time of a command is when the first agent applies it; Python's own clock is the virtual one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from coordination.state import agreed_time
+from coordination.state.group_types import Group
+from coordination.state.state import HANDLERS, State
+from coordination.state.types import Done
+
+STATED_MS = agreed_time.SKEW_MS + 6_000
+"""How much too early is as stated: the skew, and what clocks that are right differ by (plan.py)."""
+RUN_MS_MAX = 3_600_000
+"""What is kept for longer cannot be over in a run."""
+
+
+class Due:
+    """One run's. `wrong` is told the anomaly and the details."""
+
+    def __init__(self, wrong: Callable[[str, str], None]) -> None:
+        self._wrong = wrong
+        self._begun: dict[tuple[str, int], int] = {}
+
+    def applied(self, state: State, kinds: Sequence[str], commands: Sequence[Any], results: Any) -> None:
+        """An entry was applied by the first agent."""
+        now_ms = int(time.time() * 1000)
+        for kind, command, result in zip(kinds, commands, results, strict=True):
+            if isinstance(result, Done):
+                self._done(kind, getattr(command, kind), result, now_ms)
+        for name, known in state.transactions.items():
+            if known.ongoing:
+                self._begun.setdefault((name, known.number), now_ms)
+
+    def _done(self, kind: str, message: Any, result: Done, now_ms: int) -> None:
+        if kind in ("move_log_start", "swap_segments") and message.judged_ms > now_ms + STATED_MS:
+            self._wrong("too-early", f"{kind} judged {message.judged_ms - now_ms} ms ahead of the true time")
+        if kind in ("expire_producers", "expire_transactions") and result.value:
+            self._wrong("too-early", f"{kind}: {result.value} of them")
+
+    @contextmanager
+    def watches(self) -> Iterator[None]:
+        """Everything that is applied meanwhile."""
+        abort, expire = HANDLERS["abort_transaction"], HANDLERS["expire_offsets"]
+
+        def aborted(state: State, message: Any, at: Any) -> Any:
+            known = state.transactions.get(message.transactional_id)
+            timeout_ms = 0 if known is None else known.timeout_ms
+            result = abort(state, message, at)
+            if isinstance(result, Done) and not message.forced:
+                self._aborted((message.transactional_id, message.number), timeout_ms)
+            return result
+
+        def expired(state: State, message: Any, at: Any) -> Any:
+            before = {name: _positions(state, state.groups.get(name)) for name in message.group}
+            result = expire(state, message, at)
+            for name, handles in before.items():
+                gone = handles - _positions(state, state.groups.get(name))
+                if gone and message.retention_ms > RUN_MS_MAX:
+                    self._wrong("too-early", f"positions of {name} for {sorted(gone)}")
+            return result
+
+        HANDLERS["abort_transaction"], HANDLERS["expire_offsets"] = aborted, expired
+        try:
+            yield
+        finally:
+            HANDLERS["abort_transaction"], HANDLERS["expire_offsets"] = abort, expire
+
+    def _aborted(self, number: tuple[str, int], timeout_ms: int) -> None:
+        now_ms = int(time.time() * 1000)
+        passed_ms = now_ms - self._begun.get(number, 0)
+        if passed_ms < timeout_ms - STATED_MS:
+            self._wrong("too-early", f"transaction {number} ended after {passed_ms} of {timeout_ms} ms")
+
+
+def _positions(state: State, group: Group | None) -> set[int]:
+    """Handles of partitions that exist and that the group has a position for."""
+    handles = () if group is None else group.offsets.handles
+    return {handle for handle in handles if state.partitions[handle] is not None}
