@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import grpc
@@ -158,16 +158,21 @@ class Follower:
             ) from None
 
     async def _ask_for_progress(self, stream: WatchStream) -> None:
-        """Regularly, and at once when somebody learnt of a revision that the watch has not reached."""
+        """Regularly, and at once when somebody learnt of a revision that the watch has not reached.
+
+        Regularly however often somebody asks meanwhile: reads of what does not change would keep the watch
+        silent, and it would be taken for dead.
+        """
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._options.progress_s
         while True:
             changed = self._head.changed
-            if self._head.revision > self._position:
+            if self._head.revision > self._position or loop.time() >= due:
+                due = loop.time() + self._options.progress_s
                 await stream.request_progress()
-            try:
-                async with asyncio.timeout(self._options.progress_s):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
                     await changed.wait()
-            except TimeoutError:
-                await stream.request_progress()
 
     async def _read_gap(self) -> AsyncGenerator[Entries, None]:
         """All entries after the position, page by page, by Range. Raises Trimmed, EtcdError."""

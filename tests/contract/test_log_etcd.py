@@ -17,6 +17,7 @@ from coordination.etcd.follower import FollowOptions
 from coordination.etcd.log import EtcdLog, EtcdOptions
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.stubs import unary
+from coordination.etcd.watch import WatchStream
 from coordination.log import Chain, Fenced, LogRegressed, Unavailable
 from coordination.open import open_log
 from deploy.services import Etcd, EtcdCluster
@@ -258,6 +259,28 @@ async def test_idle_followers_and_chains_cost_etcd_little(lab: EtcdLab) -> None:
     assert await client.log.current() == before
     await until(lambda: reader.through == before)
     await reader.stop()
+
+
+async def test_steady_reads_without_writes_leave_the_watch_alone(lab: EtcdLab) -> None:
+    """Each wakes whoever asks the watch for progress, which was not asked any more and was taken for dead."""
+    client, _ = await start(lab)
+    patient = EtcdOptions(follow=FollowOptions(progress_s=0.2, silent_s=2.5))
+    log = EtcdLog([lab.etcd.endpoint], CLUSTER, SystemClock(), patient)
+    watch, opened = log.client.watch, []
+
+    async def counted(create: pb.WatchCreateRequest) -> WatchStream:
+        opened.append(create.start_revision)
+        return await watch(create)
+
+    log.client.watch = counted
+    reader = Reader(log)
+    await reader.reaches(await client.log.current())
+    for _ in range(80):
+        await log.current()
+        await asyncio.sleep(0.05)
+    assert len(opened) == 1
+    await reader.stop()
+    await log.close()
 
 
 async def test_leaders_die_and_freeze_while_chains_append(tmp_path: Path) -> None:
