@@ -16,6 +16,9 @@ from agent.cluster.peers.service import Peers, warmer_of
 from agent.config import Config, advertised
 from agent.config.rules import scheme
 from agent.dependencies import log_of, replica_options, store_of
+from agent.health.health import Health, Signals
+from agent.health.standing import Standing
+from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import HttpServer, Parts, build
 from agent.kafka.assembly import assemble, open_reader, put_chunk_of
 from agent.kafka.context import Services
@@ -35,6 +38,7 @@ from coordination.commands import RegisterAgent
 from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.trouble import Troubles
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
 from objectstore.merged import MergedRanges
 from objectstore.store import ObjectStore, StoreError
@@ -63,8 +67,12 @@ class App:
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
-        self.log: Log = MeasuredLog(log or log_of(config, self.clock), self.metrics)
-        self.store = store or store_of(config, self.clock)
+        signals, troubles = Signals(), Troubles(self.clock.now_ms)
+        watched = WatchedLog(log or log_of(config, self.clock), signals.log_reads, signals.appends)
+        self.log: Log = MeasuredLog(watched, self.metrics)
+        self.store: ObjectStore = WatchedStore(
+            store or store_of(config, self.clock), signals.store_reads, signals.store_writes
+        )
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
         self.reader = open_reader(config, self.store)
         self.merged = MergedRanges(self.store, config.fetch.index_cache_bytes_max)
@@ -77,7 +85,10 @@ class App:
             self.reader,
             self.merged,
             self.metrics,
+            troubles,
         )
+        self.health = Health(config, self.replica, self.store, signals, troubles)
+        self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
         self.peers: Peers | None = None
         self.warmer = warmer_of(config, self.replica, self.reader)
         self.kafka_ports: list[int] = []
@@ -85,7 +96,6 @@ class App:
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
         self._serving = asyncio.Event()
-        self._joining = True
         self._stopping = False
         self._server = Server(self._dispatch, server_limits(config), self.metrics)
         self._http = HttpServer(build(self._parts()), config.http)
@@ -113,6 +123,7 @@ class App:
             put_chunk_of(self.config, self.store, self.metrics),
             fingerprint.cluster_id,
             self.metrics,
+            self.standing,
             self.damages,
         )
         self._services = services
@@ -125,7 +136,8 @@ class App:
         await self.replica.enter()
         services.groups.start()
         services.consumer_groups.start()
-        self._joining = False
+        self.health.joining = False
+        self.health.start()
         await self.background.start(fingerprint.cluster_id)
         _log.info(
             "serving",
@@ -139,13 +151,13 @@ class App:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
         if self._stopping:
             return
-        self._stopping = True
+        self._stopping = self.health.stopping = True
         config = self.config.shutdown
         if self._serving.is_set() and self.replica.ready:
             await self.replica.leave()
-            if self._services is not None:
-                self._services.send_away()
+            self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
+        await self.health.stop()
         await self.background.stop()
         if self._services is not None:
             await self._finish(self._services, config.timeout_ms / 1000 * STOP_SHARE)
@@ -247,8 +259,7 @@ class App:
             damages=self.damages,
             queues=self._queues,
             reads=self._reads,
-            joining=lambda: self._joining,
-            stopping=lambda: self._stopping,
+            health=self.health,
         )
 
     def _reads(self) -> Mapping[str, int]:

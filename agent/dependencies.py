@@ -13,6 +13,8 @@ from objectstore.open import StoreOptions, open_store
 from objectstore.retry import RetryPolicy
 from objectstore.store import ObjectStore
 
+HEARTBEAT_ALONE_S = 5.0  # no other agent listens
+
 
 def log_of(config: Config, clock: Clock) -> Log:
     """The log; nothing is connected yet. Raises ValueError, OSError (unreadable TLS files)."""
@@ -78,6 +80,7 @@ def replica_options(config: Config) -> ReplicaOptions:
     return ReplicaOptions(
         ttl_s=config.log.lease_ttl_s,
         heartbeat_s=given.heartbeat_ms / 1000,
+        heartbeat_alone_s=HEARTBEAT_ALONE_S,
         apply_slice_s=given.apply_ms_max / 1000,
         queue_wait_s=given.queue_timeout_ms / 1000,
         outcome_wait_s=given.outcome_timeout_ms / 1000,

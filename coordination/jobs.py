@@ -27,6 +27,7 @@ from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
+from coordination.trouble import Trouble, Troubles
 from objectstore import tasks
 from objectstore.store import Ambiguous, Denied, Retryable, StoreError
 
@@ -63,6 +64,8 @@ class Job(ABC):
         self._store_failures = 0  # items in a row that the store failed for
         self.failures: dict[str, ItemFailure] = {}
         """Items that failed when they were last worked on, by name."""
+        self.troubles: Troubles | None = None
+        """Is told of every failure, and of the success after it."""
 
     @abstractmethod
     async def step(self, held: ClaimHolder) -> None:
@@ -122,11 +125,30 @@ class Job(ABC):
         while True:
             try:
                 await self._look()
+                self._outcome(None)
             except (LogError, StoreError, TimeoutError) as error:
                 _logger.warning("job %s: %s: %s", self.claim, type(error).__name__, error)
-            except Exception:  # a defect: it is told, and the job does not end in silence
+                self._outcome(error)
+            except Exception as error:  # a defect: it is told, and the job does not end in silence
                 _logger.exception("job %s: this should not happen", self.claim)
+                self._outcome(error)
             await asyncio.sleep(self._poll_s)
+
+    def _outcome(self, error: Exception | None) -> None:
+        """Note how a look ended."""
+        if self.troubles is None:
+            return
+        if error is None:
+            self.troubles.worked(self.claim)
+        else:
+            self.troubles.failed(self.claim, error)
+
+    def failing_items(self, now_ms: int) -> Iterator[Trouble]:
+        """The items that failed when they were last worked on. `now_ms`: the wall clock, Unix ms."""
+        now_s = asyncio.get_running_loop().time()
+        for name, item in self.failures.items():
+            since_ms, last_ms = (now_ms - int((now_s - at) * 1000) for at in (item.since_s, item.last_s))
+            yield Trouble(f"{self.claim}: {name}", since_ms, last_ms, item.count, item.error)
 
     async def _look(self) -> None:
         if self.replica.clock_watch.off or not runs_jobs(self.replica.state, self.replica.incarnation):

@@ -20,6 +20,7 @@ from coordination.replica.clock_watch import deletion_ms
 from coordination.state import Applied, State
 from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
+from coordination.trouble import Troubles
 from iceberg import maintenance
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts, claim_name
 from iceberg.head import enabled, follows
@@ -107,6 +108,8 @@ class CommitterService:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
+        self.troubles: Troubles | None = None
+        """Is told of every commit that failed, and of the one that did not after it."""
 
     def status(self) -> dict[str, TopicStatus]:
         """What became of the commits, by topic."""
@@ -263,6 +266,8 @@ class CommitterService:
             await job.committer.follow()
             await self._collect(job, loop.time())
             job.failures, job.status.last_error = 0, ""
+            if self.troubles is not None:
+                self.troubles.worked(f"table of {name}")
             waits = self._options.interval_s
         except LostRace as race:
             _logger.info("topic %s: %s", name, race)
@@ -296,6 +301,8 @@ class CommitterService:
         job.failures += 1
         job.status.failures += 1
         job.status.last_error = f"{type(error).__name__}: {error}"
+        if self.troubles is not None and not isinstance(error, LostRace):
+            self.troubles.failed(f"table of {name}", error)
         self._dirty.setdefault(name, newest_ms)
         factor = float(2 ** min(job.failures - 1, 16))
         return min(self._options.retry_s_max, self._options.retry_s * factor)

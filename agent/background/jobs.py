@@ -22,6 +22,7 @@ from coordination.jobs import Job, ProducerExpiry
 from coordination.log import Log
 from coordination.replica import Replica
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
+from coordination.trouble import Trouble, Troubles
 from iceberg.service import CommitterService
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
@@ -44,9 +45,12 @@ class Background:
         reader: ChunkReader,
         merged: MergedRanges,
         metrics: Metrics,
+        troubles: Troubles,
     ) -> None:
         self._config, self._clock, self._replica = config, clock, replica
         self._store, self._merged, self._metrics = store, merged, metrics
+        self._troubles = troubles
+        troubles.more.append(self._failing_items)
         self.catalog = catalog_of(config, replica, store, clock)
         self._tables: CommitterService | None = None
         if config.tables.enabled:
@@ -81,9 +85,16 @@ class Background:
         if self._config.compaction.enabled:
             self._jobs.append(self._compaction(cluster_id))
         for job in self._jobs:
+            job.troubles = self._troubles
             job.start()
         if self._tables is not None:
+            self._tables.troubles = self._troubles
             await self._tables.start()
+
+    def _failing_items(self) -> list[Trouble]:
+        """The partitions, topics and objects that single jobs pass over."""
+        now_ms = self._clock.now_ms()
+        return [each for job in self._jobs for each in job.failing_items(now_ms)]
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""

@@ -37,10 +37,22 @@ def _print(found: dict[str, Any]) -> None:
             for d in found["dependencies"]
         ],
     )
+    if found["failing_jobs"]:
+        print_table(
+            ("failing job", "since", "failures", "last error"),
+            [(j["job"], j["since"], j["failures"], j["error"]) for j in found["failing_jobs"]],
+        )
     print_table(
-        ("node", "broker", "listeners", "http", "version"),
+        ("node", "broker", "listeners", "http", "version", "unwell"),
         [
-            (b["node_id"], b["name"], " ".join(b["listeners"]), b["http"], b["version"])
+            (
+                b["node_id"],
+                b["name"],
+                " ".join(b["listeners"]),
+                b["http"],
+                b["version"],
+                b.get("unwell") or "",
+            )
             for b in found["brokers"]
         ],
     )

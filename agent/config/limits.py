@@ -82,8 +82,35 @@ class ReplicaConfig(Section):
     outcome_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
     """How long a proposal waits for its outcome, milliseconds, before it is answered as unknown."""
 
-    heartbeat_ms: Annotated[int, Field(ge=100, le=600_000)] = 5_000
-    """An idle agent says so in the log this often, milliseconds."""
+    heartbeat_ms: Annotated[int, Field(ge=100, le=600_000)] = 1_000
+    """An idle agent says so in the log this often, milliseconds; every 5 s when it is the only one."""
+
+
+class HealthConfig(Section):
+    """How this agent knows that it is well, and what it does when it is not (docs/operations.md)."""
+
+    step_aside: bool = True
+    """Leave Metadata while this agent cannot do its work and another can."""
+
+    probe_interval_ms: Annotated[int, Field(ge=500, le=3_600_000)] = 5_000
+    """Time without any call after which the log and the store are asked, milliseconds: a PUT, a HEAD."""
+
+    patience_ms: Annotated[int, Field(ge=250, le=600_000)] = 2_000
+    """How long something must have been bad, milliseconds, before this agent steps aside."""
+
+    slow_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 1_000
+    """When half of the small PUTs or appends take longer, milliseconds, that is as bad as failing."""
+
+    silence_ms_max: Annotated[int, Field(ge=500, le=600_000)] = 3_500
+    """An agent that writes nothing to the log for so long, milliseconds, is taken out of Metadata by the
+    others; three heartbeats at least."""
+
+    return_ms: Annotated[int, Field(ge=0, le=600_000)] = 2_000
+    """How long it must have been well before it comes back, milliseconds; doubled for each return within ten
+    minutes before."""
+
+    return_ms_max: Annotated[int, Field(ge=0, le=3_600_000)] = 60_000
+    """Longest such wait, milliseconds."""
 
 
 class LimitsConfig(Section):

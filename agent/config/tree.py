@@ -11,6 +11,7 @@ from agent.config.limits import (
     CollectionConfig,
     CompactionConfig,
     FetchConfig,
+    HealthConfig,
     LimitsConfig,
     MergingConfig,
     ProduceConfig,
@@ -51,6 +52,7 @@ class Tree(Section):
     compaction: CompactionConfig = CompactionConfig()
     merging: MergingConfig = MergingConfig()
     collection: CollectionConfig = CollectionConfig()
+    health: HealthConfig = HealthConfig()
     http: HttpConfig = HttpConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
     logging: LoggingConfig = LoggingConfig()

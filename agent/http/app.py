@@ -16,15 +16,14 @@ from agent.http.gauges import Gauges
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.parts import Parts
-from agent.http.probes import probes
 from agent.http.status import StatusRoutes
 
 
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
     Gauges(parts)
-    health = HealthRoutes(parts, probes(parts))
-    status = StatusRoutes(parts, health)
+    health = HealthRoutes(parts)
+    status = StatusRoutes(parts)
     admin = AdminRoutes(parts)
     catalog = CatalogRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]

@@ -48,7 +48,19 @@ class Gauges(Collector):
         yield _gauge("revision", "Log revision applied", replica.revision)
         yield _gauge("lag_revisions", "Revisions known to be in the log and not applied", replica.lag)
         yield _gauge("lag_seconds", "Seconds since this agent was first seen behind the log", self._look())
-        yield _gauge("ready", "1 when registered and caught up after the last pause", int(replica.ready))
+        health = self._parts.health
+        yield _gauge("ready", "1 when /readyz answers 200", int(not health.reasons()))
+        yield _gauge("event_loop_delay_seconds", "The latest of the newest turns", health.delay.worst_s)
+        checks = GaugeMetricFamily("floe_check", "1 while a check of /readyz is fine", labels=["name"])
+        for found in health.findings():
+            checks.add_metric([found.name], int(found.ok))
+        yield checks
+        jobs = GaugeMetricFamily(
+            "floe_job_failing_since_seconds", "Unix time of the first failure since a success", labels=["job"]
+        )
+        for trouble in health.failing():
+            jobs.add_metric([trouble.name], trouble.since_ms / 1000)
+        yield jobs
         skew_ms = replica.clock_watch.skew_ms
         yield _gauge("clock_skew_ms", "Distance of this agent's clock from what most agents say", skew_ms)
         waiting = replica.status()["queued_bytes"]

@@ -37,8 +37,12 @@ def render(status: Mapping[str, object]) -> str:
         _pairs((name, status[name]) for name in (*FACTS, *COUNTS)),
         "<h2>Dependencies</h2>",
         _table(_rows(status["dependencies"]), ("name", "ok", "latency_ms", "message")),
+        "<h2>Jobs that fail</h2>",
+        _table(_rows(status["failing_jobs"]), ("job", "since", "failures", "error")),
         "<h2>Brokers</h2>",
-        _table(_rows(status["brokers"]), ("node_id", "name", "listeners", "http", "zone", "version")),
+        _table(
+            _rows(status["brokers"]), ("node_id", "name", "listeners", "http", "zone", "version", "unwell")
+        ),
         "<h2>Tables</h2>",
         _table(_rows(status["tables"]), ("table", "topic", "records_behind")),
         "<h2>Damaged records</h2>",

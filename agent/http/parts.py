@@ -10,6 +10,7 @@ from agent.config import Config
 from agent.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
+    from agent.health.health import Health
     from agent.telemetry.damages import Damages
     from coordination.clock import Clock
     from coordination.replica import Replica
@@ -39,6 +40,7 @@ class Parts:
     replica: Replica
     store: ObjectStore
     clock: Clock
+    health: Health
     catalog: Catalog | None = None
     """None: /iceberg answers 404."""
     damages: Damages | None = None
@@ -47,7 +49,3 @@ class Parts:
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """What was read from where since the start, by name; a counter in /metrics."""
-    joining: Callable[[], bool] = field(default=lambda: False)
-    """True until clients are sent to this agent; /readyz answers 503."""
-    stopping: Callable[[], bool] = field(default=lambda: False)
-    """True once the agent leaves: /readyz answers 503."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from agent.http.health import HealthRoutes
+from agent.http.health import checks, jobs
 from agent.http.page import render
 from agent.http.parts import Parts
 from agent.version import VERSION
@@ -26,9 +26,8 @@ HASHES_KEPT = 32
 class StatusRoutes:
     """Gathers the status; remembers the hashes of the newest revisions."""
 
-    def __init__(self, parts: Parts, health: HealthRoutes) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._health = health
         self._recent: deque[tuple[int, str]] = deque(maxlen=HASHES_KEPT)
         parts.replica.add_listener(self._remember)
 
@@ -51,8 +50,8 @@ class StatusRoutes:
     async def gather(self) -> dict[str, object]:
         """The whole status as plain values."""
         parts, state = self._parts, self._parts.replica.state
-        dependencies = await self._health.dependencies()
-        reasons = self._health.reasons(dependencies)
+        await parts.health.refresh()
+        reasons = parts.health.reasons()
         return {
             "version": VERSION,
             "cluster": parts.config.cluster.name,
@@ -61,10 +60,8 @@ class StatusRoutes:
             "incarnation": f"{parts.replica.incarnation:016x}",
             "ready": not reasons,
             "reasons": reasons,
-            "dependencies": [
-                {"name": h.name, "ok": h.ok, "latency_ms": h.latency_ms, "message": h.message}
-                for h in dependencies
-            ],
+            "dependencies": [{"name": name, **found} for name, found in checks(parts).items()],
+            "failing_jobs": jobs(parts),
             "revision": state.revision,
             "state_hash": state.hash,
             "recent": [{"revision": revision, "state_hash": digest} for revision, digest in self._recent],
@@ -145,6 +142,7 @@ def _broker(broker: Broker) -> dict[str, object]:
         "zone": broker.zone,
         "roles": list(broker.roles),
         "named": broker.named,
+        "unwell": broker.unwell,
         "http": broker.http_address,
         "version": broker.version,
     }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from agent.cluster.hints import LeaderHints
 from agent.config import Config
+from agent.health.standing import Standing
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
 from agent.kafka.groups.consumer.classic_driver import ClassicMembers
@@ -82,6 +83,7 @@ def assemble(
     put_chunk: PutChunk,
     cluster_id: bytes,
     metrics: Metrics,
+    standing: Standing,
     damages: Damages | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
@@ -99,8 +101,9 @@ def assemble(
     fetch = FetchDriver(replica, reader, merged, limits, metrics, found)
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
-    hints = LeaderHints(lambda: replica.state.brokers)
+    hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
+    _send_away_when_unwell(standing, produce, fetch, groups)
     return Services(
         config=config,
         clock=clock,
@@ -118,6 +121,7 @@ def assemble(
         metrics=metrics,
         damages=found,
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
+        standing=standing,
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
@@ -132,3 +136,19 @@ def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCo
     groups.others = ClassicMembers(consumer_groups)
     groups.on_moved.append(consumer_groups.moved)
     return groups, consumer_groups
+
+
+def _send_away_when_unwell(
+    standing: Standing, produce: ProduceDriver, fetch: FetchDriver, groups: GroupCoordinator
+) -> None:
+    """Whoever waits here learns at once that others serve."""
+    fetch.away = standing.away
+    produce.away = lambda: standing.away() and not standing.leaving
+
+    def send_away(log_fails: bool) -> None:
+        if not standing.leaving:  # who leaves in good order finishes what it has
+            produce.send_away(unknown=log_fails)
+        fetch.waiters.wake_all()
+        groups.brokers_changed()
+
+    standing.on_away.append(send_away)

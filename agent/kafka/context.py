@@ -16,6 +16,7 @@ from coordination.state.types import Broker, serving_of
 if TYPE_CHECKING:
     from agent.cluster.hints import LeaderHints
     from agent.config import Config
+    from agent.health.standing import Standing
     from agent.kafka.fetch.driver import FetchDriver
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.groups.consumer.driver import ConsumerGroups
@@ -65,23 +66,11 @@ class Services:
     ranges: Mapping[int, tuple[int, int]]
     """First and last version served, by API key."""
     topic_bodies: TopicBodies
+    standing: Standing
+    """Whether clients are sent to this agent."""
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     listener_zones: Mapping[str, str] = field(default_factory=dict)
     """The zone that a listener's clients count to, by its name, where it has one."""
-    leaving: bool = False
-    """Whether this agent has left Metadata and is about to stop."""
-
-    @property
-    def others_serve(self) -> bool:
-        """Whether clients that leave this agent find another one."""
-        own = self.replica.incarnation
-        return any(each.serving and each.incarnation != own for each in self.replica.state.brokers.values())
-
-    def send_away(self) -> None:
-        """This agent has left Metadata: tell clients at once, those that wait for records too."""
-        self.leaving = True
-        if self.others_serve:
-            self.fetch.leave()
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +126,7 @@ class Context:
 
     def brokers(self) -> list[Broker]:
         """The live brokers that clients are sent to, by node id."""
-        return sorted(serving_of(self.state.brokers.values()), key=lambda each: each.node_id)
+        return sorted(serving_of(self.services.standing.brokers().values()), key=lambda each: each.node_id)
 
     def endpoint(self, broker: Broker) -> Endpoint:
         """Where a client of this connection's listener reaches the broker."""
@@ -158,6 +147,6 @@ class Context:
         """The node that admin requests go to, in the client's zone; any serves them. -1: no broker lives."""
         return min(self.services.hints.view(self.zone).nodes, default=-1)
 
-    def leaving(self) -> bool:
-        """Whether this agent has left Metadata while others serve: clients are told to go there."""
-        return self.services.leaving and self.services.others_serve
+    def away(self) -> bool:
+        """Whether this agent leaves or is not well while others serve: clients are told to go there."""
+        return self.services.standing.away()

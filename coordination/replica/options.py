@@ -11,6 +11,7 @@ class ReplicaOptions:
 
     ttl_s: float = 10.0  # an agent that says nothing for this long is fenced by the others
     heartbeat_s: float = 5.0  # idle time after which an entry says what was applied
+    heartbeat_alone_s: float = 0.0  # the same, when longer, of an agent beside which there is no other
     members_s: float = 3.0  # between two looks at the live incarnation keys
     tick_s: float = 0.25  # of the housekeeping
     apply_slice_s: float = 0.005  # applying yields to the event loop after this long

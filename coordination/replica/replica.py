@@ -340,12 +340,17 @@ class Replica:
             self._follower.read_gap_if_overdue(now)
             self._proposals.expire(self.options.queue_wait_s, self.options.outcome_wait_s)
             self.clock_watch.look(self.state, self.incarnation, now)
-            idle = now - self._author.last_append >= self.options.heartbeat_s
+            idle = now - self._author.last_append >= self._heartbeat_s()
             if self.incarnation and idle and not self._proposals.queued:
                 self.submit([command(Heartbeat())], incarnation=self.incarnation)
             if self.incarnation and now - looked_at_members >= self.options.members_s:
                 looked_at_members = now
                 self._run_once(self._fence_the_dead())
+
+    def _heartbeat_s(self) -> float:
+        """Who is alone says less often that it is there: nobody listens but the log's trimming."""
+        alone = sum(1 for one in self.state.incarnations.values() if one.live) <= 1
+        return max(self.options.heartbeat_s, self.options.heartbeat_alone_s * alone)
 
     async def _fence_the_dead(self) -> None:
         """Propose the end of every incarnation that counts although its key is gone from the log."""

@@ -103,6 +103,8 @@ class FetchDriver:
         self._damages = damages
         self._loop = asyncio.get_running_loop()
         self._leaving = False
+        self.away: Callable[[], bool] = lambda: False
+        """Whether clients are told to go elsewhere: nobody waits here then."""
         self.waiters = Waiters()
 
     def applied(self, applied: Applied) -> None:
@@ -163,6 +165,7 @@ class FetchDriver:
     def _satisfied(self, plan: Plan, request: FetchRequest) -> bool:
         return (
             self._leaving
+            or self.away()
             or plan.bytes_ready >= request.bytes_min
             or plan.out_of_range
             or plan.failed

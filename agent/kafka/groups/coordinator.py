@@ -311,6 +311,10 @@ class GroupCoordinator:
 
     def _applied(self, applied: Applied) -> None:
         """After every entry: have the brokers changed?"""
+        self.brokers_changed()
+
+    def brokers_changed(self) -> None:
+        """Let go and take over when the brokers are others than at the last look."""
         views = self._hints.views
         if views is not self._serving:
             self._serving = views

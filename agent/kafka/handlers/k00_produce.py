@@ -95,8 +95,8 @@ def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code,
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
     if request.transactional_id is not None and ctx.state.feature_level < TRANSACTIONS:
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET  # as versions that know none
-    if ctx.leaving():  # nothing was written: clients look who leads now, and send again there
-        return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
+    if ctx.away():  # nothing was written: clients look who leads now, and send again there
+        return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving or not well: send again to another."
     return None
 
 

@@ -44,7 +44,8 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
     if request.session_id != 0 and request.session_epoch not in FULL_FETCH_EPOCHS:
         return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
     by_id = version >= TOPIC_IDS_SINCE
-    if ctx.leaving():
+    standing = ctx.services.standing
+    if ctx.away() and not standing.doubtful:
         return _elsewhere(request)
     away = _sent_away(ctx, request, version)
     fetch = FetchRequest(
@@ -55,6 +56,9 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     fetched = await ctx.services.fetch.fetch(fetch)
+    nothing = not any(each.records for each in fetched)
+    if nothing and ctx.away() and not standing.leaving:  # what it has it gives, and waits for no more
+        return _elsewhere(request)
     return _response(ctx, request, fetched, away)
 
 

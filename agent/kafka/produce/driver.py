@@ -79,6 +79,10 @@ class Closed(Exception):
     """The agent is leaving."""
 
 
+class Away(Exception):
+    """The agent has stepped aside: it cannot do its work now, others can."""
+
+
 def code_of(error: BaseException) -> tuple[Code, str]:
     """What a producer is told when its flush ends in `error`."""
     match error:
@@ -94,6 +98,8 @@ def code_of(error: BaseException) -> tuple[Code, str]:
             return Code.NOT_ENOUGH_REPLICAS, f"The agent failed; nothing was written: send again. {error}"
         case Overtaken():
             return Code.NOT_ENOUGH_REPLICAS, "An earlier write failed; nothing was written: send again."
+        case Away():
+            return Code.NOT_LEADER_OR_FOLLOWER, "The agent is not well: send again to another."
         case Closed():
             return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving: send again to another."
     return Code.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"
@@ -131,6 +137,8 @@ class ProduceDriver:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        self.away: Callable[[], bool] = lambda: False
+        """Whether this agent has stepped aside: nothing is taken then."""
 
     async def room(self, size: int) -> None:
         """Take `size` bytes of the budget; `append` gives them back when the outcome is known."""
@@ -150,6 +158,8 @@ class ProduceDriver:
         self._planner.arrived(connection, size, len(batches), request.arrived)
         if self._closed:
             self._give_up_all(Closed())
+        elif self.away():
+            self._give_up_all(Away())
         else:
             self._poke()
         return future
@@ -164,6 +174,15 @@ class ProduceDriver:
         self._planner.draining = True
         self._poke()
         await self._idle.wait()
+
+    def send_away(self, *, unknown: bool) -> None:
+        """Give up what has not been submitted: nothing of it was written. With `unknown`, tell those whose
+        entry was sent, and is not answered, that nobody knows.
+        """
+        self._give_up_all(Away())
+        for future in list(self._submitted) if unknown else ():
+            if not future.done():
+                future.set_exception(OutcomeUnknown("this agent does not reach the log"))
 
     async def close(self) -> None:
         """Give up what has not been submitted; later appends are refused."""
@@ -324,7 +343,7 @@ class ProduceDriver:
         if len(self._buffer):
             taken, size = self._buffer.take(1 << 62, 1 << 62)
             self._planner.dropped(size, len(taken))
-            self._give_up(taken, Overtaken() if given_up and not isinstance(error, Closed) else error)
+            self._give_up(taken, Overtaken() if given_up and not isinstance(error, Closed | Away) else error)
         self._settled()
 
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:

@@ -35,7 +35,7 @@ def refusal(ctx: Context) -> Code | None:
     """Why this agent does not coordinate transactions now; None when it does. Any agent may."""
     if not ctx.services.replica.ready:
         return Code.COORDINATOR_NOT_AVAILABLE
-    return Code.NOT_COORDINATOR if ctx.leaving() else None
+    return Code.NOT_COORDINATOR if ctx.away() else None
 
 
 async def decide(ctx: Context, message: Message) -> Result:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.config import Config
+from agent.health.health import Health, Signals
+from agent.health.standing import Standing
 from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.context import Client, Services
 from agent.kafka.dispatch import Dispatcher
@@ -19,6 +21,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
 from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.trouble import Troubles
 from objectstore.batch import NewRecord, build
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key
@@ -79,7 +82,11 @@ async def start_agent(
     async def put(chunk: ChunkId, parts: Sequence[Buffer]) -> None:
         await store.put(chunk_key(chunk), parts)
 
-    services = assemble(config, clock, replica, reader, MergedRanges(store), put, bytes(16), Metrics())
+    health = Health(config, replica, store, Signals(), Troubles(clock.now_ms))
+    standing = Standing(config, replica, health, asyncio.get_running_loop().time)
+    services = assemble(
+        config, clock, replica, reader, MergedRanges(store), put, bytes(16), Metrics(), standing
+    )
     agent = Agent(services, log)
     async with asyncio.timeout(10):
         await replica.start(

@@ -11,6 +11,8 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.config import Config
+from agent.health.health import Health, Signals
+from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import Parts, build
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
@@ -19,6 +21,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
 from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.trouble import Troubles
 from objectstore.adapters.memory import MemoryStore
 from objectstore.faulty import FaultyStore
 
@@ -52,7 +55,14 @@ async def edge() -> AsyncIterator[Edge]:
     clock = SystemClock()
     log = MemoryLog(MemoryServer(), clock)
     store = FaultyStore(MemoryStore(), 1)
-    replica = Replica(log, store, clock, ReplicaOptions(tick_s=0.05, outcome_wait_s=1, queue_wait_s=1))
+    signals, troubles = Signals(), Troubles(clock.now_ms)
+    watched = WatchedStore(store, signals.store_reads, signals.store_writes)
+    replica = Replica(
+        WatchedLog(log, signals.log_reads, signals.appends),
+        watched,
+        clock,
+        ReplicaOptions(tick_s=0.05, outcome_wait_s=1, queue_wait_s=1),
+    )
     settings = {
         "log": {"url": "memory:"},
         "store": {"url": "memory:"},
@@ -60,9 +70,10 @@ async def edge() -> AsyncIterator[Edge]:
         "http": {"host": "127.0.0.1", "port": 0, "body_bytes_max": 65_536, "barrier_timeout_ms": 300},
         "agent": {"name": "edge"},
     }
-    parts = Parts(
-        Config.model_validate(settings), Metrics(), replica, store, clock, queues=lambda: {"q_bytes": 7}
-    )
+    config = Config.model_validate(settings)
+    health = Health(config, replica, watched, signals, troubles)
+    health.joining = False
+    parts = Parts(config, Metrics(), replica, watched, clock, health, queues=lambda: {"q_bytes": 7})
     app = build(parts)
     async with asyncio.timeout(10):
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.http.probes import PROBE_AGE_MS_MAX
+from agent.health.health import AGE_S_MAX
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
+from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state.errors import InvariantBroken
 from objectstore.faulty import Fault
 from tests.unit.agent.http.conftest import Edge, connect
@@ -18,7 +21,12 @@ async def test_a_registered_agent_is_live_and_ready(client: httpx.AsyncClient) -
     answer = await client.get("/readyz")
     assert answer.status_code == 200
     body = answer.json()
-    assert (body["ready"], body["reasons"], set(body["checks"])) == (True, [], {"log", "store"})
+    assert (body["ready"], body["reasons"], set(body["checks"])) == (
+        True,
+        [],
+        {"log", "append", "store", "store write", "applying", "event loop", "clock"},
+    )
+    assert body["jobs"] == []
 
 
 async def test_without_the_log_an_agent_is_live_but_not_ready(edge: Edge, client: httpx.AsyncClient) -> None:
@@ -43,14 +51,15 @@ async def test_without_the_store_an_agent_is_live_but_not_ready(
 async def test_probes_ask_the_store_once_however_often_they_come(
     edge: Edge, client: httpx.AsyncClient
 ) -> None:
-    assert PROBE_AGE_MS_MAX >= 1_000
+    assert AGE_S_MAX >= 1
     assert (await client.get("/readyz")).status_code == 200
     edge.store.order("head", Fault.REFUSED)  # would fail a second question
     assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_an_agent_that_leaves_is_not_ready(edge: Edge) -> None:
-    async with connect(edge.rebuilt(stopping=lambda: True)) as client:
+    edge.parts.health.stopping = True
+    async with connect(edge.app) as client:
         answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["reasons"] == ["the agent is shutting down"]
@@ -119,3 +128,36 @@ async def test_appends_are_measured(edge: Edge) -> None:
     assert samples["floe_append_seconds_count"] == 1
     assert samples["floe_append_bytes_total"] == 100
     assert samples["floe_incarnations_total"] == 1
+
+
+async def test_a_job_that_fails_again_and_again_is_seen_from_outside(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    """It makes the agent not unready: another one would do no better."""
+    job = SnapshotKeeper(edge.replica, edge.log, edge.parts.store, SnapshotOptions(seconds=0, poll_s=0.01))
+    troubles = job.troubles = edge.parts.health.troubles
+    troubles.more.append(lambda: list(job.failing_items(edge.parts.clock.now_ms())))  # as jobs.py does
+    edge.store.order("put", *[Fault.REFUSED] * 100)
+    job.start()
+    try:
+        async with asyncio.timeout(10):
+            while sum(each.failures for each in troubles.now()) < 2:  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.01)
+        answer = await client.get("/readyz")
+        (told,) = answer.json()["jobs"]
+        assert (told["job"], told["failures"] >= 2) == ("snapshot: snapshot", True)
+        assert told["since"] <= told["last"]
+        assert "Retryable" in told["error"]
+        assert (await client.get("/status.json")).json()["failing_jobs"][0]["job"] == "snapshot: snapshot"
+        assert (
+            'floe_job_failing_since_seconds{job="snapshot: snapshot"} 1'
+            in (await client.get("/metrics")).text
+        )
+        assert "snapshot" in (await client.get("/status.html")).text
+        async with asyncio.timeout(10):
+            while troubles.now():
+                await edge.topic(f"t{edge.replica.revision}")
+                await asyncio.sleep(0.01)
+    finally:
+        await job.stop()
+    assert (await client.get("/readyz")).json()["jobs"] == []

@@ -22,7 +22,15 @@ async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClie
     assert status["brokers"][0]["listeners"] == ["PLAINTEXT://broker.example:9092"]
     assert status["queues"] == {"q_bytes": 7}
     assert status["ready"] is True
-    assert [d["name"] for d in status["dependencies"]] == ["log", "store"]
+    assert [d["name"] for d in status["dependencies"]] == [
+        "log",
+        "append",
+        "store",
+        "store write",
+        "applying",
+        "event loop",
+        "clock",
+    ]
 
 
 async def test_recent_hashes_let_two_agents_be_compared(edge: Edge, client: httpx.AsyncClient) -> None:

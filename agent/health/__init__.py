@@ -1,0 +1,1 @@
+"""How well this agent is, and whether clients are sent to it. Start at health.py."""

@@ -1,0 +1,90 @@
+"""What attempts at one thing say of it: does it work now, how fast, and since when not. Times in seconds.
+
+Bad is what has failed, or has not been answered, and has not succeeded since. So one slow attempt among good
+ones says nothing, and an attempt that hangs says something before it ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+RECENT_MAX = 16  # successes whose durations say whether it is slow
+RECENT_MIN = 4  # fewer say nothing
+RECENT_S = 30.0  # and older ones neither
+GIVEN_UP_S = 0.5  # an attempt that was cancelled sooner says nothing
+
+
+class Evidence:
+    """Attempts under way and how the last ones ended. `now` gives the event loop's time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self._under_way: dict[int, float] = {}  # by number, the oldest first: when it began
+        self._next = 0
+        self._failed_since: float | None = None
+        self._succeeded = -1e9
+        self._durations: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)  # (when, how long)
+        self.begun = -1e9
+        """When the newest attempt began."""
+        self.error = ""
+        """Why the last attempt failed; kept until one succeeds."""
+
+    def begin(self) -> int:
+        """An attempt begins; its number."""
+        self._next += 1
+        self.begun = self._under_way[self._next] = self.now()
+        return self._next
+
+    def succeeded(self, attempt: int, *, timed: bool = True) -> None:
+        """It worked: whatever failed before is over. `timed`: how long it took says how fast the thing is."""
+        began = self._under_way.pop(attempt)
+        self._succeeded = self.now()
+        if timed:
+            self._durations.append((self._succeeded, self._succeeded - began))
+        self._failed_since, self.error = None, ""
+
+    def failed(self, attempt: int, error: str) -> None:
+        """It did not work."""
+        began = self._under_way.pop(attempt)
+        self.error = error
+        if self._failed_since is None:
+            self._failed_since = max(began, self._succeeded)
+
+    def given_up(self, attempt: int) -> None:
+        """It was cancelled. That is a failure when it had had time and nothing else succeeded meanwhile."""
+        began = self._under_way[attempt]
+        if self.now() - began >= GIVEN_UP_S and self._succeeded < began:
+            self.failed(attempt, f"no answer within {self.now() - began:.1f} s")
+        else:
+            del self._under_way[attempt]
+
+    def unanswered(self, began: float) -> None:
+        """A question that began then got no answer in its time."""
+        if self._succeeded < began:
+            self.error = self.error or f"no answer within {self.now() - began:.1f} s"
+            if self._failed_since is None:
+                self._failed_since = began
+
+    def bad_s(self) -> float:
+        """For how long it has not worked, as far as attempts tell; 0.0 when all is well."""
+        since = self.now() if self._failed_since is None else self._failed_since
+        if self._under_way:
+            since = min(since, max(next(iter(self._under_way.values())), self._succeeded))
+        return max(0.0, self.now() - since)
+
+    def reason(self, unanswered_s: float) -> str:
+        """What is wrong; empty when nothing failed and nothing is unanswered for that long."""
+        bad_s = self.bad_s()
+        if self.error:
+            return f"{self.error} (for {bad_s:.1f} s)"
+        return f"no answer for {bad_s:.1f} s" if bad_s >= unanswered_s else ""
+
+    def latency_ms(self) -> float:
+        """How long the newest success took, milliseconds."""
+        return round(self._durations[-1][1] * 1000, 3) if self._durations else 0.0
+
+    def typical_s(self) -> float:
+        """The middle one of the recent durations; 0.0 when there are too few to tell."""
+        recent = sorted(took for when, took in self._durations if self.now() - when <= RECENT_S)
+        return recent[len(recent) // 2] if len(recent) >= RECENT_MIN else 0.0

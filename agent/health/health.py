@@ -1,0 +1,222 @@
+"""How well this agent is: checks by name, the probes that feed them, the reasons why it is not ready.
+
+What real traffic does is evidence (watched.py). Where there is none, a probe asks: one small PUT, one look
+at one object, one read barrier, each every `health.probe_interval_ms`, and at once where something hangs.
+Appends have heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from agent.config import Config
+from agent.health.checks import Applying, Asked, Bad, Check, LoopDelay, Tried
+from agent.health.evidence import Evidence
+from agent.telemetry.logs import logger
+from coordination.log import LogError
+from coordination.replica import Replica
+from coordination.trouble import Trouble, Troubles
+from objectstore import tasks
+from objectstore.store import NotFound, ObjectStore, StoreError
+
+_log = logger("health")
+
+TICK_S = 0.25  # between two looks
+SUSPECT_S = 0.5  # unanswered for this long, a probe asks too
+AGE_S_MAX = 1.0  # evidence that /readyz takes for new
+PROBE_OBJECT = "cluster.json"  # there as long as the cluster is
+PROBE_FOLDER = "preflight/"  # with a small object of each agent, written again and again
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's answer. `message`: what is wrong, `for_s`: how many seconds; empty when it is fine."""
+
+    name: str
+    ok: bool
+    latency_ms: float
+    message: str = ""
+    for_s: float = 0.0
+    leaves: bool = False
+
+
+class Signals:
+    """What becomes of this agent's calls to the log and the store. Made before both."""
+
+    def __init__(self) -> None:
+        now = asyncio.get_running_loop().time
+        self.log_reads = Evidence(now)
+        self.appends = Evidence(now)
+        self.store_reads = Evidence(now)
+        self.store_writes = Evidence(now)
+
+
+class Health:
+    """One agent's. `start` begins to look by itself; until then it looks when it is asked."""
+
+    def __init__(
+        self, config: Config, replica: Replica, store: ObjectStore, signals: Signals, troubles: Troubles
+    ) -> None:
+        given = config.health
+        self.troubles = troubles
+        self.joining = True
+        """Until clients are sent to this agent."""
+        self.stopping = False
+        """Once it leaves."""
+        self.why_aside: Callable[[], str] = str
+        """Why clients are not sent to this agent; empty when they are (standing.py)."""
+        self.on_look: list[Callable[[], None]] = []
+        """Called after every look."""
+        self._replica = replica
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._interval_s = given.probe_interval_ms / 1000
+        self._patience_s = given.patience_ms / 1000
+        self._timeout_s = config.http.barrier_timeout_ms / 1000
+        slow_s = given.slow_ms_max / 1000
+        self.delay = LoopDelay(self._loop.time)
+        tried = (
+            Tried("log", signals.log_reads, AGE_S_MAX),
+            Tried("append", signals.appends, AGE_S_MAX, slow_s),
+            Tried("store", signals.store_reads, AGE_S_MAX),
+            Tried("store write", signals.store_writes, AGE_S_MAX, slow_s),
+        )
+        self._checks: list[Check] = [*tried, Applying(replica, self._loop.time), self.delay]
+        watch = replica.clock_watch
+        self.add("clock", lambda: watch.reason if watch.off else "")
+        log, _, reads, writes = tried
+        self._asked: dict[Tried, tuple[Callable[[], Awaitable[object]], bool]] = {
+            log: (replica.barrier, True),
+            reads: (self._read, True),
+            writes: (self._write, False),  # what costs is not asked while traffic tells
+        }
+        self._probed: dict[Tried, float] = {}  # when each was asked last
+        self._probes: dict[Tried, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    # What it says.
+
+    def add(self, name: str, ask: Callable[[], str], *, leaves: bool = True) -> None:
+        """A further check: `ask` says what is wrong, empty when nothing is. It is called often: be quick."""
+        self._checks.append(Asked(name, ask, self._loop.time, leaves))
+
+    def findings(self) -> list[Finding]:
+        """What every check says, as of now."""
+        return [_finding(check) for check in self._checks]
+
+    def failure(self) -> str | None:
+        """Why this agent can work no more (a broken invariant, a newer feature level); None when it can."""
+        failed = self._replica.failed
+        return str(failed.exception()) if failed.done() and not failed.cancelled() else None
+
+    def reasons(self) -> list[str]:
+        """Why this agent is not ready; empty when it is. /readyz, floe_ready and the status say just this."""
+        reasons, aside = self.faults(), self.why_aside()
+        if aside:
+            reasons.append(f"this agent has stepped aside: {aside}")
+        if self.stopping:
+            reasons.append("the agent is shutting down")
+        return reasons
+
+    def faults(self) -> list[str]:
+        """What keeps this agent from doing its work; empty when nothing does."""
+        reasons = [f"{found.name}: {found.message}" for found in self.findings() if not found.ok]
+        failure = self.failure()
+        if failure:
+            reasons.append(f"this agent must be restarted: {failure}")
+        elif not self._replica.ready:
+            reasons.append("the replica is not registered with the log, or verifies itself after a pause")
+        elif self.joining:
+            reasons.append("the agent is warming up: clients are not sent to it yet")
+        return reasons
+
+    def grave(self) -> list[Finding]:
+        """What has been bad for so long that clients are better served elsewhere."""
+        return [f for f in self.findings() if not f.ok and f.leaves and f.for_s >= self._patience_s]
+
+    def failing(self) -> list[Trouble]:
+        """The jobs that fail again and again, the longest first."""
+        return self.troubles.now()
+
+    # Looking.
+
+    async def refresh(self) -> None:
+        """Ask what was not asked within AGE_S_MAX; bounded by `http.barrier_timeout_ms`."""
+        now = self._loop.time()
+        for check, (_, cheap) in self._asked.items():
+            age_s = now - (self._probed.get(check, -1e9) if cheap else check.evidence.begun)
+            if age_s >= (AGE_S_MAX if cheap else self._interval_s):
+                self._probe(check, self._timeout_s)
+        if self._probes:
+            await asyncio.wait(
+                list(self._probes.values()), timeout=max(self._timeout_s, self._patience_s) + TICK_S
+            )
+
+    def start(self) -> None:
+        """Look by itself from here on."""
+        self._task = tasks.kept(self._run, "health")
+
+    async def stop(self) -> None:
+        """End the looking. Idempotent."""
+        tasks = [*self._probes.values(), *([self._task] if self._task is not None else [])]
+        self._task = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            before = self._loop.time()
+            await asyncio.sleep(TICK_S)
+            self.delay.turn(self._loop.time() - before - TICK_S)
+            try:
+                self._look()
+            except Exception:  # a defect of one check must not end the others
+                _log.exception("looking at this agent's health")
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        for check in self._asked:
+            bad = check.look() is not None
+            interval_s = SUSPECT_S if bad or check.evidence.bad_s() > SUSPECT_S else self._interval_s
+            if now - check.evidence.begun >= interval_s:
+                self._probe(check, self._patience_s)
+        for tell in self.on_look:
+            tell()
+
+    def _probe(self, check: Tried, timeout_s: float) -> None:
+        if check not in self._probes:
+            self._probed[check] = self._loop.time()
+            task = tasks.start(self._ask(check, timeout_s), f"probe {check.name}")
+            self._probes[check] = task
+            task.add_done_callback(lambda _: self._probes.pop(check, None))
+
+    async def _ask(self, check: Tried, timeout_s: float) -> None:
+        """Ask; what becomes of it is noted by who carries it out."""
+        ask, _ = self._asked[check]
+        began = self._loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await ask()
+        except TimeoutError:
+            check.evidence.unanswered(began)
+        except (LogError, StoreError, OSError):
+            pass
+
+    async def _read(self) -> None:
+        with suppress(NotFound):  # that is an answer, too
+            await self._store.head(PROBE_OBJECT)
+
+    async def _write(self) -> None:
+        if self._replica.node_id >= 0:
+            await self._store.put(f"{PROBE_FOLDER}agent-{self._replica.node_id}", [b"floe"])
+
+
+def _finding(check: Check) -> Finding:
+    bad: Bad | None = check.look()
+    if bad is None:
+        return Finding(check.name, True, check.latency_ms())
+    return Finding(check.name, False, check.latency_ms(), bad.reason, bad.for_s, check.leaves)

@@ -1,0 +1,87 @@
+"""Evidence: bad is what failed or hangs and has not succeeded since; one slow attempt is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.health.evidence import Evidence
+
+
+class Hand:
+    """Time that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def now(self) -> float:
+        return self.s
+
+
+@pytest.fixture
+def hand() -> Hand:
+    return Hand()
+
+
+def test_what_hangs_is_bad_before_it_ends(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    evidence.begin()
+    assert evidence.reason(1.0) == ""
+    hand.s += 1.5
+    assert evidence.bad_s() == 1.5
+    assert evidence.reason(1.0) == "no answer for 1.5 s"
+
+
+def test_a_success_beside_a_slow_one_says_that_it_works(hand: Hand) -> None:
+    """A chunk of many megabytes takes its time; a small probe beside it answers."""
+    evidence = Evidence(hand.now)
+    large = evidence.begin()
+    hand.s += 3
+    evidence.succeeded(evidence.begin())
+    hand.s += 0.4
+    assert evidence.bad_s() == pytest.approx(0.4), "since the success, not since the large one began"
+    evidence.succeeded(large)
+    assert evidence.bad_s() == 0
+
+
+def test_a_failure_counts_from_its_attempts_beginning_until_a_success(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    first = evidence.begin()
+    hand.s += 2
+    evidence.failed(first, "Denied: full")
+    second = evidence.begin()
+    hand.s += 1
+    evidence.failed(second, "Denied: still full")
+    assert evidence.bad_s() == 3
+    assert evidence.reason(9.0) == "Denied: still full (for 3.0 s)"
+    evidence.succeeded(evidence.begin())
+    assert (evidence.bad_s(), evidence.reason(0.1)) == (0, "")
+
+
+def test_a_cancelled_attempt_counts_only_when_it_had_time_and_nothing_else_worked(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    hedged = evidence.begin()
+    hand.s += 2
+    evidence.succeeded(evidence.begin())
+    evidence.given_up(hedged)
+    assert evidence.reason(0.1) == ""
+    soon = evidence.begin()
+    hand.s += 0.1
+    evidence.given_up(soon)
+    assert evidence.reason(0.1) == ""
+    late = evidence.begin()
+    hand.s += 0.9
+    evidence.given_up(late)
+    assert evidence.reason(9.0).startswith("no answer within 0.9 s")
+
+
+def test_slow_is_the_middle_of_recent_timed_attempts(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    for took in (0.1, 5.0, 2.0, 2.0, 2.0):
+        attempt = evidence.begin()
+        hand.s += took
+        evidence.succeeded(attempt)
+    assert evidence.typical_s() == pytest.approx(2.0)
+    large = evidence.begin()
+    hand.s += 60
+    evidence.succeeded(large, timed=False)
+    assert evidence.typical_s() == 0, "what is old says nothing, and what was large neither"

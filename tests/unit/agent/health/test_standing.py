@@ -1,0 +1,217 @@
+"""Agents that cannot do their work step aside, the others are named, and they come back by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.app import App
+from agent.health.standing import Standing
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import metadata as md
+from coordination.kafka_codes import Code
+from objectstore.adapters.memory import MemoryStore
+from objectstore.store import PLAIN, Buffer, Denied, PutMode
+from tests.bench.load import Wire
+from tests.unit.agent.rig import batch
+from tests.unit.agent.test_app import (
+    WAIT_S,
+    World,
+    acknowledged,
+    connect,
+    http,
+    poll,
+    produce,
+    topic,
+    until,
+)
+
+QUICK: dict[str, Any] = {
+    "health": {"patience_ms": 400, "probe_interval_ms": 500, "return_ms": 200, "silence_ms_max": 900},
+    "replica": {"heartbeat_ms": 200, "queue_timeout_ms": 10_000, "outcome_timeout_ms": 10_000},
+    "produce": {"commit_timeout_ms": 20_000},
+}
+
+
+class Road(MemoryStore):
+    """One agent's way to the store that all share. `cut`: nothing is answered. `full`: nothing is written."""
+
+    def __init__(self, whole: MemoryStore) -> None:
+        super().__init__()
+        self._objects = whole._objects
+        self.cut = self.full = False
+
+    async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
+        await self._pass()
+        if self.full:
+            raise Denied(f"{key}: the bucket is full")
+        return await super().put(key, parts, mode)
+
+    async def get_range(self, key: str, start: int, length: int) -> bytes:
+        await self._pass()
+        return await super().get_range(key, start, length)
+
+    async def head(self, key: str) -> Any:
+        await self._pass()
+        return await super().head(key)
+
+    async def _pass(self) -> None:
+        while self.cut:  # noqa: ASYNC110  # as a link that swallows everything
+            await asyncio.sleep(0.01)
+
+
+class Cluster(World):
+    """Agents, each with its own road to the store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roads: list[Road] = []
+
+    async def agents(self, *names: str) -> list[App]:
+        """Started, and known to each other."""
+        for name in names:
+            self.roads.append(Road(self.store))
+            await self.start(name, store=self.roads[-1], **QUICK)
+        await until(lambda: all(len(app.replica.state.brokers) == len(names) for app in self.apps))
+        return self.apps
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    async with asyncio.timeout(3 * WAIT_S):
+        yield made
+    for road in made.roads:
+        road.cut = road.full = False
+    for log in made.logs:
+        log.faults.partitioned = False
+    for app in made.apps:
+        await app.stop()
+
+
+def named(app: App) -> list[str]:
+    """Whom this agent sends clients to."""
+    services = app._services
+    assert services is not None
+    view = services.hints.view()
+    return [each.name for each in app.replica.state.brokers.values() if each.node_id in view.nodes]
+
+
+async def leader(wire: Wire) -> int:
+    """Whom Metadata names for the topic's partition."""
+    answer = await wire.call("Metadata", md.MetadataRequest(topics=[md.MetadataRequestTopic(name="t")]), 8)
+    return int(answer.topics[0].partitions[0].leader_id)
+
+
+async def everywhere(cluster: Cluster, wanted: Callable[[App], bool]) -> None:
+    await until(lambda: all(wanted(app) for app in cluster.apps))
+
+
+async def test_who_loses_only_the_store_is_named_no_more_and_comes_back(cluster: Cluster) -> None:
+    sick, *well = await cluster.agents("a", "b", "c")
+    await topic(sick)
+    wire, other = await connect(sick), await connect(well[0])
+    waiting = asyncio.create_task(produce(wire, batch(b"under way")))
+    cluster.roads[0].cut = True
+    told = await waiting
+    assert told.error_code in (0, Code.NOT_LEADER_OR_FOLLOWER), "answered although its PUT hangs"
+    await everywhere(cluster, lambda app: named(app) == ["b", "c"])
+    assert (await produce(wire, batch(b"late"))).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    parked = (await wire.call("Fetch", poll(9, 60_000), 12)).responses[0].partitions[0]
+    assert parked.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert await leader(wire) in {app.replica.node_id for app in well}
+    found = await wire.call("FindCoordinator", fc.FindCoordinatorRequest(key="g"), 2)
+    assert found.node_id != sick.replica.node_id
+    assert sick.replica.incarnation not in {c.incarnation for c in sick.replica.state.claims.values()}
+    assert "stepped aside: store" in " ".join((await http(sick, "/readyz")).json()["reasons"])
+    assert (await produce(other, batch(b"there"))).error_code == 0
+    cluster.roads[0].cut = False
+    await everywhere(cluster, lambda app: named(app) == ["a", "b", "c"])
+    await acknowledged(wire, batch(b"again"))
+    assert (await http(sick, "/readyz")).status_code == 200
+    for each in (wire, other):
+        await each.close()
+
+
+async def test_while_no_agent_can_store_all_of_them_stay(cluster: Cluster) -> None:
+    apps = await cluster.agents("a", "b")
+    await topic(apps[0])
+    for road in cluster.roads:
+        road.full = True
+    await everywhere(cluster, lambda app: all(each.unwell for each in app.replica.state.brokers.values()))
+    assert all(named(app) == ["a", "b"] for app in apps)
+    wires = [await connect(app) for app in apps]
+    for app, wire in zip(apps, wires, strict=True):
+        assert (await produce(wire, batch(b"x"))).error_code == Code.NOT_ENOUGH_REPLICAS, (
+            "nothing was written"
+        )
+        await is_unready_everywhere(app, "store write: Denied: ")
+    for road in cluster.roads:
+        road.full = False
+    for wire in wires:
+        await acknowledged(wire, batch(b"y"))
+        await wire.close()
+    await everywhere(cluster, lambda app: not any(each.unwell for each in app.replica.state.brokers.values()))
+
+
+async def is_unready_everywhere(app: App, reason: str) -> None:
+    """/readyz, floe_ready and /status say the same."""
+    ready = (await http(app, "/readyz")).json()
+    families = text_string_to_metric_families((await http(app, "/metrics")).text)
+    gauges = {s.name + s.labels.get("name", ""): s.value for family in families for s in family.samples}
+    status = (await http(app, "/status.json")).json()
+    assert (ready["ready"], gauges["floe_ready"], status["ready"]) == (False, 0, False)
+    assert gauges["floe_checkstore write"] == 0
+    assert any(each.startswith(reason) for each in ready["reasons"])
+
+
+async def test_who_loses_only_the_log_is_taken_out_by_the_others_and_comes_back(cluster: Cluster) -> None:
+    sick, well, _ = await cluster.agents("a", "b", "c")
+    await topic(sick)
+    wire, other = await connect(sick), await connect(well)
+    assert (await produce(wire, batch(b"x"))).error_code == 0
+    cluster.logs[0].faults.partitioned = True
+    told = await produce(wire, batch(b"under way"))
+    assert told.error_code in (Code.REQUEST_TIMED_OUT, Code.NOT_LEADER_OR_FOLLOWER)
+    assert (await produce(wire, batch(b"late"))).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert await leader(wire) != sick.replica.node_id, "its own Metadata sends clients elsewhere too"
+    known = (await wire.call("Fetch", poll(0, 60_000), 12)).responses[0].partitions[0]
+    assert (known.error_code, bytes(known.records)[-2:-1]) == (0, b"x"), "what it knows it gives"
+    end = (await wire.call("Fetch", poll(known.high_watermark, 60_000), 12)).responses[0].partitions[0]
+    assert end.error_code == Code.NOT_LEADER_OR_FOLLOWER, "and nobody waits for what it will not hear of"
+    await until(lambda: named(well) == ["b", "c"])
+    assert "nothing was heard of it" in well.replica.state.brokers[sick.replica.node_id].unwell
+    assert (await produce(other, batch(b"there"))).error_code == 0
+    cluster.logs[0].faults.partitioned = False
+    await everywhere(cluster, lambda app: named(app) == ["a", "b", "c"])
+    for each in (wire, other):
+        await each.close()
+
+
+async def test_a_log_that_stands_still_for_all_accuses_nobody(cluster: Cluster) -> None:
+    apps = await cluster.agents("a", "b")
+    for log in cluster.logs:
+        log.faults.partitioned = True
+    await until(lambda: all(app.standing.aside for app in apps))
+    await asyncio.sleep(1.5)  # longer than silence_ms_max
+    for log in cluster.logs:
+        log.faults.partitioned = False
+    await until(lambda: not any(app.standing.aside for app in apps))
+    assert not any(each.unwell for each in apps[0].replica.state.brokers.values())
+
+
+async def test_who_falls_ill_again_waits_longer(cluster: Cluster) -> None:
+    sick, _ = await cluster.agents("a", "b")
+    waits: list[float] = []
+    for _ in range(3):
+        cluster.roads[0].full = True
+        await until(lambda: bool(sick.standing.aside))
+        waits.append(sick.standing.return_s)
+        cluster.roads[0].full = False
+        await until(lambda: not sick.standing.aside)
+    assert waits == [0.2, 0.4, 0.8]
+    assert isinstance(sick.standing, Standing)
