@@ -120,7 +120,10 @@ def classic_refusal(
 
 
 def delete_offsets(state: StateData, message: DeleteOffsets, at: At) -> Result:
-    """Forget positions, unless the group consumes their topic. Done's value: an error code per partition."""
+    """Forget positions, unless the group consumes their topic. Done's value: an error code per partition.
+
+    What a transaction that is under way has committed for them goes too, as in Kafka.
+    """
     group = state.groups.get(message.group)
     if group is None:
         return Refused(Code.GROUP_ID_NOT_FOUND, f"group {message.group!r} does not exist")
@@ -139,6 +142,7 @@ def delete_offsets(state: StateData, message: DeleteOffsets, at: At) -> Result:
             known[topic] = subscribes(group, topic)
         if not known[topic]:
             group.offsets.remove(handle)
+            pending_offsets.supersede(state, message.group, (handle,), at.revision + 1)
         codes.append(int(Code.GROUP_SUBSCRIBED_TO_TOPIC) if known[topic] else 0)
     return Done(tuple(codes))
 

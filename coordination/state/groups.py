@@ -199,7 +199,10 @@ def replace_classic_member(state: StateData, message: ReplaceClassicMember, at: 
 
 
 def delete_groups(state: StateData, message: DeleteGroups, at: At) -> Result:
-    """Delete groups without members, with their positions. Done's value: an error code per group."""
+    """Delete groups without members, with their positions. Done's value: an error code per group.
+
+    Positions that wait for a transaction go too, as in Kafka: its end does not bring the group back.
+    """
     codes: list[int] = []
     for group_id in message.group:
         group = state.groups.get(group_id)
@@ -209,5 +212,6 @@ def delete_groups(state: StateData, message: DeleteGroups, at: At) -> Result:
             codes.append(int(Code.NON_EMPTY_GROUP))
         else:
             del state.groups[group_id]
+            state.pending_offsets.pop(group_id, None)
             codes.append(0)
     return Done(tuple(codes))

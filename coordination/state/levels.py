@@ -9,7 +9,7 @@ not know such a command stop at it, so none is ever written below its level.
 |---|---|
 | 1 | everything that is not named below |
 | 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
-| 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; DeleteGroups and DeleteOffsets take positions along that wait for a transaction |
+| 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any m
 JUDGED_AGENTS = 2  # and agents that cannot do their work are said to be unwell
 KNOWN_VALUES = 2  # and a value of an enumeration that nobody knows is refused
 INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
-PENDING_GO_TOO = 2  # and who forgets a group or its positions forgets what waits for a transaction as well
 
 SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS} | dict.fromkeys(
     (

@@ -2,8 +2,8 @@
 
 Versions 0 to 2.
 Behaviour: decided at apply. NON_EMPTY_GROUP while there are members, GROUP_ID_NOT_FOUND where there is no
-group. A change that a group is just going through, as a member that leaves, is waited for. A group named
-twice has one answer.
+group. A change that a group is just going through, as a member that leaves, is waited for. Positions
+that wait for a transaction go too. A group named twice has one answer.
 Deviations: none known.
 """
 

@@ -3,6 +3,7 @@
 Versions 0.
 Behaviour: decided at apply. GROUP_SUBSCRIBED_TO_TOPIC while the group's members consume the topic,
 NON_EMPTY_GROUP for members of another protocol than consumers', GROUP_ID_NOT_FOUND where there is no group.
+Positions that wait for a transaction go too.
 Deviations: none known.
 """
 

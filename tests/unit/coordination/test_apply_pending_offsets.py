@@ -9,7 +9,9 @@ from coordination.commands import (
     AssignClassicGeneration,
     ClassicMember,
     CommitOffsets,
+    CommitTransactionOffsets,
     DeleteGroups,
+    DeleteOffsets,
     DeleteTopic,
     ExpireOffsets,
     PutClassicGeneration,
@@ -163,6 +165,72 @@ def test_a_group_lives_as_long_as_positions_wait_for_it(script: Script) -> None:
     producer = begun(script)
     producer.commit_offsets("g", (0, 1))
     assert script.one(A, ExpireOffsets(retention_ms=0, group=["g"])) == Done((0, 0))
-    assert script.one(A, DeleteGroups(group=["g"])) == Done((0,))
     producer.end(commit=True)
-    assert position(script) == 1, "Kafka makes it anew as well"
+    assert position(script) == 1
+
+
+def test_a_group_that_is_deleted_stays_deleted(script: Script) -> None:
+    """Kafka's deleteAllOffsets takes the pending positions of every transaction along."""
+    producer, other = begun(script), begun(script, "y")
+    producer.commit_offsets("g", (0, 1))
+    producer.commit_offsets("h", (0, 2))
+    other.commit_offsets("g", (1, 3))
+    assert script.one(A, DeleteGroups(group=["g"])) == Done((0,))
+    assert not is_pending(script.state, "g", 0)
+    assert is_pending(script.state, "h", 0)
+    other.commit_offsets("g", (2, 4))
+    producer.end(commit=True)
+    other.end(commit=True)
+    assert [position(script, handle) for handle in range(3)] == [None, None, 4], "what came after it counts"
+    assert list(script.state.groups) == ["h", "g"]
+    assert script.state.pending_offsets == {}
+
+
+def test_positions_that_are_deleted_stay_deleted(script: Script) -> None:
+    """Kafka writes a tombstone for a position that only waits, too."""
+    producer, other = begun(script), begun(script, "y")
+    producer.commit_offsets("g", (0, 1), (1, 2))
+    other.commit_offsets("g", (0, 3))
+    assert script.one(A, DeleteOffsets(group="g", partition=[0])) == Done((0,))
+    assert [is_pending(script.state, "g", handle) for handle in (0, 1)] == [False, True]
+    other.end(commit=True)
+    producer.end(commit=True)
+    assert (position(script, 0), position(script, 1)) == (None, 2)
+
+
+def test_positions_of_a_topic_that_is_consumed_still_wait(script: Script) -> None:
+    producer = begun(script)
+    metadata = b"\0\0" + (1).to_bytes(4) + b"\0\1t"
+    members = [
+        ClassicMember(member_id="m", protocols=[ClassicMember.Protocol(name="range", metadata=metadata)])
+    ]
+    put = PutClassicGeneration(
+        group="g", protocol_type="consumer", protocol="range", leader="m", members=members
+    )
+    assert isinstance(script.one(B, put), Done)
+    producer.commit_offsets("g", (0, 1), generation=1, member_id="m")
+    refused = (int(Code.GROUP_SUBSCRIBED_TO_TOPIC),)
+    assert script.one(A, DeleteOffsets(group="g", partition=[0])) == Done(refused)
+    assert script.one(A, DeleteGroups(group=["g"])) == Done((int(Code.NON_EMPTY_GROUP),))
+    producer.end(commit=True)
+    assert position(script) == 1
+
+
+def test_a_commit_outside_counts_over_one_of_its_own_entry(script: Script) -> None:
+    """Of two in one entry the later command counts: here the plain one."""
+    producer = begun(script)
+    inside = CommitTransactionOffsets(
+        transactional_id="x",
+        producer_id=producer.pair[0],
+        producer_epoch=producer.pair[1],
+        group="g",
+        generation=-1,
+        partition=[0],
+        offset=[7],
+        adds_group=True,
+    )
+    outside = CommitOffsets(group="g", generation=-1, partition=[0], offset=[20])
+    assert script.apply(A, inside, outside).results == (Done(), Done())
+    assert not is_pending(script.state, "g", 0)
+    producer.end(commit=True)
+    assert position(script) == 20
