@@ -1,4 +1,4 @@
-"""DeleteGroups and OffsetDelete of what a transaction holds: its positions of the group go too, as in Kafka."""
+"""DeleteGroups and OffsetDelete of what a transaction holds: its positions of the group go too."""
 
 from __future__ import annotations
 
