@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import Abort, TyperException
 
-from agent.cli import bucket, records, serving, tables, topics
+from agent.cli import bucket, cluster, records, serving, tables, topics
 from agent.cli.check import check
 from agent.cli.failures import EPILOG, Failure, Status
 from agent.cli.settings import config
@@ -33,6 +33,7 @@ app = typer.Typer(
 app.command()(serving.serve)
 app.command()(serving.dev)
 app.add_typer(topics.app, name="topic")
+app.add_typer(cluster.app, name="cluster")
 app.command()(records.produce)
 app.command()(records.consume)
 app.add_typer(tables.app, name="table")

@@ -12,6 +12,7 @@ from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
+from coordination.broker_configs import BROKER_CONFIGS
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
@@ -34,17 +35,16 @@ async def alter(
     """Apply (config name, operation, value) changes to resources (kind, name), or say what would happen.
 
     One result per resource, in their order; all or none of a resource's changes. One that is named twice is
-    INVALID_REQUEST.
+    INVALID_REQUEST. A live broker's id stands for the whole cluster, whose configs are the same on every
+    agent: librdkafka and kafka-python cannot name the cluster itself.
     """
     named = Counter((kind, name) for kind, name, _ in resources)
     prepared: list[AlterConfigs | Result] = []
     for kind, name, changes in resources:
         if named[kind, name] > 1:
             prepared.append(Refused(Code.INVALID_REQUEST, "Each resource must appear at most once."))
-        elif not replace_all and _takes_from_one_broker(ctx, kind, name, changes):
-            prepared.append(Done())
         else:
-            prepared.append(_command(ctx, kind, name, changes, replace_all))
+            prepared.append(_prepared(ctx, kind, name, changes, replace_all))
     commands = [each for each in prepared if isinstance(each, AlterConfigs)]
     if validate_only:
         await ctx.barrier()
@@ -52,6 +52,21 @@ async def alter(
     else:
         decided = iter(await propose(ctx, commands))
     return [next(decided) if isinstance(each, AlterConfigs) else each for each in prepared]
+
+
+def _prepared(
+    ctx: Context, kind: int, name: str, changes: Changes, replace_all: bool
+) -> AlterConfigs | Result:
+    """The command for one resource, or what is known without one."""
+    if _is_one_broker(ctx, kind, name):
+        # A broker has nothing of its own that could be replaced or, if it has no meaning here, be taken away:
+        # kafka-reassign-partitions --verify deletes throttles of each broker so, set or not.
+        delete = OPERATIONS.index(Change.DELETE)
+        kept = [each for each in changes if each[1] != delete or each[0] in BROKER_CONFIGS]
+        if changes and not kept:
+            return Done()
+        return _command(ctx, kind, name, kept, replace_all=False)
+    return _command(ctx, kind, name, changes, replace_all)
 
 
 def _command(
@@ -86,14 +101,8 @@ def _translated(changes: Changes) -> list[AlterTopicConfigs.Change] | Refused:
     return translated
 
 
-def _takes_from_one_broker(ctx: Context, kind: int, name: str, changes: Changes) -> bool:
-    """Whether only configs of one agent go: it has none, so nothing is to do.
-
-    kafka-reassign-partitions --verify deletes throttles of each broker so, set or not.
-    """
-    one = kind == Resource.BROKER and name in map(str, ctx.state.brokers)
-    deleted = (operation == OPERATIONS.index(Change.DELETE) for _, operation, _ in changes)
-    return one and all(deleted)
+def _is_one_broker(ctx: Context, kind: int, name: str) -> bool:
+    return kind == Resource.BROKER and name in map(str, ctx.state.brokers)
 
 
 def _resource_refusal(ctx: Context, kind: int, name: str) -> Refused | None:
@@ -106,12 +115,9 @@ def _resource_refusal(ctx: Context, kind: int, name: str) -> Refused | None:
         return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
     if kind in (Resource.TOPIC, Resource.GROUP) or (kind == Resource.BROKER and not name):
         return None
-    if kind == Resource.BROKER and name in map(str, ctx.state.brokers):
-        why = (
-            "all agents share the cluster's broker configs: set it for the empty broker name "
-            "(kafka-configs --entity-default); an agent's own settings come from its file and environment"
-        )
-    elif kind == Resource.BROKER or (kind == Resource.BROKER_LOGGER and not name.isdecimal()):
+    if _is_one_broker(ctx, kind, name):
+        return None
+    if kind == Resource.BROKER or (kind == Resource.BROKER_LOGGER and not name.isdecimal()):
         why = no_broker(name, "Node id")
     elif kind == Resource.BROKER_LOGGER:
         why = "an agent's log level is its setting `logging.level`: its file or environment changes it"

@@ -22,6 +22,7 @@ from coordination.topic_configs import TOPIC_CONFIGS, TopicConfig, effective
 
 LOG_DIR = "object-store"  # the one "directory" there is, in log.dirs and DescribeLogDirs
 UNKNOWN_TYPE = 0
+FOR_ALL = "It counts for the whole cluster, whichever broker is named."
 
 
 class Resource(IntEnum):
@@ -112,7 +113,8 @@ def broker_entries(ctx: Context, node_id: int) -> Iterator[Entry]:
     for name, config in sorted(BROKER_CONFIGS.items()):
         chain = _broker_chain(config, ctx.state.cluster_configs, own)
         value, source = (chain[0][1], chain[0][2]) if chain else (None, Source.DEFAULT)
-        yield Entry(name, value, source, config.type, config.read_only, config.doc, chain)
+        doc = config.doc if config.read_only else f"{config.doc} {FOR_ALL}"
+        yield Entry(name, value, source, config.type, config.read_only, doc, chain)
 
 
 def _broker_chain(config: BrokerConfig, cluster: Mapping[str, str], own: Mapping[str, str]) -> Chain:

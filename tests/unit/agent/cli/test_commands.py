@@ -111,6 +111,24 @@ def test_topics_are_listed_configured_grown_and_deleted(dev: Dev) -> None:
     assert "doomed" not in dev.run("topic", "list").out
 
 
+def test_configs_of_the_cluster_are_shown_set_and_unset(dev: Dev) -> None:
+    before = json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--json").out)
+    assert [(row["name"], row["source"]) for row in before] == [("message.max.bytes", "default")]
+    done = dev.run("cluster", "config", "set", "message.max.bytes=77777", "log.retention.ms=88888")
+    assert (done.status, done.out.split()) == (
+        0, ["config", "value", "log.retention.ms", "88888", "message.max.bytes", "77777"],
+    )  # fmt: skip
+    shown = dev.run("cluster", "config", "get").out
+    assert {line.split()[0]: line.split()[-1] for line in shown.splitlines()}["message.max.bytes"] == "set"
+    assert dev.run("cluster", "config", "unset", "message.max.bytes", "log.retention.ms").status == 0
+    assert json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--json").out) == before
+    refused = dev.run("cluster", "config", "set", "message.max.bytes=many")
+    assert (refused.status, refused.out) == (5, "")
+    assert "message.max.bytes" in refused.err
+    assert dev.run("cluster", "config", "set", "nonsense").status == 2
+    assert dev.run("cluster", "config", "get", "no.such").status == 2
+
+
 def test_status_says_that_all_is_well(dev: Dev) -> None:
     shown = dev.run("status")
     assert (shown.status, shown.out.splitlines()[0]) == (0, "ready")

@@ -69,7 +69,6 @@ async def test_the_older_request_replaces_a_groups_configs(agent: Agent) -> None
         (GROUP, "", "Default group resources"),
         (BROKER, "one", "must be an integer"),
         (BROKER, "99", "expected that of a live broker"),
-        (BROKER, "1", "empty broker name"),
         (LOGGER, "1", "logging.level"),
         (LOGGER, "", "must be an integer"),
         (METRICS, "m", "telemetry"),
@@ -80,6 +79,27 @@ async def test_what_cannot_be_altered_says_why(agent: Agent, kind: int, name: st
     answer = await alter(agent, kind, name, ("x", SET, "1"))
     assert answer.error_code == Code.INVALID_REQUEST
     assert says in answer.error_message
+
+
+async def test_what_is_set_for_one_broker_counts_for_the_cluster(agent: Agent) -> None:
+    """librdkafka and kafka-python refuse the empty name that stands for all brokers."""
+    cluster = agent.services.replica.state
+    assert (await alter(agent, BROKER, "1", ("num.partitions", SET, "7"))).error_code == 0
+    assert cluster.cluster_configs["num.partitions"] == "7"
+    (shown,) = [c for c in (await configs(agent, BROKER, "1")).configs if c.name == "num.partitions"]
+    assert shown.value == "7"
+    assert (await alter(agent, BROKER, "1", ("no.such", SET, "7"))).error_code == Code.INVALID_CONFIG
+    deleted = await alter(agent, BROKER, "1", ("num.partitions", DELETE, None), ("no.such", DELETE, None))
+    assert (deleted.error_code, "num.partitions" in cluster.cluster_configs) == (0, False)
+
+
+async def test_replacing_one_brokers_configs_takes_nothing_from_the_cluster(agent: Agent) -> None:
+    await alter(agent, BROKER, "", ("num.partitions", SET, "7"))
+    replaced = ac.AlterConfigsResource(BROKER, "1", [ac.AlterableConfig("group.max.size", "9")])
+    answer = await agent.call("AlterConfigs", ac.AlterConfigsRequest([replaced]), 2)
+    assert answer.responses[0].error_code == 0
+    own = agent.services.replica.state.cluster_configs
+    assert (own["num.partitions"], own["group.max.size"]) == ("7", "9")
 
 
 async def test_loggers_and_subscriptions_are_described_as_they_are(agent: Agent) -> None:
