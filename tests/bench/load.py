@@ -18,6 +18,7 @@ from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import fetch as f
 from agent.net.wire.generated import produce as p
 from objectstore.batch import NewRecord, build
+from tests.equipment.forms import note
 
 PRODUCE_VERSION, FETCH_VERSION, CREATE_VERSION = 9, 12, 7
 RECORD_BYTES = 1_000
@@ -63,6 +64,14 @@ def frame_of(name: str, request: Any, version: int) -> bytes:
     return frame_request(header, api.codec().encode_request(request, version))
 
 
+def decoded(name: str, version: int, payload: bytes) -> Any:
+    """An answer, without its header."""
+    _, start = parse_response_header(BY_NAME[name], version, payload)
+    answer = BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version)
+    note(name, answer)
+    return answer
+
+
 class Wire:
     """One connection; answers come in the order of the requests."""
 
@@ -89,9 +98,7 @@ class Wire:
     async def call(self, name: str, request: Any, version: int) -> Any:
         """One request and its decoded answer."""
         await self.send(frame_of(name, request, version))
-        payload = await self.receive()
-        _, start = parse_response_header(BY_NAME[name], version, payload)
-        return BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version)
+        return decoded(name, version, await self.receive())
 
     async def post(self, name: str, request: Any, version: int) -> None:
         """Send one request; its answer is still to be received."""
@@ -103,9 +110,7 @@ class Wire:
         answers = []
         for name, request, version in calls:
             if not (name == "Produce" and request.acks == 0):
-                payload = await self.receive()
-                _, start = parse_response_header(BY_NAME[name], version, payload)
-                answers.append(BY_NAME[name].codec().decode_response(memoryview(payload)[start:], version))
+                answers.append(decoded(name, version, await self.receive()))
         return answers
 
     async def close(self) -> None:

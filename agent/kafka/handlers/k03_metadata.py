@@ -5,7 +5,8 @@ Behaviour: the leader is a hint by rendezvous hash over the live agents of the c
 the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
 whose epoch goes back. The controller is a live broker of the client's zone; any agent does its work. Unknown
 topics and the list of all topics are answered after a read barrier.
-Topics are created on the way where auto.create.topics.enable and the request allow it.
+Topics are created on the way where auto.create.topics.enable and the request allow it. Before version 12
+topics cannot be asked for by id: INVALID_REQUEST.
 Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
 """
 
@@ -43,6 +44,7 @@ from coordination.state.types import Refused, Topic
 
 KEY = 3
 VERSIONS = (0, 13)
+TOPIC_IDS_SINCE = 12
 AUTO_CREATE_TOPICS_MAX = 100  # topics that one request may create by naming them
 PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some milliseconds
 
@@ -50,6 +52,10 @@ PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some millise
 async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encoded:
     """The cluster as this agent knows it."""
     asked = request.topics
+    if version < TOPIC_IDS_SINCE and any(
+        each.topic_id != NIL_ID or each.name is None for each in asked or ()
+    ):
+        return _no_ids_yet(asked or [], version)
     everything = asked is None or (version == 0 and not asked)
     if everything or any(_find(ctx, each) is None for each in asked or ()):
         await ctx.barrier()
@@ -70,6 +76,16 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
             MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port, broker.zone or None)
         )
     return Encoded(assembled(response, bodies or [], version))
+
+
+def _no_ids_yet(asked: Sequence[MetadataRequestTopic], version: int) -> Encoded:
+    """Versions 10 and 11 have room for topic ids and know nothing of them: as Kafka, all is refused."""
+    refused = [
+        MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)
+        for each in asked
+    ]
+    bodies = [encoded_topic(each, version) for each in refused]
+    return Encoded(assembled(MetadataResponse(cluster_id=None), bodies, version))
 
 
 async def _bodies(

@@ -135,11 +135,10 @@ def _answer(
     if isinstance(result, Refused) or isinstance(command, Refused):
         refused = result if isinstance(result, Refused) else command
         assert isinstance(refused, Refused)
-        return CreatableTopicResult(
-            name=name, error_code=refused.code, error_message=refused.message, configs=None
-        )
+        return CreatableTopicResult(name=name, error_code=refused.code, error_message=refused.message)
     return CreatableTopicResult(
         name=name,
+        error_message=None,
         topic_id=command.topic_id,
         num_partitions=command.partitions,
         replication_factor=1,

@@ -56,7 +56,9 @@ def _describe(
     ctx: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_message="",  # as Kafka's, where others say null
     )
     entries = _entries(ctx, resource.resource_type, resource.resource_name)
     if isinstance(entries, Refused):

@@ -29,7 +29,7 @@ async def handle(
     """One answer per user that was named."""
     named = Counter(user.name for user in request.users or [])
     results = [_unknown(user, times) for user, times in named.items()]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)  # as Kafka's
 
 
 def _unknown(user: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.equipment.forms import FULL, Forms
+
 PAGE = Path(__file__).parents[3] / "docs" / "deviations.md"
 HEAD = ["question", "fields", "Apache Kafka", "Floe", "why"]
 ABSENT = "—"
@@ -37,6 +39,12 @@ def rows(text: str) -> list[Row]:
         question, fields, kafka, floe, why = cells
         found.append(Row(question, tuple(each.strip() for each in fields.split(", ")), kafka, floe, why))
     return found
+
+
+def blanks(forms: Forms) -> dict[str, str]:
+    """Nullable fields of all answers to a question that were null, or empty, in any of them."""
+    seen = {path: each - {FULL} for path, each in forms.items()}
+    return {f"blank {path}": " and ".join(sorted(each)) for path, each in seen.items() if each}
 
 
 def differences(kafka: dict[str, str], floe: dict[str, str]) -> dict[str, tuple[str, str]]:

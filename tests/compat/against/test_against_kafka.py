@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agent.net.wire.generated import create_topics as ct
 from deploy.services.kafka import VERSION, Kafka
 from objectstore.batch import NewRecord, build, records
 from tests.compat import raw
 from tests.compat.against import recorded
-from tests.compat.against.agreement import ABSENT, PAGE, Row, differences, rows, unexplained
+from tests.compat.against.agreement import ABSENT, PAGE, Row, blanks, differences, rows, unexplained
 from tests.compat.against.questions_admin import QUESTIONS as ADMIN
 from tests.compat.against.questions_bad import QUESTIONS as BAD
 from tests.compat.against.questions_bad_admin import QUESTIONS as BAD_ADMIN
@@ -18,12 +19,17 @@ from tests.compat.against.questions_cluster import QUESTIONS as CLUSTER
 from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
+from tests.compat.against.questions_named import QUESTIONS as NAMED
+from tests.compat.against.questions_order import QUESTIONS as ORDER
+from tests.compat.against.questions_order_topics import CLUSTER as CLUSTER_ORDER
+from tests.compat.against.questions_order_topics import IN_ORDER
 from tests.compat.against.questions_positions import QUESTIONS as POSITIONS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTIONS
 from tests.compat.against.questions_transactions_bad import QUESTIONS as BAD_TRANSACTIONS
 from tests.compat.against.side import NOW, Side
 from tests.compat.cluster import Cluster
+from tests.equipment.forms import note, watched
 
 # By address: who asks, and what the topic of this run has been sent.
 _keepsakes: dict[str, tuple[Side, list[bytes]]] = {}
@@ -36,6 +42,8 @@ QUESTIONS = (
     | CONSUMERS
     | DATA
     | GROUPS
+    | NAMED
+    | ORDER
     | POSITIONS
     | RETENTION
     | TRANSACTIONS
@@ -80,8 +88,10 @@ LONG = {"Transactions.widest": 1200}  # seconds; of Kafka, that makes and serves
 async def test_floe_answers_as_kafka_does(
     name: str, asked: str, unharmed: None, pytestconfig: pytest.Config
 ) -> None:
-    answers = await QUESTIONS[name](Side(asked, f"{name}-"))
+    with watched() as forms:
+        answers = await QUESTIONS[name](Side(asked, f"{name}-"))
     assert answers, "a question that asks nothing"
+    answers |= blanks(forms)
     of_kafka = pytestconfig.getoption("broker") == "kafka"
     if of_kafka and pytestconfig.getoption("keep_results"):
         recorded.keep(name, answers, set(QUESTIONS))
@@ -91,6 +101,12 @@ async def test_floe_answers_as_kafka_does(
         assert answers == theirs, f"Apache Kafka answers otherwise than recorded: {recorded.REFRESH}"
     problems = unexplained(name, differences(theirs, answers), rows(PAGE.read_text()))
     assert of_kafka or not problems, "fix Floe, or say why in docs/deviations.md:\n" + "\n".join(problems)
+
+
+@pytest.mark.services
+async def test_floe_keeps_an_order_that_kafka_does_not(cluster: Cluster) -> None:
+    """A change of topics, then what shows it, both sent at once on one connection."""
+    assert await CLUSTER_ORDER(Side(cluster.agents[0].bootstrap, "Order.cluster-")) == IN_ORDER
 
 
 def test_every_question_was_asked_of_the_kafka_that_is_pinned() -> None:
@@ -121,3 +137,16 @@ def test_a_difference_without_a_row_and_a_row_without_a_difference_are_found() -
     assert len(unexplained("other", {"a": ("1", "2")}, [row])) == 1
     with pytest.raises(ValueError, match="needs 5 filled columns"):
         rows("| Q | a | 1 | 2 |")
+
+
+def test_a_field_that_is_null_in_one_answer_and_empty_in_another_is_seen() -> None:
+    with watched() as forms:
+        note(
+            "CreateTopics", ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("a", error_message=None)])
+        )
+        note("CreateTopics", ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("b")]))
+    note("CreateTopics", ct.CreateTopicsResponse(topics=[ct.CreatableTopicResult("c", configs=None)]))
+    assert blanks(forms) == {
+        "blank CreateTopics.topics.error_message": "empty and null",
+        "blank CreateTopics.topics.configs": "empty",
+    }
