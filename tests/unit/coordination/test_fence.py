@@ -129,6 +129,8 @@ def test_what_nobody_replaces_can_only_be_aborted(script: Script) -> None:
     for fence in (own, own, connection(script, 4)):
         assert code(producer.commit_offsets("g", (0, 200), fence=fence)) is Code.TRANSACTION_ABORTABLE
     script.through_snapshot()
+    both = producer.commit_offsets("g", (0, 200), (1, 201), fence=own)
+    assert code(both) is Code.TRANSACTION_ABORTABLE, "its client has been told"
     assert code(producer.end(commit=True, fence=main)) is Code.TRANSACTION_ABORTABLE
     assert producer.end(commit=False, fence=main) == Done((0, 0))
     assert (position(script), position(script, 1)) == (None, None)

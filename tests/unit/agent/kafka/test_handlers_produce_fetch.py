@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from agent.net.server import ConnectionInfo, RequestContext
+from agent.net.wire.api import API_VERSIONS
 from agent.net.wire.errors import WireError
+from agent.net.wire.frame import RequestHeader
 from agent.net.wire.generated import fetch as f
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import produce as p
@@ -161,6 +164,24 @@ async def test_only_who_can_follow_is_sent_to_its_zone(
         assert (part.preferred_read_replica, bytes(part.records)) == (there.services.replica.node_id, b"")
     else:
         assert (part.preferred_read_replica, values(part)) == (-1, [b"a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "known"),
+    [
+        ("librdkafka", "2.16.0", "librdkafka"),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "librdkafka"),
+        ("confluent-kafka-python", "2.3.0-librdkafka-2.3.0", "librdkafka"),
+        ("apache-kafka-java", "4.1.0", "apache-kafka-java"),
+    ],
+)
+async def test_bindings_of_librdkafka_are_known_as_it(
+    agent: Agent, name: str, version: str, known: str
+) -> None:
+    connection = ConnectionInfo(1, "PLAINTEXT", "h", name, version)
+    context = RequestContext(connection, API_VERSIONS, 0, 1, None)
+    await agent.dispatcher(context, RequestHeader(API_VERSIONS, 0, 1, None, 0), memoryview(b""))
+    assert connection.session.software == known
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
