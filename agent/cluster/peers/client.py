@@ -14,8 +14,10 @@ from agent.cluster.peers.wire import (
     HELLO,
     NONCE_BYTES,
     PROOF_BYTES,
+    PeerAnswered,
     PeerError,
     Status,
+    TooManyWait,
     check_answer,
     encode_request,
     proof,
@@ -25,6 +27,7 @@ from coordination.clock import Clock
 from objectstore.naming import SliceRef
 
 CONNECTIONS_MAX = 8  # to one peer; more requests wait
+WAITING_MAX = 32  # requests that wait for a connection to one peer
 PEERS_MAX = 256  # peers with open connections
 STREAM_BYTES = 1024 * 1024  # read ahead of what is asked for, bytes
 
@@ -66,7 +69,7 @@ class Link:
             status = check_answer(await self._reader.readexactly(ANSWER.size), request)
             heard()
         if status is not Status.OK:
-            raise PeerError(f"the peer answered {status.name}")
+            raise PeerAnswered(status)
         return await self._reader.readexactly(sum(each.length for each in slices))
 
     def close(self) -> None:
@@ -78,6 +81,7 @@ class _Pool:
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(CONNECTIONS_MAX)
         self.idle: list[Link] = []
+        self.waiting = 0
 
 
 class PeerClient:
@@ -95,13 +99,23 @@ class PeerClient:
         *,
         recent: bool = True,
         heard: Callable[[], None] = lambda: None,
+        begun: Callable[[], None] = lambda: None,
     ) -> bytes:
         """The slices' bytes as the peer at host:port has them; `heard` is called when it shows life.
 
-        Raises PeerError, OSError, EOFError.
+        `begun` when the request has its turn: what it waits before that is not the peer's time. Raises
+        PeerError (PeerAnswered, TooManyWait), OSError, EOFError.
         """
         pool = self._pool(address)
-        async with pool.room:
+        if pool.waiting >= WAITING_MAX:
+            raise TooManyWait(f"{pool.waiting} requests wait for {address} already")
+        pool.waiting += 1
+        try:
+            await pool.room.acquire()
+        finally:
+            pool.waiting -= 1
+        try:
+            begun()
             link = pool.idle.pop() if pool.idle else await self._open(address)
             try:
                 data = await link.ask(slices, recent, heard)
@@ -113,6 +127,8 @@ class PeerClient:
             else:  # forgotten meanwhile
                 link.close()
             return data
+        finally:
+            pool.room.release()
 
     async def greet(self, address: str) -> None:
         """Return once the peer shakes hands. Raises PeerError, OSError, EOFError."""

@@ -1,8 +1,9 @@
 """How slices of a chunk are found near: from its owner in this zone, hedged by the bucket.
 
 Everything that comes from a peer is checked like the bucket's bytes. A peer that fails, or is silent for
-SILENCE_S, is left alone for REST_S, so that one that is paused or cut off costs its readers next to nothing.
-One that was silent is greeted meanwhile, and asked again as soon as it shakes hands.
+SILENCE_S, is left alone for a while (standing.py), so that one that is paused or cut off costs its readers
+next to nothing. One that was silent is greeted meanwhile, and asked again as soon as it shakes hands.
+What a request waits for its turn in this agent, and what this agent stands still, is not the peer's silence.
 One that says that it is reading the bucket is waited for: a second read would not be faster.
 Without its owner a recent chunk is still read as a whole, once per agent.
 """
@@ -10,7 +11,7 @@ Without its owner a recent chunk is still read as a whole, once per agent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +19,9 @@ from typing import Protocol, cast
 
 from agent.cluster.peers.client import PeerClient
 from agent.cluster.peers.owners import Owner, Owners
+from agent.cluster.peers.standing import REST_S, Standings
 from agent.cluster.peers.whole import WholeChunks
-from agent.cluster.peers.wire import SLICES_MAX, PeerError
-from agent.telemetry.logs import logger
+from agent.cluster.peers.wire import SLICES_MAX, PeerAnswered, PeerError, Status, TooManyWait
 from coordination.log import LogError
 from objectstore import tasks
 from objectstore.batch import CorruptBatch
@@ -28,11 +29,8 @@ from objectstore.naming import ChunkId, SliceRef
 from objectstore.reader import THREAD_BYTES_MIN, patched
 from objectstore.store import Buffer
 
-_log = logger("peers")
-
-REST_S = 3.0  # how long a peer that failed is not asked, seconds
 SILENCE_S = 1.0  # a peer that answered nothing for so long has failed, seconds
-RESTING_MAX = 1024
+HEARD_MAX = 1024  # peers whose last sign of life is remembered
 HEDGE_STEPS = 4  # a stall of this agent itself counts as one step of a peer's silence at most
 HEDGE_FACTOR = 4.0  # a peer is late after so many times what answers took of late
 SMOOTHING = 0.1  # share of the newest answer in that
@@ -73,6 +71,17 @@ class Patience:
     timeout_s: float
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Whether a request has had its turn to be sent."""
+
+    begun: bool = False
+
+    def begins(self) -> None:
+        """It has."""
+        self.begun = True
+
+
 class Near:
     """Implements objectstore.reader.Nearby for one agent. `catch_up` applies the log as it is now."""
 
@@ -91,7 +100,7 @@ class Near:
         self._client = client
         self._whole = whole
         self._patience = patience
-        self._resting: dict[str, float] = {}  # address → when it may be asked again
+        self.standings = Standings(asyncio.get_running_loop().time)
         self._heard: dict[str, float] = {}  # address → when it last answered, or was first overtaken
         self._greeting: dict[str, asyncio.Task[None]] = {}  # silent peers that are waited for
         self._answer_s = 0.0  # what peers took to answer, smoothed
@@ -111,7 +120,7 @@ class Near:
         owner = self._owners.owner(chunk)
         if owner is None or alone or not owner.address or len(members) > SLICES_MAX:
             return await own()
-        if self._resting.get(owner.address, 0.0) > self._loop.time():
+        if not self.standings.may_ask(owner.address):
             return await own()
         return await self._hedged(owner, members, own)
 
@@ -168,10 +177,11 @@ class Near:
             return await store()
 
     async def _hedged(self, owner: Owner, members: Sequence[SliceRef], store: FromStore) -> list[memoryview]:
-        asking = tasks.owned(self._ask(owner, members), "ask a peer")
+        turn = _Turn()
+        asking = tasks.owned(self._ask(owner, members, turn), "ask a peer")
         reading: asyncio.Future[list[memoryview]] | None = None
         try:
-            if await self._answered(asking, owner.address):
+            if await self._answered(asking, owner.address, turn):
                 found = asking.result()
                 return found if found is not None else await store()
             self.stats.hedged += 1
@@ -179,18 +189,26 @@ class Near:
             reading.add_done_callback(_seen)
             await asyncio.wait([asking, reading], return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                self._was_overtaken(owner.address)
+                if turn.begun:
+                    self._was_overtaken(owner.address)
                 if reading.exception() is None:
                     return reading.result()
             found = await asking
             return found if found is not None else await reading
         finally:
+            if not asking.done():
+                self.standings.gave_up(owner.address)
             for task in (asking, reading):
                 if task is not None and not task.done():
                     task.cancel()
 
-    async def _answered(self, asking: asyncio.Future[list[memoryview] | None], address: str) -> bool:
-        """Whether the answer came; False once the peer showed no life for as long as it is waited for."""
+    async def _answered(
+        self, asking: asyncio.Future[list[memoryview] | None], address: str, turn: _Turn
+    ) -> bool:
+        """Whether the answer came; False once the peer showed no life for as long as it is waited for.
+
+        Nor has one that this agent's other requests keep busy for so long.
+        """
         step_s, heard = self._hedge_s() / HEDGE_STEPS, self._heard.get(address)
         silent = 0
         while silent < HEDGE_STEPS:
@@ -198,7 +216,7 @@ class Near:
             if asking.done():
                 return True
             before, heard = heard, self._heard.get(address)
-            silent = silent + 1 if heard == before else 0
+            silent = silent + 1 if heard == before or not turn.begun else 0
         return False
 
     def _hedge_s(self) -> float:
@@ -206,39 +224,64 @@ class Near:
         patience = self._patience
         return min(max(patience.hedge_s, HEDGE_FACTOR * self._answer_s), patience.timeout_s)
 
-    async def _ask(self, owner: Owner, members: Sequence[SliceRef]) -> list[memoryview] | None:
+    async def _ask(self, owner: Owner, members: Sequence[SliceRef], turn: _Turn) -> list[memoryview] | None:
         """The peer's slices, checked; None when it cannot be used."""
         self.stats.asked += 1
         begun = self._loop.time()
         chunk = members[0].chunk
         assert isinstance(chunk, ChunkId), "peers ask for chunks"
+        alive = partial(self._note_life, owner.address)
+        recent = self._owners.recent(chunk)
         try:
-            async with asyncio.timeout(self._patience.timeout_s):
-                recent = self._owners.recent(chunk)
-                alive = partial(self._note_life, owner.address)
-                asked = self._client.ask(owner.address, members, recent=recent, heard=alive)
-                data = memoryview(await asked)
+            asked = self._client.ask(owner.address, members, recent=recent, heard=alive, begun=turn.begins)
+            data = memoryview(await self._patiently(asked, turn))
             parts, at = [], 0
             for each in members:
                 parts.append(data[at : at + each.length])
                 at += each.length
             found = await _cut(parts, members)
+        except TooManyWait:
+            self.standings.gave_up(owner.address)
+        except PeerAnswered as answer:
+            if answer.status is Status.BUSY:
+                self._rest(owner.address, answer)
+            else:  # it lives, and what is wrong is wrong with the chunk or the bucket
+                self.standings.well(owner.address)
         except CorruptBatch as error:
             self.stats.corrupt += 1
-            _log.warning("a peer's bytes are wrong", peer=owner.address, error=str(error))
+            self._rest(owner.address, error)
         except (PeerError, OSError, EOFError, TimeoutError) as error:
-            _log.info("a peer cannot be used", peer=owner.address, error=repr(error))
+            self._rest(owner.address, error)
+        except BaseException:
+            self.standings.gave_up(owner.address)
+            raise
         else:
+            self.standings.well(owner.address)
             self._answer_s += SMOOTHING * (self._loop.time() - begun - self._answer_s)
             self.stats.hits += len(members)
             self.stats.hit_bytes += len(data)
             return found
         self.stats.failed += 1
-        self._rest(owner.address)
         return None
 
+    async def _patiently(self, asked: Coroutine[object, object, bytes], turn: _Turn) -> bytes:
+        """The answer; TimeoutError once the peer has had its time. It counts in steps, as in `_answered`."""
+        asking = tasks.owned(asked, "ask a peer")
+        step_s, waited = self._patience.timeout_s / HEDGE_STEPS, 0
+        try:
+            while True:
+                begun = turn.begun
+                await asyncio.wait([asking], timeout=step_s)
+                if asking.done():
+                    return asking.result()
+                waited += begun
+                if waited == HEDGE_STEPS:
+                    raise TimeoutError(f"no answer within {self._patience.timeout_s} s")
+        finally:
+            asking.cancel()
+
     def _note_life(self, address: str) -> None:
-        if len(self._heard) >= RESTING_MAX:
+        if len(self._heard) >= HEARD_MAX:
             self._heard.clear()
         self._heard[address] = self._loop.time()
 
@@ -248,7 +291,7 @@ class Near:
         if heard is None:
             self._note_life(address)
         elif now - heard > SILENCE_S:
-            self._rest(address)
+            self._rest(address, "silent")
             if address not in self._greeting:
                 self._greeting[address] = tasks.start(self._greet(address), "greet a peer")
 
@@ -257,18 +300,16 @@ class Near:
         try:
             async with asyncio.timeout(REST_S):
                 await self._client.greet(address)
-            self._resting.pop(address, None)
-        except (PeerError, OSError, EOFError, TimeoutError) as error:
-            _log.info("a peer is still silent", peer=address, error=repr(error))
+            self.standings.well(address)
+        except (PeerError, OSError, EOFError, TimeoutError):
+            pass  # it goes on resting
         finally:
             del self._greeting[address]
 
-    def _rest(self, address: str) -> None:
+    def _rest(self, address: str, why: object) -> None:
         """Ask this peer no more for a while."""
-        if len(self._resting) >= RESTING_MAX:
-            self._resting.clear()
         self._heard.pop(address, None)
-        self._resting[address] = self._loop.time() + REST_S
+        self.standings.failed(address, why)
         self._client.forget(address)
 
 

@@ -49,6 +49,18 @@ class PeerError(Exception):
     """The other side cannot be used now: it does not speak this, is not of this cluster, or says no."""
 
 
+class PeerAnswered(PeerError):
+    """The other side lives and gave no bytes; `status` says why."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(f"the peer answered {status.name}")
+        self.status = status
+
+
+class TooManyWait(PeerError):
+    """So many of this agent's own requests wait for the peer that one more would wait in vain."""
+
+
 def secret_of(cluster_id: bytes, cluster: str) -> bytes:
     """What only those know who can read the cluster's fingerprint in the bucket."""
     return hashlib.sha256(b"floe peers\0" + cluster_id + cluster.encode()).digest()

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
+from agent.cluster.peers import client
 from agent.cluster.peers.client import PeerClient
-from agent.cluster.peers.near import SILENCE_S, Patience
+from agent.cluster.peers.near import SILENCE_S, Patience, _Turn
 from agent.cluster.peers.server import PeerServer
+from agent.cluster.peers.standing import PEERS_MAX, REST_S, REST_S_MAX, Standings
 from agent.cluster.peers.wire import (
     REQUEST_BYTES_MAX,
     PeerError,
@@ -28,6 +31,7 @@ from objectstore.naming import ChunkId, SliceRef, chunk_key
 from objectstore.reader import ChunkMissing
 from objectstore.store import StoreError
 from tests.unit.agent.cluster.peers.zone import SECRET, Member, Zones
+from tests.unit.coordination.conftest import until
 
 
 @pytest.fixture
@@ -172,7 +176,7 @@ async def test_a_peer_that_was_paused_is_asked_again_as_soon_as_it_lives(zones: 
     other.near._heard[author.address] = asyncio.get_running_loop().time() - 2 * SILENCE_S
     check(await other.reader.read(written[0][0]), written[0][0])
     (greeting,) = other.near._greeting.values()
-    assert author.address in other.near._resting
+    assert other.near.standings.resting(author.address)
     author.serving.set()
     async with asyncio.timeout(60):
         await greeting
@@ -211,6 +215,123 @@ async def test_a_peer_that_hangs_up_is_told_nothing_more(zones: Zones) -> None:
     assert talking.done()
     assert talking.exception() is None
     author.serving.set()
+
+
+async def test_waiting_for_other_requests_of_this_agent_is_not_the_peer_s_silence(
+    zones: Zones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starved agents took each other for dead by the thousand: the store is asked, the peer is used on."""
+    monkeypatch.setattr(client, "CONNECTIONS_MAX", 1)
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=0.05, timeout_s=60.0))
+    author.server._beat_s = 0.01
+    written = [await zones.chunk(author) for _ in range(3)]
+    check(await other.reader.read(written[0][0]), written[0][0])
+    author.serving.clear()
+    held = asyncio.ensure_future(other.reader.read(written[1][0]))
+    await until(lambda: author.server._bytes > 0)
+    other.near._heard[author.address] = -1e9
+    check(await other.reader.read(written[2][0]), written[2][0])
+    assert not held.done()
+    assert (other.near.stats.hedged, other.gets, other.near.stats.failed) == (1, 1, 0)
+    assert not other.near.standings.resting(author.address)
+    author.serving.set()
+    check(await held, written[1][0])
+
+
+async def test_a_request_that_never_had_its_turn_says_nothing_of_the_peer(zones: Zones) -> None:
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=0.05, timeout_s=60.0))
+    slices = await zones.chunk(author)
+    pool = other.near._client._pool(author.address)
+    for _ in range(client.CONNECTIONS_MAX):
+        await pool.room.acquire()
+    other.near._heard[author.address] = -1e9
+    check(await other.reader.read(slices[0]), slices[0])
+    assert (other.near.stats.hedged, other.gets) == (1, 1)
+    assert not other.near.standings.resting(author.address)
+
+
+async def test_time_in_the_queue_is_not_taken_from_the_peer_s(zones: Zones) -> None:
+    near = (await zones.add("a", patience=Patience(hedge_s=0.01, timeout_s=0.02))).near
+    turn = _Turn()
+
+    async def queued() -> bytes:
+        await asyncio.sleep(0.3)
+        turn.begins()
+        return b"answer"
+
+    assert await near._patiently(queued(), turn) == b"answer"
+    with pytest.raises(TimeoutError):
+        await near._patiently(asyncio.sleep(60, b"never"), turn)
+
+
+async def test_requests_that_wait_for_a_peer_are_bounded(
+    zones: Zones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(client, "WAITING_MAX", 2)
+    author = await zones.add("a")
+    other = await zones.add("a", patience=Patience(hedge_s=60.0, timeout_s=60.0))
+    author.server._beat_s = 0.01
+    written = [await zones.chunk(author) for _ in range(6)]
+    author.serving.clear()
+    reads = [asyncio.ensure_future(other.reader.read(slices[0])) for slices in written]
+    await until(lambda: sum(read.done() for read in reads) == 3)
+    assert (other.gets, other.near.stats.failed) == (3, 3), "one is asked, two wait, the bucket has the rest"
+    assert not other.near.standings.resting(author.address)
+    author.serving.set()
+    for read, slices in zip(reads, written, strict=True):
+        check(await read, slices[0])
+    assert other.gets == 3
+
+
+async def test_what_fails_many_times_is_told_once(zones: Zones) -> None:
+    author, other = await zones.add("a"), await zones.add("a")
+    written = [await zones.chunk(author) for _ in range(30)]
+    await author.server.stop()
+    with capture_logs() as logs:
+        await read_all([other], [slices[0] for slices in written])
+    told = [line["event"] for line in logs if line.get("peer") == author.address]
+    assert told == ["a peer is left alone"]
+
+
+async def test_a_peer_that_cannot_read_the_bucket_itself_is_asked_on(zones: Zones) -> None:
+    author, other = await zones.add("a"), await zones.add("a")
+    slices = await zones.chunk(author, keep=False)
+    author.store.order("get", Fault.REFUSED)
+    check(await other.reader.read(slices[0]), slices[0])
+    assert (other.near.stats.failed, other.gets) == (1, 1)
+    assert not other.near.standings.resting(author.address)
+
+
+def test_a_peer_that_fails_rests_longer_each_time_and_is_tried_by_one() -> None:
+    now = [100.0]
+    standings = Standings(lambda: now[0])
+    assert standings.may_ask("p")
+    with capture_logs() as logs:
+        for rest_s in (REST_S, 2 * REST_S, 4 * REST_S):
+            for _ in range(10):
+                standings.failed("p", "late")
+            now[0] += rest_s - 0.1
+            assert not standings.may_ask("p")
+            now[0] += 0.2
+            assert standings.may_ask("p")
+            assert not standings.may_ask("p"), "one request tries it"
+        standings.gave_up("p")
+        assert standings.may_ask("p"), "another one may: nothing is known of it"
+        for _ in range(20):
+            standings.failed("p", "late")
+            now[0] += REST_S_MAX + 0.1
+            assert standings.may_ask("p"), "within a bound"
+        standings.well("p")
+        assert standings.may_ask("p")
+        assert standings.may_ask("p")
+    assert [line["event"] for line in logs] == ["a peer is left alone", "a peer is asked again"]
+    assert logs[-1]["failures"] == 50
+    for number in range(2 * PEERS_MAX):
+        standings.failed(str(number), "late")
+    assert standings.may_ask("0"), "bounded"
 
 
 async def test_a_dead_peer_is_replaced_by_the_bucket(zones: Zones) -> None:

@@ -1,0 +1,77 @@
+"""Which peers are asked: one that failed is left alone, for longer each time, and tried by one request then.
+
+A change is told once, when a peer is left alone and when it is asked again; what fails in between is counted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.telemetry.logs import logger
+
+_log = logger("peers")
+
+REST_S = 3.0  # how long a peer that failed is not asked, seconds
+REST_S_MAX = 60.0  # the same for one that failed at each try since, seconds
+PEERS_MAX = 1024  # peers remembered as failing
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A peer that failed. `trying`: one request finds out whether it is well again."""
+
+    until: float
+    rest_s: float = REST_S
+    failures: int = 0
+    trying: bool = False
+
+
+class Standings:
+    """The peers that fail, by address. `now` gives seconds of a clock that only goes on."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failing: OrderedDict[str, _Failing] = OrderedDict()
+
+    def may_ask(self, address: str) -> bool:
+        """Whether to ask this peer. Yes for one whose rest is over is a try: `well`, `failed` or
+        `gave_up` must follow."""
+        known = self._failing.get(address)
+        if known is None:
+            return True
+        if known.trying or self._now() < known.until:
+            return False
+        known.trying = True
+        return True
+
+    def resting(self, address: str) -> bool:
+        """Whether the peer is left alone now."""
+        known = self._failing.get(address)
+        return known is not None and self._now() < known.until
+
+    def failed(self, address: str, error: object) -> None:
+        """The peer could not be used. Of many requests that fail together only the first one matters."""
+        now, known = self._now(), self._failing.get(address)
+        if known is None:
+            known = self._failing[address] = _Failing(now + REST_S)
+            _log.info("a peer is left alone", peer=address, error=repr(error), seconds=REST_S)
+            while len(self._failing) > PEERS_MAX:
+                self._failing.popitem(last=False)
+        elif known.trying or now >= known.until:
+            known.rest_s = min(2 * known.rest_s, REST_S_MAX)
+            known.until, known.trying = now + known.rest_s, False
+        known.failures += 1
+
+    def well(self, address: str) -> None:
+        """The peer answered as it should."""
+        known = self._failing.pop(address, None)
+        if known is not None:
+            _log.info("a peer is asked again", peer=address, failures=known.failures)
+
+    def gave_up(self, address: str) -> None:
+        """The request was not waited for: nothing is known of the peer."""
+        known = self._failing.get(address)
+        if known is not None:
+            known.trying = False
