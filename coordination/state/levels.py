@@ -63,7 +63,17 @@ def enter(state: StateData, level: int) -> None:
     if before < AGREED_TIME <= level:
         agreed_time.enter(state)
     if before < TABLE_TOPIC_IDS <= level:
-        for key, table in state.tables.items():
-            known = state.topics.get(table.topic)
-            if known is not None:
-                state.tables[key] = replace(table, topic_id=known.topic_id)
+        _tie_tables(state)
+
+
+def _tie_tables(state: StateData) -> None:
+    """Tie each topic to the newest table of its name: older ones were set aside with a topic before it."""
+    newest: dict[str, tuple[str, str]] = {}
+    for key, table in state.tables.items():
+        before = newest.get(table.topic)
+        if before is None or state.tables[before].revision < table.revision:
+            newest[table.topic] = key
+    for name, key in newest.items():
+        known = state.topics.get(name)
+        if known is not None:
+            state.tables[key] = replace(state.tables[key], topic_id=known.topic_id)

@@ -35,6 +35,7 @@ class ConsumerMember:
     rebalance_ms: int = 60_000
     assignor: str | None = None
     changed: Callable[[], None] = lambda: None
+    patient: frozenset[Code] = frozenset()  # answers that are over some time: asked again
     member_id: str = field(default_factory=lambda: base64.urlsafe_b64encode(os.urandom(16)).decode()[:22])
     generation: int = 0
     assignment: list[Partition] = field(default_factory=list)
@@ -64,10 +65,10 @@ class ConsumerMember:
             await self._hang_up()
             return RETRY_S
         if code:
-            assert code in FENCED, f"{code.name}: {answer.error_message}"
+            assert code in FENCED | self.patient, f"{code.name}: {answer.error_message}"
             self.refused.append(code)
             self.generation, self.assignment, self._whole = 0, [], True
-            return 0
+            return RETRY_S if code in self.patient else 0
         self._whole = False
         moved = answer.member_epoch != self.generation
         self.joins += moved

@@ -26,6 +26,7 @@ from objectstore.transactions import Transactions
 from tests.checker.findings import Finding
 from tests.sim.clerk import ASIDE
 from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
+from tests.sim.mortal import MORTAL
 from tests.sim.node import AgentNode
 from tests.torture.inside import _partition as tiles
 
@@ -178,7 +179,7 @@ async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger) -> list[Fi
     for place in sorted(due.keys() | rows.keys()):
         if due.get(place, _NOTHING) == rows.get(place, _NOTHING):
             continue
-        trimmed = topic.name == SHORT_LIVED or topic.name.startswith(ASIDE)
+        trimmed = topic.name in (SHORT_LIVED, MORTAL) or topic.name.startswith(ASIDE)
         expired = trimmed and place[1] < starts[place[0]]
         if place not in due and (expired or topic.name == KEPT):
             continue

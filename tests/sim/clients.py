@@ -7,7 +7,7 @@ under a process number of its own. What had been asked of it and not answered is
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,6 +118,8 @@ class Surroundings:
     """What happens to the member that comes to the end of a transaction whose positions are sent, once."""
     names: int = 0
     """Numbers given so far, to new topics and to positions that only ever grow."""
+    readers: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """By group the processes that read for it."""
     findings: list[Finding] = field(default_factory=list)
     """What clients themselves saw go wrong."""
 

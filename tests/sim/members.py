@@ -85,11 +85,14 @@ class _Share(ConsumerRebalanceListener):
 class Member:
     """One member. `pending`: what a crash leaves unanswered."""
 
-    def __init__(self, around: Surroundings, node: str, kind: str, timeout_ms: int) -> None:
+    def __init__(
+        self, around: Surroundings, node: str, kind: str, timeout_ms: int, *, static: bool = False
+    ) -> None:
         self._around = around
         self._node = node
         self._kind = kind
         self._timeout_ms = timeout_ms
+        self._instance = f"static-{node}" if static else None
         self._next = 0
         self._everything = False
         self.pending: Pending | None = None
@@ -116,6 +119,7 @@ class Member:
         return AIOKafkaConsumer(
             bootstrap_servers=self._around.bootstrap,
             group_id=GROUP,
+            group_instance_id=self._instance,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
@@ -166,6 +170,7 @@ class Member:
         recorder.note(process, "subscribe", "ok", recorder.now_ns(), keys=known)
         recorder.note(process, "assign", "ok", recorder.now_ns(), keys=keys)
         self._around.counts["group shares"] += 1
+        self._around.readers[GROUP].add(process)
         return process
 
     async def _stands_at(self, share: _Share, number: int) -> bool:

@@ -19,8 +19,10 @@ from agent.background.rewriting.merging.worker import Worker
 from agent.background.rewriting.worker import Session, answer_of
 from agent.config import Config
 from agent.http import HttpServer
+from coordination.commands import RegisterAgent
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
+from coordination.state.data import FEATURE_LEVEL_MAX
 from iceberg.writers import ThreadWriter
 from objectstore.faulty import FaultRates, FaultyStore
 from objectstore.retry import RetryingStore, RetryPolicy
@@ -163,6 +165,11 @@ class AgentNode(Node):
     ) -> None:
         super().__init__(loop, network, name)
         self.ways = ways
+        self.near = replace(ways)
+        """What lies between when nothing is slow."""
+        self.starved = False
+        self.feature_max = FEATURE_LEVEL_MAX
+        """The newest level that its version knows."""
         self.number = number
         self.port = PORT_FIRST + number
         self.server, self._objects = world
@@ -221,8 +228,20 @@ class AgentNode(Node):
         )
         self.app._http = cast(HttpServer, _NoHttp())
         _without_processes(self.app.background)
+        self._of_version(self.app)
         await self.app.start()
         self.network.trace(f"serving {self.identity}")
+
+    def _of_version(self, app: App) -> None:
+        """Let it say the version that it is to have."""
+        registration = app._registration
+
+        def told(*given: Any) -> RegisterAgent:
+            message = registration(*given)
+            message.feature_max = self.feature_max
+            return message
+
+        app._registration = told  # type: ignore[method-assign]  # what it makes is changed, not how
 
     def _config(self) -> Config:
         listener = {"host": HOST, "port": self.port, "advertised_host": HOST, "advertised_port": self.port}

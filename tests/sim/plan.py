@@ -8,11 +8,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from random import Random
 from typing import Any
 
+from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.sim.faults import FAULTS
 from tests.sim.node import Ways
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
+UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
+LEVEL_BEFORE = 1
+"""Time that deletes was not agreed on yet: whose clock is off may do harm there."""
 STORIES = {"late-ends": ((2.0, 15.0),), "pause-member-before-end": ((2.0, 8.5), (11.0, 8.5))}
 """Faults that mean something only to some clients, while their transactions stay open: at s, for s."""
 STORY_TIMEOUT_MS = 20_000
@@ -70,6 +74,16 @@ class Plan:
     """Producers with several batches under way."""
     solo: bool = False
     """Whether a consumer without a group's members commits its positions."""
+    operator: bool = False
+    """Whether somebody looks at everything and changes configs and features."""
+    mortal: bool = False
+    """Whether a topic is deleted and made again, and its records are deleted."""
+    modern: int = 0
+    """Members of a group of KIP-848."""
+    static: bool = False
+    """Whether members of groups are static."""
+    level: int = FEATURE_LEVEL_MAX
+    """The feature level at which the cluster begins."""
 
     def ways(self) -> Ways:
         """What lies between an agent and what it depends on."""
@@ -124,8 +138,21 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         log_s=random.choice(LOGS_S),
         pipeliners=random.choice((0, 1, 1)),
         solo=random.random() < 0.5,
+        operator=random.random() < 0.4,
+        mortal=random.random() < 0.3,
+        modern=random.choice((0, 0, 0, 2)),
+        static=random.random() < 0.3,
     )
-    return _with_story(plan, random.choice(("", "", "", *STORIES)))
+    return _with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES)))
+
+
+def _maybe_upgraded(plan: Plan, random: Random) -> Plan:
+    """At times the plan on an older level, whose agents are replaced in its course."""
+    if random.random() >= UPGRADED_OF:
+        return plan
+    upgrade = (random.uniform(*UPGRADED_S), 2.0 * plan.agents, "upgrade", (0,))
+    others = (each for each in plan.faults if not each[2].startswith("clock-"))
+    return replace(plan, level=LEVEL_BEFORE, faults=tuple(sorted((*others, upgrade))))
 
 
 def _with_story(plan: Plan, story: str) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.sim.plan import QUIET_S, Plan
 from tests.sim.world import Outcome, World
 
@@ -12,7 +13,9 @@ RUNS_MAX = 200
 LEAST = (
     ("writers", 0), ("readers", 0), ("relay", ""), ("keepers", False), ("members", 0), ("changes", False),
     ("partitions", 1), ("live_keys", 0), ("key_writes", 0), ("seeks_back", True), ("entry_bytes", 1 << 20),
-    ("pipeliners", 0), ("solo", False), ("store_s", (0.0, 0.0)), ("log_s", (0.0, 0.0)),
+    ("pipeliners", 0), ("solo", False), ("operator", False), ("mortal", False),
+    ("modern", 0),
+    ("level", FEATURE_LEVEL_MAX), ("static", False), ("store_s", (0.0, 0.0)), ("log_s", (0.0, 0.0)),
 )  # fmt: skip
 """Fields of a plan, and what makes them least."""
 

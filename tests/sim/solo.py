@@ -13,15 +13,18 @@ from agent.net.wire.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from agent.net.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from agent.net.wire.generated.offset_fetch import OffsetFetchRequest
 from tests.equipment.transactional_client import Connection
 from tests.sim.clients import Surroundings
+from tests.sim.relay import GROUP as COPIES
 
 GROUP = "solo"
 COMMIT_VERSION, FETCH_VERSION = 8, 5
 ANSWER_S_MAX = 0.7
 PAUSE_S = 0.15
 FETCHED_OF = 0.4
+FETCHED = (GROUP, COPIES, "t0", "t1")
+"""Groups whose positions it looks at: those of transactions are decided by one agent and told by another."""
 ERRORS = (OSError, EOFError, TimeoutError)
 
 
@@ -50,7 +53,7 @@ class Solo:
             self._connection = await Connection.open(self._around.loop.random.choice(self._around.bootstrap))
         topic = self._around.keys.every[0].topic
         if fetch:
-            asked = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(topic, [0])])
+            asked = OffsetFetchRequest(self._around.loop.random.choice(FETCHED), None)
             return int((await self._connection.call("OffsetFetch", asked, FETCH_VERSION)).error_code)
         self._around.names += 1  # grows for every life of this client
         row = OffsetCommitRequestPartition(0, self._around.names)

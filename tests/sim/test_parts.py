@@ -23,13 +23,14 @@ from coordination.log import LogEntry
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.state.group_types import CommittedOffset, Group
+from coordination.state.state import HANDLERS as COMMANDS
 from coordination.state.state import State
 from objectstore.adapters.memory import MemoryStore
 from objectstore.store import NotFound
 from tests.checker.findings import Finding, Judgement
 from tests.checker.operations import Operation, Poll
 from tests.sim.clock import SimClock
-from tests.sim.coverage import RULES, Coverage
+from tests.sim.coverage import COMMANDS_OUT, RULES, Coverage
 from tests.sim.distant_store import DistantStore
 from tests.sim.final import passed_over
 from tests.sim.keys import Keys
@@ -215,12 +216,15 @@ def _virtually(story: Any) -> None:
 
 
 def test_a_transaction_that_ends_twice_is_seen() -> None:
-    witness, known = Witness(), SimpleNamespace(transactional_id="x", number=1)
+    witness, known = Witness(), SimpleNamespace(transactional_id="x", producer_id=7, number=1)
     witness.ended(known, True, 5)
     witness.ended(known, True, 5)  # another agent applies the same entry
     assert not witness.findings
     witness.ended(known, False, 6)
     assert [each.anomaly for each in witness.findings] == ["ended-twice"]
+    again = SimpleNamespace(transactional_id="x", producer_id=8, number=1)
+    witness.ended(again, False, 9)  # the id had expired: its numbers begin anew
+    assert len(witness.findings) == 1
 
 
 def test_an_entry_that_is_applied_in_two_ways_is_seen() -> None:
@@ -243,6 +247,17 @@ def test_rules_that_nothing_tested_are_named() -> None:
     coverage.note(replace(_fails(plan_of(1)), coverage=Counter(needs)))
     assert "5 read barrier" not in coverage.untested()
     assert "rules never put to the test: 1 ack means durable" in coverage.report()
+
+
+def test_what_is_never_played_is_named_unless_there_is_a_reason() -> None:
+    coverage = Coverage()
+    counts = Counter(f"command {each}" for each in COMMANDS if each not in (*COMMANDS_OUT, "heartbeat"))
+    coverage.note(replace(_fails(plan_of(1)), coverage=counts))
+    report = coverage.report()
+    assert "commands neither played nor excused: heartbeat\n" in report
+    assert f"commands played: {len(COMMANDS) - len(COMMANDS_OUT) - 1} of {len(COMMANDS)}" in report
+    assert all(f"  not {each}: {why}" in report for each, why in COMMANDS_OUT.items())
+    assert set(COMMANDS_OUT) <= set(COMMANDS), "an excuse for what is no command"
 
 
 def test_the_timeline_stands_alone() -> None:

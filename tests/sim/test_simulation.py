@@ -25,6 +25,9 @@ def test_seeds_are_clean(tmp_path: Path) -> None:
     untested = re.search(r"rules never put to the test: (.*)", done.stdout)[1]
     assert untested == "none", untested
     assert "never in the network: none\n" in done.stdout, done.stdout
+    for what in ("commands", "requests"):
+        (left,) = re.findall(rf"{what} neither played nor excused: (.*)", done.stdout)
+        assert left == "none", f"play these {what} in tests/sim, or say in coverage.py why not: {left}"
 
 
 def test_one_seed_is_one_run(tmp_path: Path) -> None:

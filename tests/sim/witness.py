@@ -29,7 +29,7 @@ class Witness:
         self.commands: Counter[str] = Counter()
         """Commands by `kind` and `kind CODE`, once per revision."""
         self._digests: dict[int, bytes] = {}
-        self._ends: dict[tuple[str, int], tuple[int, bool]] = {}
+        self._ends: dict[tuple[str, int, int], tuple[int, bool]] = {}
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
         self.positions = Positions(self._wrong)
         self.due = Due(self._wrong)
@@ -76,7 +76,7 @@ class Witness:
 
     def ended(self, known: Any, commit: bool, revision: int) -> None:
         """A transaction has ended at a revision, on one of the agents."""
-        number = (known.transactional_id, known.number)
+        number = (known.transactional_id, known.producer_id, known.number)
         before = self._ends.setdefault(number, (revision, commit))
         if before != (revision, commit):
             self._wrong("ended-twice", f"transaction {number}: {before}, then {(revision, commit)}")

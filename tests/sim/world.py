@@ -19,8 +19,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from agent.app import App
 from agent.net.wire.api import APIS
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, UpdateFeatures
 from coordination.memory_server import MemoryServer
+from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.state.features import LEVEL
 from objectstore.adapters.memory import MemoryStore
 from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
@@ -33,6 +35,7 @@ from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.coverage import Seen
 from tests.sim.faults import FAULTS, Fault, fault_of
+from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
 from tests.sim.keepers import (
     KEPT,
@@ -47,8 +50,12 @@ from tests.sim.keys import Keys
 from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.members import GROUP as MEMBERS
 from tests.sim.members import PATIENCE_S, SHARED, Member
+from tests.sim.modern import GROUP as MODERN
+from tests.sim.modern import Modern
+from tests.sim.mortal import Mortal
 from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
+from tests.sim.operator import Operator
 from tests.sim.pipeliner import Pipeliner
 from tests.sim.plan import Plan, plan_of
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
@@ -69,6 +76,10 @@ SETTINGS: dict[str, Any] = {
 }
 CLUSTER = {
     "group.initial.rebalance.delay.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "6000",
     "log.cleaner.backoff.ms": "500",
     "log.retention.check.interval.ms": "500",
     "offsets.retention.check.interval.ms": "1000",
@@ -130,6 +141,7 @@ class World:
         ]
         for agent, skew in zip(self.agents, plan.skews_ms, strict=True):
             agent.skew_ms = skew
+            agent.feature_max = plan.level
         self.recorder = Recorder(self.loop, self.trace)
         first = [TopicPartition(TOPIC, n) for n in range(plan.partitions)]
         self.keys = Keys(first, max(plan.live_keys, plan.partitions), plan.key_writes)
@@ -186,7 +198,7 @@ class World:
         around.stopping.set()
         await asyncio.sleep(DRAIN_S)
         for client in self.clients:
-            if not isinstance(self.living[client.name], Member):
+            if not isinstance(self.living[client.name], Member | Modern):
                 self._leave_pending(client)
                 client.crash()
         findings: list[Finding] = await self._node("final", self._final())
@@ -221,28 +233,33 @@ class World:
         read = committed(self.recorder)
         if self.plan.relay:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))
-        if self.plan.members:
-            findings += await self._group_judged(self.around, app, read)
+        if self.plan.members or self.plan.modern:
+            findings += await self._groups_judged(self.around, app, read)
         return findings
 
-    async def _group_judged(
+    async def _groups_judged(
         self, around: Surroundings, app: App, read: Mapping[str, set[int]]
     ) -> list[Finding]:
-        """Its members come to the end, and then stop; nothing was passed over, nothing copied twice."""
-        findings = await caught_up(around, app, MEMBERS, read)
+        """Members come to the end, and then stop; nothing was passed over, nothing copied twice."""
+        plan = self.plan
+        of_first = {key: offsets for key, offsets in read.items() if key.rpartition("-")[0] == TOPIC}
+        groups = [(MEMBERS, read)] * bool(plan.members) + [(MODERN, of_first)] * bool(plan.modern)
+        findings = [each for group, due in groups for each in await caught_up(around, app, group, due)]
         around.drained.set()
         await asyncio.sleep(DRAIN_S)
-        members = [each for each in self.clients if isinstance(self.living[each.name], Member)]
+        members = [each for each in self.clients if isinstance(self.living[each.name], Member | Modern)]
         for client in members:
             self._leave_pending(client)
             client.crash()
         findings += await all_ended(app)
-        at = positions(around, app, MEMBERS)
-        if self.plan.member_kind == "v2":
-            return findings + await copies_differ(around, SHARED, read, at)
-        subscribed = {each.process for each in self.recorder.operations if each.f == "subscribe"}
-        of_group = (each for each in self.recorder.operations if each.process in subscribed)
-        return findings + passed_over(MEMBERS, of_group, read, at)
+        for group, due in groups:
+            at = positions(around, app, group)
+            if group == MEMBERS and plan.member_kind == "v2":
+                findings += await copies_differ(around, SHARED, due, at)
+                continue
+            given = (each for each in self.recorder.operations if each.process in around.readers[group])
+            findings += passed_over(group, given, due, at)
+        return findings
 
     def _cast(self) -> list[str]:
         """Who takes part: the names of the clients."""
@@ -251,7 +268,8 @@ class World:
         cast += [f"t{n}" for n in range(len(plan.transactors))]
         cast += [f"p{n}" for n in range(plan.pipeliners)]
         cast += ["relay"] if plan.relay else []
-        cast += ["solo"] if plan.solo else []
+        cast += [each for each in ("solo", "operator", "mortal") if getattr(plan, each)]
+        cast += [f"k{n}" for n in range(plan.modern)]
         cast += [f"m{n}" for n in range(plan.members)]
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
             cast += ["clerk"]
@@ -305,7 +323,7 @@ class World:
 
     def _begin_again(self, client: Node, life: int) -> None:
         assert self.around is not None, "clients live"
-        goes_on = not self.around.stopping.is_set() or isinstance(self.living[client.name], Member)
+        goes_on = not self.around.stopping.is_set() or isinstance(self.living[client.name], Member | Modern)
         if client.life == life and goes_on:
             self._leave_pending(client)
             client.crash()
@@ -319,13 +337,19 @@ class World:
                 return Writer(around, plan.rate)
             case "p", _:
                 return Pipeliner(around, plan.rate)
+            case "k", str(node) if node != "keeper":
+                return Modern(around, node, plan.partitions, static=plan.static)
             case _, "solo":
                 return Solo(around)
+            case _, "operator":
+                return Operator(around)
+            case _, "mortal":
+                return Mortal(around)
             case "t", _:
                 version = plan.transactors[int(client[1:])]
                 return Transactor(around, client, version, plan.timeout_ms, plan.micro_max)
-            case "m", _:
-                return Member(around, client, plan.member_kind, plan.timeout_ms)
+            case "m", str(node) if node != "mortal":
+                return Member(around, client, plan.member_kind, plan.timeout_ms, static=plan.static)
             case _, "clerk":
                 return Clerk(around, plan.changes)
             case _, "relay":
@@ -372,7 +396,7 @@ class World:
     async def _heal(self) -> int:
         """Everything is put right; the time at which every agent serves, ns."""
         self.trace("heal")
-        for fault in FAULTS:
+        for fault in (*FAULTS, UPGRADE) if self.plan.level < FEATURE_LEVEL_MAX else FAULTS:
             fault.end(self, self.agents)
         for agent in self.agents:  # one that is ahead ends every transaction that is younger than its lead
             agent.set_clock_right()
@@ -388,8 +412,20 @@ class World:
         except TimeoutError:
             late = [agent.name for agent in self.agents if not _ready(agent)]
             raise NotHealed(f"not ready {HEAL_S_MAX:.0f} s after the last fault: {late}") from None
+        await self.agents[0].spawn(self._finalize())
         self.trace("healed")
         return self.recorder.now_ns()
+
+    async def _finalize(self) -> None:
+        """The newest level, when every agent knows it."""
+        app = self.agents[0].app
+        assert app is not None, "healed"
+        while app.replica.state.feature_level < FEATURE_LEVEL_MAX:
+            update = UpdateFeatures.Update(
+                name=LEVEL, level=FEATURE_LEVEL_MAX, kind=UpdateFeatures.Update.UPGRADE
+            )
+            self.trace(f"level {await app.replica.propose(UpdateFeatures(updates=[update]))}")
+            await asyncio.sleep(RESTART_S)
 
     def _restart_failed(self) -> None:
         """An agent that ended with an error is started again, as its supervisor would."""

@@ -13,7 +13,9 @@ from tests.sim.faults.fault import Fault
 from tests.sim.faults.log import LOG
 from tests.sim.faults.network import LATE_ENDS, NETWORK
 from tests.sim.faults.processes import PROCESSES
+from tests.sim.faults.slowness import SLOWNESS
 from tests.sim.faults.store import STORE
+from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.node import AgentNode
 
 if TYPE_CHECKING:
@@ -23,12 +25,13 @@ FAULTS: tuple[Fault, ...] = (
     *PROCESSES,
     *LOG,
     *STORE,
+    *SLOWNESS,
     *NETWORK,
     *CLIENTS,
     *CLOCKS,
 )
 """Those that any seed may draw. A new one is a file here and a line in this table."""
-NAMED: tuple[Fault, ...] = (LATE_ENDS, *MEMBERS)
+NAMED: tuple[Fault, ...] = (LATE_ENDS, *MEMBERS, UPGRADE)
 """Those of stories: of kept plans, and of seeds that tell one (plan.py)."""
 
 __all__ = ["FAULTS", "NAMED", "Fault", "fault_of"]

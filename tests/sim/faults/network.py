@@ -35,6 +35,23 @@ def _heal_clients(world: World, targets: Sequence[AgentNode]) -> None:
             world.network.heal(agent.name, client.name)
 
 
+def _cut_agents(world: World, targets: Sequence[AgentNode]) -> None:
+    """From each other, one way or both: chunks are read from the store then."""
+    for agent in targets:
+        for other in world.agents:
+            if other is not agent and world.loop.random.random() < 0.7:
+                world.network.cut(other.name, agent.name)
+            if other is not agent and world.loop.random.random() < 0.7:
+                world.network.cut(agent.name, other.name)
+
+
+def _heal_agents(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        for other in world.agents:
+            world.network.heal(other.name, agent.name)
+            world.network.heal(agent.name, other.name)
+
+
 def _lose_segments(world: World, targets: Sequence[AgentNode]) -> None:
     share = world.loop.random.choice(LOSSES)
     for agent in targets:
@@ -84,6 +101,7 @@ def _end_in_time(world: World, targets: Sequence[AgentNode]) -> None:
 
 NETWORK = (
     Fault("cut-clients", _cut_clients, _heal_clients),
+    Fault("cut-agents", _cut_agents, _heal_agents),
     Fault("lose-segments", _lose_segments, _lose_no_segments),
     Fault("reset", _reset, nothing),
     Fault("half-open", _half_open, nothing),

@@ -22,6 +22,7 @@ RATES = FaultRates(
     slow_s_max=1.5,
     stale=0.1,
 )
+REFUSED = FaultRates(refused=1.0, stale_writes=0)
 HEALTHY = FaultRates(stale_writes=0)
 
 
@@ -37,4 +38,15 @@ def _good_store(world: World, targets: Sequence[AgentNode]) -> None:
             agent.store.rates = HEALTHY
 
 
-STORE = (Fault("bad-store", _bad_store, _good_store),)
+def _refuse_store(world: World, targets: Sequence[AgentNode]) -> None:
+    """Every request is refused, as with a key that was taken back: nothing is written, and that is known."""
+    del world
+    for agent in targets:
+        if agent.store is not None:
+            agent.store.rates = REFUSED
+
+
+STORE = (
+    Fault("bad-store", _bad_store, _good_store),
+    Fault("refuse-store", _refuse_store, _good_store),
+)

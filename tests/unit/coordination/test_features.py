@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.commands import FenceIncarnation, InitTransactions, RegisterAgent, UpdateFeatures, command
+from coordination.commands import (
+    CommitTable,
+    DropTable,
+    FenceIncarnation,
+    InitTransactions,
+    PutNamespace,
+    RegisterAgent,
+    SetFeatureLevel,
+    UpdateFeatures,
+    command,
+)
 from coordination.kafka_codes import Code
 from coordination.replica.errors import RegistrationRefused
 from coordination.state import Done, Refused, Result
@@ -144,3 +154,23 @@ def test_transactions_v2_go_off_and_on_again(script: Script) -> None:
     refused = update(script, (TRANSACTION_VERSION, 3, UP))
     assert isinstance(refused, Refused)
     assert "0-2" in refused.message
+
+
+def test_a_table_that_was_set_aside_is_not_of_the_topic_that_was_made_again() -> None:
+    """Compaction waits for all tables of a topic: one that nobody writes any more would hold it up."""
+    script = Script()
+    script.register(A, level=1)
+    script.state.incarnations[A].feature_max = 2
+    script.topic(A, "t")
+    script.one(A, PutNamespace(name="n"))
+    for place in ("before", "now"):
+        assert isinstance(
+            script.one(A, CommitTable(namespace="n", name="t", metadata_location=place, topic="t")), Done
+        )
+        if place == "before":
+            aside = DropTable(namespace="n", name="t", rename_namespace="n", rename_name="z_set_aside")
+            assert isinstance(script.one(A, aside), Done)
+    script.through_snapshot()  # which has them in the order of their names
+    assert script.one(A, SetFeatureLevel(level=2)) == Done(2)
+    ids = {name: table.topic_id for (_, name), table in script.state.tables.items()}
+    assert ids == {"t": script.state.topics["t"].topic_id, "z_set_aside": b""}
