@@ -38,7 +38,8 @@ class Config:
     """One config. `low` and `high` bound numbers, inclusive; `choices` bounds strings and list items.
 
     What it refuses, it refuses in Kafka's words (ConfigDef). `in_effect` is False for what Floe accepts for
-    compatibility only. `also` is a number that may stand outside the bounds.
+    compatibility only. `also` is a number that may stand outside the bounds. Below feature level `known_from`
+    nobody knows the name.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Config:
     pattern: re.Pattern[str] | None = None
     in_effect: bool = False
     also: int | None = None
+    known_from: int = 1
 
     def refusal(self, value: str) -> str | None:
         """Why `value` is not allowed, naming config, value and what is; None when it is."""

@@ -18,6 +18,7 @@ _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _TABLE_NAME = re.compile(rf"({_IDENTIFIER}(\.{_IDENTIFIER})?)?")
 _THROTTLE = re.compile(r"(\*|none|\d+:\d+(,\d+:\d+)*)?")
 
+NEW_CONFIGS = 2  # the feature level from which on configs are known that came later
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 
@@ -134,15 +135,21 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log "
                 "start go too, by whole files.",
                 choices=("keep", "follow"), broker_name="floe.table.retention", in_effect=True),
+    TopicConfig("floe.produce.check", _S, "uncompressed",
+                "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
+                "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "
+                "compressed batches too.",
+                choices=("headers", "uncompressed", "full"), broker_name="floe.produce.check",
+                in_effect=True, known_from=NEW_CONFIGS),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
 
 
-def refusal(name: str, value: str) -> str | None:
-    """Why a topic may not have this config; None when it may. Kafka answers it with INVALID_CONFIG."""
+def refusal(name: str, value: str, level: int) -> str | None:
+    """Why a topic may not have this config at a feature level; None when it may. Kafka: INVALID_CONFIG."""
     config = TOPIC_CONFIGS.get(name)
-    if config is None:
+    if config is None or config.known_from > level:
         return f"Unknown topic config name: {name[:NAME_SHOWN_MAX]}"
     return config.refusal(value)
 

@@ -11,6 +11,7 @@ that was not written here is hostile until it has been decoded.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -251,6 +252,25 @@ def records(buf: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Iterator
                 )
         except BROKEN_RECORDS as error:
             raise CorruptBatch(f"records of the batch at byte {position}: {error}") from error
+
+
+def look_through(batch: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> None:
+    """Raise CorruptBatch unless the one batch's records can be read and are what its header says.
+
+    Lengths, variable-length numbers, headers, the count and that nothing is left over, all in native code;
+    of a compressed batch also that offsets are side by side, as Kafka demands of these only.
+    """
+    with memoryview(batch) as view:
+        codec, count = peek(view).attributes & _CODEC_MASK, peek(view).record_count
+        padded = uncompressed(view, decoded_bytes_max)
+    found = DefaultRecordBatch(memoryview(padded)[:-OVERRUN_BYTES])
+    try:
+        if not codec:
+            deque(found, maxlen=0)
+        elif [each.offset for each in found] != list(range(found.base_offset, found.base_offset + count)):
+            raise CorruptBatch("the offsets of its records are not side by side")
+    except BROKEN_RECORDS as error:
+        raise CorruptBatch(str(error)) from error
 
 
 # The codec reads variable-length numbers without looking where its buffer ends.

@@ -32,19 +32,20 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     def inherited(name: str) -> str:
         return topic_configs.effective(name, {}, state.cluster_configs)
 
-    configs = _altered("topic", TOPIC_CONFIGS, topic.configs, inherited, message.changes, message.replace_all)
+    known = _known("topic", TOPIC_CONFIGS, state.feature_level)
+    configs = _altered(known, topic.configs, inherited, message.changes, message.replace_all)
     if isinstance(configs, Refused):
         return configs
-    refusal = topic_refusal(configs, state.cluster_configs)
+    refusal = topic_refusal(configs, state.cluster_configs, state.feature_level)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic.configs = configs
     return Done()
 
 
-def topic_refusal(configs: Mapping[str, str], cluster: Mapping[str, str]) -> str | None:
-    """Why a topic may not have these configs in a cluster with those; None when it may."""
-    reasons = (topic_configs.refusal(name, value) for name, value in configs.items())
+def topic_refusal(configs: Mapping[str, str], cluster: Mapping[str, str], level: int) -> str | None:
+    """Why a topic may not have these configs in a cluster with those, at that level; None when it may."""
+    reasons = (topic_configs.refusal(name, value, level) for name, value in configs.items())
     refusal = next((reason for reason in reasons if reason), None)
     return refusal or topic_configs.contradiction(configs, cluster)
 
@@ -62,9 +63,8 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
     def inherited(name: str) -> str:
         return BROKER_CONFIGS[name].default
 
-    configs = _altered(
-        "broker", BROKER_CONFIGS, state.cluster_configs, inherited, changes, message.replace_all
-    )
+    known = _known("broker", BROKER_CONFIGS, state.feature_level)
+    configs = _altered(known, state.cluster_configs, inherited, changes, message.replace_all)
     if isinstance(configs, Refused):
         return configs
     reasons = (broker_configs.refusal(name, value) for name, value in configs.items())
@@ -93,7 +93,8 @@ def alter_group_configs(state: StateData, message: AlterGroupConfigs, at: At) ->
         return GROUP_CONFIGS[name].default
 
     own = state.group_configs.get(group, {})
-    configs = _altered("group", GROUP_CONFIGS, own, inherited, message.changes, message.replace_all)
+    known = _known("group", GROUP_CONFIGS, state.feature_level)
+    configs = _altered(known, own, inherited, message.changes, message.replace_all)
     if isinstance(configs, Refused):
         return configs
     refusal = group_configs.refusal(configs, state.cluster_configs)
@@ -109,9 +110,20 @@ def alter_group_configs(state: StateData, message: AlterGroupConfigs, at: At) ->
     return Done()
 
 
+def _known(what: str, table: Mapping[str, Config], level: int) -> Callable[[str], Config | Refused]:
+    """Finds configs of a table by name, as far as the feature level knows them."""
+
+    def find(name: str) -> Config | Refused:
+        found = table.get(name)
+        if found is None or found.known_from > level:
+            return Refused(Code.INVALID_CONFIG, f"Unknown {what} config name: {name[:NAME_SHOWN_MAX]}")
+        return found
+
+    return find
+
+
 def _altered(
-    what: str,
-    table: Mapping[str, Config],
+    find: Callable[[str], Config | Refused],
     configs: dict[str, str],
     inherited: Callable[[str], str],
     changes: Iterable[_Change],
@@ -120,9 +132,9 @@ def _altered(
     """The configs after the changes, before their values are looked at; or why they cannot be made."""
     altered = {} if replace_all else dict(configs)
     for change in changes:
-        known = table.get(change.name)
-        if known is None:
-            return Refused(Code.INVALID_CONFIG, f"Unknown {what} config name: {change.name[:NAME_SHOWN_MAX]}")
+        known = find(change.name)
+        if isinstance(known, Refused):
+            return known
         if change.operation == _Change.SET:
             altered[change.name] = change.value
         elif change.operation == _Change.DELETE:

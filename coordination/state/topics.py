@@ -66,7 +66,7 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
             Code.INVALID_REQUEST, f"topic id {message.topic_id.hex()!r}: 16 fresh bytes are needed"
         )
     configs = {entry.name: entry.value for entry in message.configs}
-    refusal = topic_refusal(configs, state.cluster_configs)
+    refusal = topic_refusal(configs, state.cluster_configs, state.feature_level)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic = Topic(name, message.topic_id, configs, at.now_ms)

@@ -44,6 +44,7 @@ BAD = {
     "control batch": (with_header(attributes=0x20), Code.INVALID_RECORD),
     "unknown codec": (with_header(attributes=7), Code.UNSUPPORTED_COMPRESSION_TYPE),
     "count": (with_header(record_count=9), Code.INVALID_RECORD),
+    "records that are none": (seal(peek(sound()), b"\x55" * 40), Code.INVALID_RECORD),
     "no sequence": (with_header(producer_id=7, producer_epoch=0), Code.INVALID_RECORD),
     "future": (with_header(max_timestamp=2**60), Code.INVALID_TIMESTAMP),
 }

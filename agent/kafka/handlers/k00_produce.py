@@ -22,6 +22,7 @@ from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.keys import require_keys
+from agent.kafka.produce.records import require_records
 from agent.kafka.produce.times import bad_times
 from agent.kafka.transactions.requests import NOT_YET
 from agent.net.wire.errors import WireError
@@ -227,6 +228,7 @@ async def _admit_batch(
             rejected.bad_records = await bad_times(data.records, rules, now_ms)
         raise
     assert data.records is not None
+    await require_records(data.records, header, rules)
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:

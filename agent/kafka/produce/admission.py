@@ -2,8 +2,9 @@
 
 Kafka's order (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator of
 4.3): exactly one batch, magic 2, zstd only from Produce 7, base offset 0, size, CRC32C, control and
-transactional bits, counts, timestamps. Records stay opaque: what a header says of them is trusted, as far
-as its own CRC and counts agree, so the maximum timestamp is not repaired as Kafka does in silence.
+transactional bits, counts, timestamps. Records stay opaque here (records.py looks at them): what a header
+says of them is trusted, as far as its own CRC and counts agree, so the maximum timestamp is not repaired as
+Kafka does in silence.
 Sequences and producers are judged by apply, where retries through any agent are seen.
 """
 
@@ -19,6 +20,7 @@ from objectstore.compression import Compression
 
 CODEC_MASK = 7  # the bits of a batch's attributes that name its codec
 ZSTD_PRODUCE_VERSION_MIN = 7  # KIP-110
+HEADERS, UNCOMPRESSED, FULL = "headers", "uncompressed", "full"  # values of floe.produce.check
 OFFSETS_PER_BATCH_MAX = 1 << 24  # offsets one batch may take; a million records of 16 bytes fit 16 MB
 
 
@@ -44,6 +46,8 @@ class TopicRules:
     timestamp_before_ms_max: int
     timestamp_after_ms_max: int
     keys_required: bool
+    check: str = UNCOMPRESSED
+    """What of the records is looked at: HEADERS, UNCOMPRESSED or FULL."""
 
 
 def topic_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
@@ -60,6 +64,7 @@ def _rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
         timestamp_before_ms_max=effective_int("message.timestamp.before.max.ms", topic, cluster),
         timestamp_after_ms_max=effective_int("message.timestamp.after.max.ms", topic, cluster),
         keys_required=compacts(topic, cluster),
+        check=effective("floe.produce.check", topic, cluster),
     )
 
 

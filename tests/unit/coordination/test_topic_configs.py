@@ -57,7 +57,7 @@ def test_what_kafka_has() -> None:
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
-    reason = refusal(name, value)
+    reason = refusal(name, value, 2)
     assert reason is not None
     assert name in reason
 
@@ -78,7 +78,7 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
     ],
 )
 def test_a_good_value_is_not(name: str, value: str) -> None:
-    assert refusal(name, value) is None
+    assert refusal(name, value, 2) is None
 
 
 def test_the_topics_own_value_comes_before_the_clusters_and_the_default() -> None:
@@ -120,3 +120,10 @@ def test_cleanup_policies(policy: str, does: tuple[bool, bool]) -> None:
     assert (deletes(configs, {}), compacts(configs, {})) == does
     cluster = {"log.cleanup.policy": policy}
     assert (deletes({}, cluster), compacts({}, cluster)) == does
+
+
+def test_a_config_that_came_later_is_unknown_below_its_level() -> None:
+    """Agents of two versions apply the same entries: what the older refuses, the newer refuses too."""
+    later = refusal("floe.produce.check", "full", 1)
+    assert later == "Unknown topic config name: floe.produce.check"
+    assert refusal("floe.produce.check", "full", 2) is None
