@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, TextIO
 
@@ -16,6 +16,8 @@ import structlog
 from structlog.typing import Processor
 
 from agent.config import LoggingConfig
+from agent.telemetry.limit import LineLimit
+from coordination.clock import SystemClock
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Id of the request that this task serves, `<connection>-<correlation id>`; empty outside requests."""
@@ -34,10 +36,16 @@ def add_request_id(
     return event
 
 
-def configure(config: LoggingConfig, stream: TextIO | None = None, **fields: str) -> None:
+def configure(
+    config: LoggingConfig,
+    stream: TextIO | None = None,
+    now: Callable[[], float] | None = None,
+    **fields: str,
+) -> None:
     """Route structlog and the standard library's logging to `stream` (standard error).
 
-    `fields` are added to every line (the agent's name). Called once by the process's entry.
+    `fields` are added to every line (the agent's name). Called once by the process's entry. `now` gives the
+    seconds by which lines of one kind are limited (limit.py).
     """
     stream = stream or sys.stderr
     console = config.format == "console" or (config.format == "auto" and stream.isatty())
@@ -62,6 +70,7 @@ def configure(config: LoggingConfig, stream: TextIO | None = None, **fields: str
     )
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(console, stream, shared))
+    handler.addFilter(LineLimit(now or SystemClock().monotonic))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(config.level.upper())
