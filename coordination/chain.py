@@ -14,17 +14,20 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from coordination.backoff import Backoff
-from coordination.log import Fenced, LogRegressed
+from coordination.log import Fenced, Full, LogRegressed
 
 _logger = logging.getLogger("floe.coordination.log")
 
 
 class AttemptFailed(Exception):
-    """An attempt without an answer. `ambiguous`: it may have taken effect, or may still."""
+    """An attempt without an answer. `ambiguous`: it may have taken effect, or may still. `full`: the log has
+    no room, and trying again helps nobody.
+    """
 
-    def __init__(self, message: str, *, ambiguous: bool) -> None:
+    def __init__(self, message: str, *, ambiguous: bool, full: bool = False) -> None:
         super().__init__(message)
         self.ambiguous = ambiguous
+        self.full = full
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ class AppendChain(ABC):
         self._appending = True
         try:
             return await self._append_until_known(payload)
+        except Full:
+            raise  # no attempt had an effect: the chain goes on where it was
         except BaseException as error:
             # Also when cancelled: a chain whose last outcome is unknown must not go on.
             self._ended = f"incarnation {self._incarnation} ended: {error or type(error).__name__}"
@@ -96,6 +101,8 @@ class AppendChain(ABC):
                 outcome = await self._attempt(sequence, payload, self._revision)
             except AttemptFailed as failure:
                 maybe_appended = maybe_appended or failure.ambiguous
+                if failure.full and not maybe_appended:
+                    raise Full(str(failure)) from failure
                 self._failures += 1
                 if self._failures.bit_count() == 1:  # 1, 2, 4, 8 …: an outage is not a flood of lines
                     _logger.warning(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class LogError(Exception):
@@ -18,6 +18,10 @@ class LogError(Exception):
 
 class Unavailable(LogError):
     """The log is not reached now; nothing was written. Retry later."""
+
+
+class Full(Unavailable):
+    """The log takes no more entries until somebody makes room; nothing was written. No agent does better."""
 
 
 class Fenced(LogError):
@@ -82,7 +86,8 @@ class Chain(Protocol):
     async def append(self, payload: bytes) -> int:
         """Append as this incarnation's next entry; returns its revision, exactly once.
 
-        Retries by itself, for as long as it takes, until the outcome is known. Raises Fenced.
+        Retries by itself, for as long as it takes, until the outcome is known. Raises Fenced, and Full (the
+        entry is none then, the next one takes its place).
         Raises ValueError, before anything is sent, for a payload above `Log.entry_bytes_max`.
         """
         ...
@@ -141,4 +146,13 @@ class Log(Protocol):
 
     async def close(self) -> None:
         """Release connections. Chains of this log are given up first by their owners."""
+        ...
+
+
+@runtime_checkable
+class Alarmed(Protocol):
+    """A log that can say what is wrong with it although it answers."""
+
+    async def alarms(self) -> Sequence[str]:
+        """What its servers complain of; empty when nothing. Raises Unavailable."""
         ...

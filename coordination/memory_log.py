@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 class LinkFaults:
     """What goes wrong between one client and the server. Counters are used up call by call."""
 
+    full: bool = False  # appends are refused: there is no room
     refused: bool = False  # calls fail at once: definitely without effect
     partitioned: bool = False  # requests vanish: ambiguous for the caller
     lose_requests: int = 0  # so many requests vanish before they take effect
@@ -267,6 +268,8 @@ class MemoryChain(AppendChain):
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         server = self._log.server
+        if self._log.faults.full:
+            raise AttemptFailed("NOSPACE (injected)", ambiguous=False, full=True)
         return await self._log.call(lambda: server.append(self._incarnation, sequence, payload, expected))
 
     async def _renew(self, ttl_s: float) -> None:

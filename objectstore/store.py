@@ -37,6 +37,10 @@ class Denied(StoreError):
     """Credentials or permissions are wrong; retrying does not help (definite)."""
 
 
+class ClockSkewed(Denied):
+    """The store refuses what was signed at another time than its own: a clock is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
     """What the store knows of one object. `modified_ms` is the store's own clock (Unix ms)."""

@@ -16,15 +16,19 @@ from agent.cli.output import print_json, print_table
 from agent.config import Config, load
 from agent.dependencies import log_of, store_of, store_options
 from coordination.clock import Clock, SystemClock
-from coordination.log import LogError
+from coordination.log import Alarmed, LogError
 from objectstore import bucket, fingerprint
 from objectstore.bucket import Level
 from objectstore.naming import FINGERPRINT_KEY
-from objectstore.store import CREATE, Denied, NotFound, ObjectStore, Precondition, StoreError
+from objectstore.store import CREATE, ClockSkewed, Denied, NotFound, ObjectStore, Precondition, StoreError
 
 STEP_S_MAX = 15.0
 SKEW_MS_MAX = 2_000
 PROBE_FOLDER = "preflight/"
+NO_SPACE_REMEDY = (
+    "NOSPACE: make room with etcdctl compact REVISION and etcdctl defrag on each member, or raise "
+    "--quota-backend-bytes; then etcdctl alarm disarm"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,9 @@ async def _log(config: Config, clock: Clock) -> tuple[Finding, str]:
     except (ValueError, OSError) as error:
         return Finding("log", False, str(error), "correct the log section of the configuration"), ""
     try:
+        alarms = await log.alarms() if isinstance(log, Alarmed) else ()
+        if alarms:  # it answers, and takes nothing
+            return Finding("log", False, "; ".join(alarms), NO_SPACE_REMEDY), ""
         identity, took_ms = await _timed(clock, log.identity)
         return Finding("log", True, f"{identity} answers in {took_ms:.1f} ms"), str(identity)
     except (LogError, TimeoutError, OSError) as error:
@@ -156,6 +163,8 @@ async def _refuses_a_second_create(store: ObjectStore, key: str) -> bool:
 
 
 def _store_remedy(config: Config, error: Exception) -> str:
+    if isinstance(error, ClockSkewed):
+        return "synchronise this machine's clock (NTP): the store refuses requests signed at another time"
     if isinstance(error, Denied):
         return "correct store.access_key and store.secret_key, or grant read, write, list and delete"
     return f"start it, or correct store.url ({config.store.url}) and store.endpoint"

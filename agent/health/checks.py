@@ -28,7 +28,9 @@ class Check(Protocol):
     """One question. `leaves`: whether clients are better served elsewhere while its answer is bad."""
 
     name: str
-    leaves: bool
+
+    @property
+    def leaves(self) -> bool: ...
 
     def look(self) -> Bad | None:
         """What is wrong now; None: nothing."""
@@ -44,11 +46,15 @@ class Tried:
 
     def __init__(self, name: str, evidence: Evidence, unanswered_s: float, slow_s: float = 0.0) -> None:
         self.name = name
-        self.leaves = True
         self.evidence = evidence
         self._unanswered_s = unanswered_s
         self._slow_s = slow_s
         self._slow = _Since(evidence.now)
+
+    @property
+    def leaves(self) -> bool:
+        """See Check."""
+        return not self.evidence.everywhere
 
     def look(self) -> Bad | None:
         """See Check."""

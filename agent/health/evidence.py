@@ -29,6 +29,8 @@ class Evidence:
         """When the newest attempt began."""
         self.error = ""
         """Why the last attempt failed; kept until one succeeds."""
+        self.everywhere = False
+        """Whether no other agent does better."""
 
     def begin(self) -> int:
         """An attempt begins; its number."""
@@ -42,12 +44,12 @@ class Evidence:
         self._succeeded = self.now()
         if timed:
             self._durations.append((self._succeeded, self._succeeded - began))
-        self._failed_since, self.error = None, ""
+        self._failed_since, self.error, self.everywhere = None, "", False
 
-    def failed(self, attempt: int, error: str) -> None:
-        """It did not work."""
+    def failed(self, attempt: int, error: str, *, everywhere: bool = False) -> None:
+        """It did not work; with `everywhere` it works for no other agent either."""
         began = self._under_way.pop(attempt)
-        self.error = error
+        self.error, self.everywhere = error, everywhere
         if self._failed_since is None:
             self._failed_since = max(began, self._succeeded)
 

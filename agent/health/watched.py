@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import TypeVar
 
 from agent.health.evidence import Evidence
-from coordination.log import Chain, Entries, Fenced, Log, LogRegressed, Member
+from coordination.log import Chain, Entries, Fenced, Full, Log, LogRegressed, Member
 from objectstore.store import PLAIN, Buffer, NotFound, ObjectMeta, ObjectStore, Precondition, PutMode
 
 _T = TypeVar("_T")
@@ -32,7 +32,7 @@ async def watch(evidence: Evidence, call: Awaitable[_T], *, timed: bool = True) 
         evidence.given_up(attempt)
         raise
     except BaseException as error:
-        evidence.failed(attempt, f"{type(error).__name__}: {error}")
+        evidence.failed(attempt, f"{type(error).__name__}: {error}", everywhere=isinstance(error, Full))
         raise
     evidence.succeeded(attempt, timed=timed)
     return result

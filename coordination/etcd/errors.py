@@ -30,6 +30,7 @@ _REFUSED_TEXTS = (
     "name resolution",
     "dns resolution",
 )
+NO_SPACE_TEXT = "database space exceeded"
 _TOO_LARGE_TEXT = "larger than max"
 _STALE_TOKEN_TEXTS = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
@@ -46,6 +47,11 @@ class EtcdError(Exception):
     def stale_token(self) -> bool:
         """Whether a new token would help."""
         return any(text in str(self) for text in _STALE_TOKEN_TEXTS)
+
+    @property
+    def full(self) -> bool:
+        """Whether etcd takes no writes any more: its quota is used up, and the alarm NOSPACE is on."""
+        return NO_SPACE_TEXT in str(self)
 
     @property
     def too_large(self) -> bool:

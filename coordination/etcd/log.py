@@ -141,6 +141,14 @@ class EtcdLog:
         except EtcdError as error:
             raise Unavailable(str(error)) from error
 
+    async def alarms(self) -> Sequence[str]:
+        """See coordination.log.Alarmed. NOSPACE: etcd's quota is used up, and it takes no writes."""
+        try:
+            status = await self._client.status()
+        except EtcdError as error:
+            raise Unavailable(str(error)) from error
+        return list(status.errors)
+
     async def trimmed(self) -> int:
         """The trim marker."""
         response = await self._read(pb.RangeRequest(key=self._keys.trimmed))
@@ -168,7 +176,8 @@ class EtcdLog:
         try:
             response = await self._client.txn_once(request)
         except EtcdError as error:
-            raise AttemptFailed(str(error), ambiguous=error.ambiguous) from error
+            told = f"etcd NOSPACE: {error}" if error.full else str(error)
+            raise AttemptFailed(told, ambiguous=error.ambiguous, full=error.full) from error
         self._head.seen(response.header.revision)
         return response
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from coordination.clock import Clock
 from coordination.commands import Command, RegisterAgent, SetFeatureLevel, command
-from coordination.log import Chain, Fenced, Log, Unavailable
+from coordination.log import Chain, Fenced, Full, Log, Unavailable
 from coordination.replica.errors import RegistrationRefused, Superseded
 from coordination.replica.follower import Follower
 from coordination.replica.options import ReplicaOptions
@@ -198,7 +198,11 @@ class Author:
             if proposal.step:
                 reach(proposal.step)
         try:
-            revision = await chain.append(content)
+            revision = await self._append_when_there_is_room(chain, content)
+        except Full as full:
+            self._sequence -= 1  # there is no such entry: the next one takes its place
+            self._proposals.fail(batch, full)
+            return
         except Fenced as fenced:
             if not fenced.maybe_appended:
                 self._proposals.fail(batch, Unavailable(f"{fenced}; nothing was written"))
@@ -209,3 +213,14 @@ class Author:
             return
         reach("append/answered")
         self._follower.knows(revision)
+
+    async def _append_when_there_is_room(self, chain: Chain, content: bytes) -> int:
+        """Append; a registration waits while the log is full. Raises Full for anything else, and Fenced."""
+        while True:
+            try:
+                return await chain.append(content)
+            except Full as full:
+                self._follower.last_error = str(full)
+                if self._registering is None:
+                    raise
+            await asyncio.sleep(self._options.retry_s)

@@ -35,9 +35,16 @@ class Etcd(Service):
     name = "etcd"
 
     def __init__(
-        self, directory: Path | None = None, *, fsync: bool = True, tls: EtcdTls | None = None
+        self,
+        directory: Path | None = None,
+        *,
+        fsync: bool = True,
+        tls: EtcdTls | None = None,
+        quota_bytes: int = 0,
     ) -> None:
+        """`quota_bytes`: size of its file at which it takes no more writes; 0: etcd's own, 2 GiB."""
         super().__init__(directory)
+        self.quota_bytes = quota_bytes
         self._fsync = fsync
         self._tls = tls
         self.port = free_port()
@@ -64,6 +71,8 @@ class Etcd(Service):
         command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
         command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
         command += [f"--initial-cluster={everyone}", "--log-level=warn"]
+        if self.quota_bytes:
+            command.append(f"--quota-backend-bytes={self.quota_bytes}")
         if not self._fsync:
             command.append("--unsafe-no-fsync")
         if self._tls is not None:
@@ -81,7 +90,7 @@ class Etcd(Service):
         if self._tls is not None:
             context = ssl.create_default_context(cafile=str(self._tls.ca))
             context.load_cert_chain(self._tls.client_cert, self._tls.client_key)
-        return answers(f"{self._scheme}://{self.endpoint}/health", context)
+        return answers(f"{self._scheme}://{self.endpoint}/health?exclude=NOSPACE", context)
 
     def compact(self) -> int:
         """Compact everything up to the newest revision, whoever still wants it; returns that revision."""

@@ -27,6 +27,7 @@ from objectstore.store import (
     PLAIN,
     Ambiguous,
     Buffer,
+    ClockSkewed,
     Create,
     Denied,
     NotFound,
@@ -50,6 +51,8 @@ COALESCE_BYTES = 256 * 1024  # ranges nearer than this are read by one request â
 SPAN_BYTES_MAX = 16 * 1024 * 1024  # â€¦ of at most this size
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_SKEWED = ("RequestTimeTooSkewed", "RequestInTheFuture")
+_SKEWED_TEXTS = ("Request date header too old",)  # Azure, under AuthenticationFailed
 _NO_OBJECT = (None, "NoSuchKey", "BlobNotFound", "NotFound")
 _CLIENT_ERRORS_RETRYABLE = frozenset({408, 409, 416, 425, 429})
 
@@ -185,6 +188,10 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
     text = str(error)
     status = _found(_STATUS, text)
     code = _found(_CODE, text)
+    if code in _SKEWED or any(sign in text for sign in _SKEWED_TEXTS):
+        return ClockSkewed(
+            f"{what}: {code}: this machine's clock and the store's are apart: synchronise it (NTP)"
+        )
     told = f"{what}: {_first_line(text)}" + (f" ({code})" if code else "")
     if status == "409":
         return Retryable(told)  # S3: a conflicting conditional request is under way

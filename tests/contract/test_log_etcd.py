@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
+import sys
+import urllib.request
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +23,7 @@ from coordination.etcd.log import EtcdLog, EtcdOptions
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.stubs import unary
 from coordination.etcd.watch import WatchStream
-from coordination.log import Chain, Fenced, LogRegressed, Unavailable
+from coordination.log import Chain, Fenced, Full, LogRegressed, Unavailable
 from coordination.open import open_log
 from deploy.services import Etcd, EtcdCluster
 from deploy.services.etcd import EtcdTls
@@ -322,3 +327,55 @@ async def test_leaders_die_and_freeze_while_chains_append(tmp_path: Path) -> Non
             await log.close()
     finally:
         cluster.stop()
+
+
+async def test_etcd_runs_out_of_its_quota_and_gets_room_again(tmp_path: Path) -> None:
+    """NOSPACE: appends fail at once and for sure, `floe check` says what to do; then the chain goes on."""
+    with Etcd(quota_bytes=16 << 20, fsync=False) as etcd:
+        log = EtcdLog([etcd.endpoint], CLUSTER, SystemClock(), EtcdOptions(call_timeout_s=20.0))
+        chain = await log.register(1, b"", 60.0)
+        written = 0
+        with suppress(Full):
+            while written < 64:
+                await chain.append(bytes(1 << 20))
+                written += 1
+        with pytest.raises(Full, match="NOSPACE"):
+            await chain.append(b"small")
+        assert await log.current() > 0, "reads go on"
+        assert any("NOSPACE" in alarm for alarm in await log.alarms())
+        row = await asyncio.to_thread(checked, etcd, tmp_path)
+        assert (row["ok"], "disarm" in row["remedy"]) == (False, True)
+        etcd.quota_bytes = 64 << 20
+        etcd.restart()
+        disarm(etcd)
+        reader = Reader(log)
+        entries = await reader.reaches(await chain.append(b"after"))
+        assert [entry.sequence for entry in entries] == list(range(1, written + 2)), "none that was refused"
+        assert not await log.alarms()
+        await reader.stop()
+        await chain.close()
+        await log.close()
+
+
+def checked(etcd: Etcd, folder: Path) -> dict[str, Any]:
+    """What `floe check` says of the log."""
+    settings = [f"log.url=etcd://{etcd.endpoint}/full", f"store.url=file://{folder}", "http.port=0"]
+    flags = [part for each in (*settings, "listeners.0.port=0") for part in ("--set", each)]
+    command = [sys.executable, "-m", "agent", "check", "--json", *flags]
+    ran = subprocess.run(command, capture_output=True, check=False)
+    (row,) = [each for each in json.loads(ran.stdout) if each["check"] == "log"]
+    return dict(row)
+
+
+def disarm(etcd: Etcd) -> None:
+    """As `etcdctl alarm disarm`, by etcd's own JSON gateway."""
+    for alarm in _alarm(etcd, action="GET")["alarms"]:
+        _alarm(etcd, action="DEACTIVATE", **alarm)
+
+
+def _alarm(etcd: Etcd, **asked: str) -> Any:
+    request = urllib.request.Request(
+        f"http://{etcd.endpoint}/v3/maintenance/alarm", json.dumps(asked).encode()
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)

@@ -37,7 +37,7 @@ from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination.commands import Command
 from coordination.kafka_codes import Code
-from coordination.log import Unavailable
+from coordination.log import Full, Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.replica.proposals import Line
 from coordination.state.types import ChunkCommitted, Refused, Result
@@ -88,6 +88,8 @@ def code_of(error: BaseException) -> tuple[Code, str]:
     match error:
         case StaleIncarnation():
             return Code.NOT_LEADER_OR_FOLLOWER, "The agent was fenced and has registered anew: send again."
+        case Full():
+            return Code.NOT_ENOUGH_REPLICAS, f"The log is full; nothing was written: {error}"
         case Unavailable():
             return Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached; nothing was written: send again."
         case OutcomeUnknown():

@@ -848,6 +848,7 @@ class StatusResponse(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     RAFTINDEX_FIELD_NUMBER: _builtins.int
     RAFTTERM_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
     DBSIZEINUSE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     dbSize: _builtins.int
@@ -857,6 +858,10 @@ class StatusResponse(_message.Message):
     dbSizeInUse: _builtins.int
     @_builtins.property
     def header(self) -> Global___ResponseHeader: ...
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """alarms among them"""
+
     def __init__(
         self,
         *,
@@ -866,11 +871,12 @@ class StatusResponse(_message.Message):
         leader: _builtins.int = ...,
         raftIndex: _builtins.int = ...,
         raftTerm: _builtins.int = ...,
+        errors: _abc.Iterable[_builtins.str] | None = ...,
         dbSizeInUse: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dbSize", b"dbSize", "dbSizeInUse", b"dbSizeInUse", "header", b"header", "leader", b"leader", "raftIndex", b"raftIndex", "raftTerm", b"raftTerm", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dbSize", b"dbSize", "dbSizeInUse", b"dbSizeInUse", "errors", b"errors", "header", b"header", "leader", b"leader", "raftIndex", b"raftIndex", "raftTerm", b"raftTerm", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

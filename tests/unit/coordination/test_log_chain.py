@@ -10,7 +10,7 @@ import pytest
 from coordination.backoff import Backoff
 from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import ManualClock
-from coordination.log import Fenced, LogRegressed
+from coordination.log import Fenced, Full, LogRegressed
 
 OURS, THEIRS = 1, 2
 LOST = AttemptFailed("no answer", ambiguous=True)
@@ -111,3 +111,15 @@ async def test_a_chain_whose_append_was_cancelled_appends_no_more() -> None:
         await append
     with pytest.raises(Fenced):
         await chain.append(b"b")
+
+
+async def test_a_full_log_is_told_at_once_and_the_chain_goes_on_where_it_was() -> None:
+    """Nothing of the entry was written, so the next one takes its place."""
+    no_room = AttemptFailed("etcd NOSPACE", ambiguous=False, full=True)
+    chain = ScriptedChain(REFUSED, no_room, 12, LOST, no_room, 13)
+    with pytest.raises(Full, match="NOSPACE"):
+        await chain.append(b"a")
+    assert await chain.append(b"b") == 12
+    assert chain.attempts == [(1, b"a", 10), (1, b"a", 10), (1, b"b", 10)]
+    assert not chain.abandoned
+    assert await chain.append(b"c") == 13, "an earlier try may have landed: it is tried until that is known"

@@ -12,6 +12,7 @@ from objectstore.store import (
     CREATE,
     PLAIN,
     Ambiguous,
+    ClockSkewed,
     Denied,
     NotFound,
     ObjectStore,
@@ -154,6 +155,15 @@ async def test_a_body_cut_short_is_retryable(
     server.answer = told.replace(b"\r\nconnection", b"\r\ncontent-range: bytes 0-99/200\r\nconnection")
     with pytest.raises(Retryable):
         await read(store)
+
+
+async def test_clocks_that_are_apart_are_told_as_such(server: Server, store: ObjectStore) -> None:
+    """Credentials have nothing to do with it."""
+    server.answer = answer(403, "RequestTimeTooSkewed")
+    for call in (store.put("k", [b"x"]), store.get("k")):
+        with pytest.raises(ClockSkewed, match="clock and the store's are apart: synchronise it") as caught:
+            await call
+        assert "credentials" not in str(caught.value)
 
 
 async def test_errors_are_one_line_that_names_the_key_and_the_code(

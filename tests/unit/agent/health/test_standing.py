@@ -215,3 +215,25 @@ async def test_who_falls_ill_again_waits_longer(cluster: Cluster) -> None:
         await until(lambda: not sick.standing.aside)
     assert waits == [0.2, 0.4, 0.8]
     assert isinstance(sick.standing, Standing)
+
+
+async def test_a_full_log_is_told_as_such_and_moves_nobody(cluster: Cluster) -> None:
+    """Under etcd's NOSPACE nothing is written anywhere: producers learn so at once, with a definite code."""
+    apps = await cluster.agents("a", "b")
+    await topic(apps[0])
+    wire = await connect(apps[0])
+    for log in cluster.logs:
+        log.faults.full = True
+    told = await produce(wire, batch(b"x"))
+    assert (told.error_code, told.base_offset) == (Code.NOT_ENOUGH_REPLICAS, -1)
+    assert "nothing was written" in told.error_message
+    await until(lambda: any("NOSPACE" in reason for reason in apps[0].health.reasons()))
+    await asyncio.sleep(1)  # more than patience_ms
+    assert not any(app.standing.aside for app in apps)
+    ready = await http(apps[0], "/readyz")
+    assert (ready.status_code, "append: Full: " in " ".join(ready.json()["reasons"])) == (503, True)
+    for log in cluster.logs:
+        log.faults.full = False
+    assert (await acknowledged(wire, batch(b"y"))).base_offset == 0, "what was refused is not there"
+    await until(lambda: not apps[0].health.reasons())
+    await wire.close()
