@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import re
 import types
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+from agent.net.wire.api import Api
 
 NULL, EMPTY, FULL = "null", "empty", "full"
 
@@ -65,3 +69,26 @@ def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
         options = typing.get_args(hint) if isinstance(hint, types.UnionType) else ()
         rows.append((each.name, types.NoneType in options))
     return tuple(rows)
+
+
+def nullable_fields(api: Api) -> Iterator[str]:
+    """The paths of all nullable fields of an API's answer, in their order."""
+    name = re.sub(r"(?<!^)([A-Z])", r"_\1", api.name).lower()
+    module = importlib.import_module(f"agent.net.wire.generated.{name}")
+    yield from _nullable(api.name, getattr(module, f"{api.name}Response"))
+
+
+def _nullable(path: str, kind: type) -> Iterator[str]:
+    hints = typing.get_type_hints(kind)
+    for name, nullable in _fields(kind):
+        if nullable:
+            yield f"{path}.{name}"
+        for inner in _messages(hints[name]):
+            yield from _nullable(f"{path}.{name}", inner)
+
+
+def _messages(hint: Any) -> Iterator[type]:
+    if dataclasses.is_dataclass(hint):
+        yield typing.cast(type, hint)
+    for inside in typing.get_args(hint):
+        yield from _messages(inside)

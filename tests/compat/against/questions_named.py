@@ -5,6 +5,8 @@ And batches whose records have times that the topic does not allow: which of the
 
 from __future__ import annotations
 
+import asyncio
+
 from agent.net.wire.generated import describe_transactions as dx
 from agent.net.wire.generated import metadata as m
 from agent.net.wire.generated import produce as p
@@ -12,9 +14,11 @@ from objectstore.batch import NewRecord, build
 from tests.compat.against.questions_transactions import client, coordinated, settled
 from tests.compat.against.side import NOW, Answers, Question, Side, code, told
 from tests.compat.raw import topic_id
+from tests.equipment.transactional_client import V2
 
 FUTURE = 4_102_444_800_000
 STRANGE = b"?" * 16
+TIMED_OUT_S_MAX = 60  # Kafka looks every ten seconds
 
 
 async def topics_by_id(side: Side) -> Answers:
@@ -96,8 +100,45 @@ async def times(side: Side) -> Answers:
     return found
 
 
+async def inner_topics(side: Side) -> Answers:
+    """The topics in which Kafka keeps positions and transactions."""
+    await coordinated(side)
+    found: Answers = {}
+    for name in ("__consumer_offsets", "__transaction_state"):
+        asked = m.MetadataRequest([m.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        one = (await side.ask("Metadata", asked, 12)).topics[0]
+        found[name] = f"{code(one.error_code)}, {'internal' if one.is_internal else 'not internal'}"
+    return found
+
+
+async def ends_after_a_timeout(side: Side) -> Answers:
+    """A transaction that was aborted for its timeout: what its producer is told, and whether it may go on."""
+    await coordinated(side)
+    found: Answers = {}
+    for name, versions in (("v1", {}), ("v2", V2)):
+        topic = await side.topic(f"late-{name}", 1, retention_ms="-1")
+        async with client(side, f"late-{name}", **versions) as x:
+            await settled(lambda x=x: x.init(timeout_ms=100))
+            if name == "v1":
+                await settled(lambda x=x, topic=topic: x.add(topic, 0))
+            await settled(lambda x=x, topic=topic: x.send(topic, b"a"))
+            asked = dx.DescribeTransactionsRequest([x.name])
+            async with asyncio.timeout(TIMED_OUT_S_MAX):
+                state = "Ongoing"
+                while state != "CompleteAbort":
+                    await asyncio.sleep(0.1)
+                    answer = await side.ask("DescribeTransactions", asked, 0)
+                    state = answer.transaction_states[0].transaction_state
+            found[f"commit {name}"] = await settled(lambda x=x: x.end(commit=True))
+            found[f"abort {name}"] = await settled(lambda x=x: x.end(commit=False))
+            found[f"begins anew {name}"] = await settled(x.init)
+    return found
+
+
 QUESTIONS: dict[str, Question] = {
     "Metadata.ids": topics_by_id,
     "Produce.foreign": foreign_transactional_ids,
     "Produce.times": times,
+    "Cluster.inner-topics": inner_topics,
+    "Transactions.timed-out": ends_after_a_timeout,
 }

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agent.kafka.handlers import HANDLERS
+from agent.net.wire.api import APIS
 from agent.net.wire.generated import create_topics as ct
 from deploy.services.kafka import VERSION, Kafka
 from objectstore.batch import NewRecord, build, records
@@ -29,7 +31,23 @@ from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTION
 from tests.compat.against.questions_transactions_bad import QUESTIONS as BAD_TRANSACTIONS
 from tests.compat.against.side import NOW, Side
 from tests.compat.cluster import Cluster
-from tests.equipment.forms import note, watched
+from tests.equipment.forms import note, nullable_fields, watched
+
+# What cannot be blank, or is not described at all: ACLs, quotas and SCRAM, which are not built.
+ALWAYS_FULL = {
+    "CreateAcls.results.error_message",
+    "DeleteAcls.filter_results.error_message",
+    "DeleteAcls.filter_results.matching_acls.error_message",
+    "DescribeAcls.error_message",
+    "DescribeClientQuotas.entries.entity.entity_name",
+    "DescribeTopicPartitions.topics.name",
+    "DescribeUserScramCredentials.results.error_message",
+    "ElectLeaders.replica_election_results.partition_result.error_message",
+    "Fetch.node_endpoints.rack",
+    "Produce.node_endpoints.rack",
+    "Produce.responses.partition_responses.record_errors.batch_index_error_message",
+    "UpdateFeatures.results.error_message",
+}
 
 # By address: who asks, and what the topic of this run has been sent.
 _keepsakes: dict[str, tuple[Side, list[bytes]]] = {}
@@ -137,6 +155,13 @@ def test_a_difference_without_a_row_and_a_row_without_a_difference_are_found() -
     assert len(unexplained("other", {"a": ("1", "2")}, [row])) == 1
     with pytest.raises(ValueError, match="needs 5 filled columns"):
         rows("| Q | a | 1 | 2 |")
+
+
+def test_every_nullable_field_of_every_answer_is_compared() -> None:
+    """But for those that no answer of Kafka's to these questions left null or empty."""
+    compared = {field for answers in recorded.answers().values() for field in answers}
+    nullable = [path for key in HANDLERS for path in nullable_fields(APIS[key])]
+    assert {path for path in nullable if f"blank {path}" not in compared} == ALWAYS_FULL
 
 
 def test_a_field_that_is_null_in_one_answer_and_empty_in_another_is_seen() -> None:
