@@ -1,46 +1,84 @@
-"""The root of `floe`: which command lives where, and how every failure ends. Start reading here."""
+"""The root of `floe`: which command lives where, and how every failure ends. Start reading here.
+
+A command's module is imported when the command is asked for: scripts call `floe` often, and all of it takes
+over a second of CPU to import.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
-from agent.cli import bucket, cluster, records, serving, tables, topics
-from agent.cli.check import check
 from agent.cli.failures import EPILOG, Failure, Status
-from agent.cli.settings import config
-from agent.cli.status import status
-from agent.config import ConfigError
 from agent.version import VERSION
-from coordination.log import LogError
-from objectstore.store import StoreError
 
+
+class Place(NamedTuple):
+    """Where a command is: a function, or a Typer with commands of its own, in a module of this package."""
+
+    module: str
+    name: str
+
+
+COMMANDS = {
+    "serve": Place("serving", "serve"),
+    "dev": Place("serving", "dev"),
+    "topic": Place("topics", "app"),
+    "produce": Place("records", "produce"),
+    "consume": Place("records", "consume"),
+    "group": Place("groups", "app"),
+    "table": Place("tables", "app"),
+    "status": Place("status", "status"),
+    "check": Place("check", "check"),
+    "cluster": Place("cluster", "app"),
+    "bucket": Place("bucket", "app"),
+    "config": Place("settings", "config"),
+}
+"""In the order in which `floe --help` shows them."""
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperGroup | TyperCommand | None:
+        """One of them; None when there is none of that name."""
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        found = getattr(import_module(f"agent.cli.{place.module}"), place.name)
+        if isinstance(found, typer.Typer):
+            loaded: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            alone.command(context_settings=CONTEXT)(found)
+            loaded = typer.main.get_command(alone)
+        loaded.name = cmd_name
+        return loaded  # type: ignore[no-any-return]  # typer tells no more
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 app = typer.Typer(
     name="floe",
+    cls=Commands,
     help="Kafka-compatible streaming on an object store and etcd. Begin with: floe dev",
     epilog=EPILOG,
     no_args_is_help=False,
     invoke_without_command=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
-app.command()(serving.serve)
-app.command()(serving.dev)
-app.add_typer(topics.app, name="topic")
-app.add_typer(cluster.app, name="cluster")
-app.command()(records.produce)
-app.command()(records.consume)
-app.add_typer(tables.app, name="table")
-app.command()(status)
-app.command()(check)
-app.add_typer(bucket.app, name="bucket")
-app.command()(config)
 
 
 @app.callback()
@@ -63,24 +101,32 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(command.main(args=arguments, prog_name="floe", standalone_mode=False) or Status.OK)
     except TyperException as error:
         _end(error.exit_code, f"{error.format_message()} (see: floe {_asked(arguments)}--help)")
-    except (Abort, KeyboardInterrupt, asyncio.CancelledError):
+    except (Abort, KeyboardInterrupt):
         _end(Status.INTERRUPTED, "interrupted")
+    except asyncio.CancelledError:
+        _end(Status.FAILED, "the work was given up within; this is a defect of Floe: please report it")
     except Failure as failure:
         _end(failure.status, str(failure))
-    except ConfigError as error:
-        _end(Status.CONFIG, str(error))
-    except (LogError, StoreError) as error:
-        _end(Status.UNREACHABLE, f"{type(error).__name__}: {error}")
     except Exception as error:  # the last line of defence: a bug must not look like output
-        _end(Status.FAILED, f"{type(error).__name__}: {error}")
+        _end(*_told(error))
+
+
+def _told(error: Exception) -> tuple[Status, str]:
+    """The status and the line of an error that is no Failure. What it may be is imported only now."""
+    from agent.config.errors import ConfigError
+    from coordination.log import LogError
+    from objectstore.store import StoreError
+
+    if isinstance(error, ConfigError):
+        return Status.CONFIG, str(error)
+    unreachable = isinstance(error, LogError | StoreError)
+    return Status.UNREACHABLE if unreachable else Status.FAILED, f"{type(error).__name__}: {error}"
 
 
 def _asked(arguments: Sequence[str] | None) -> str:
     """The command that was asked for, for the hint about its help."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    known = commands | {group.name for group in app.registered_groups}
-    return f"{words[0]} " if words and words[0] in known else ""
+    return f"{words[0]} " if words and words[0] in COMMANDS else ""
 
 
 def _end(status: int, message: str) -> NoReturn:

@@ -42,7 +42,7 @@ class Auditing:
     topic: str
     bootstrap: str
     http: str
-    jars: Path
+    jars: Sequence[Path]
     java_home: Path | None
     wait_s: float
     s3: S3Access | None
@@ -50,10 +50,10 @@ class Auditing:
 
 def s3_access(config: Config | None) -> S3Access | None:
     """How Spark reaches an S3 store; None for a local folder."""
-    from iceberg.spark.session import S3Access
-
     if config is None or not config.store.url.startswith("s3:"):
         return None
+    from iceberg.spark.session import S3Access
+
     store = config.store
     endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
     access, secret = store.access_key.get_secret_value(), store.secret_key.get_secret_value()
@@ -63,7 +63,7 @@ def s3_access(config: Config | None) -> S3Access | None:
 def require_spark(jars: Path) -> list[Path]:
     """The Iceberg jars for Spark. Raises Failure when Spark or they are missing."""
     if importlib.util.find_spec("pyspark") is None:
-        raise usage("the audit needs Spark: pip install 'floe[spark]'")
+        raise usage("the audit needs PySpark, which is not installed: install Floe with its extra `spark`")
     found = sorted(jars.glob("*.jar"))
     if not found:
         raise usage(f"--jars {jars}: no jars there; bring them with `python -m deploy.setup.jars iceberg`")
@@ -169,7 +169,6 @@ def audit(given: Auditing) -> Verdict:
     from iceberg.spark.session import CATALOG
     from iceberg.spark.session import session as spark_session
 
-    jars = require_spark(given.jars)
     with tempfile.TemporaryDirectory(prefix="floe-audit-") as folder:
         history = Path(folder) / "consumed" / "records.parquet"
         bounds, without = asyncio.run(consume(given, history))
@@ -179,7 +178,7 @@ def audit(given: Auditing) -> Verdict:
         try:
             spark = spark_session(
                 f"{given.http.rstrip('/')}/iceberg",
-                jars,
+                given.jars,
                 scratch=Path(folder),
                 java_home=given.java_home,
                 s3=given.s3,

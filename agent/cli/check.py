@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import typer
 
 from agent.cli.failures import Status
-from agent.cli.options import Assignments, ConfigFile, Json
+from agent.cli.options import Assignments, ConfigFile, Form, Output
 from agent.cli.output import print_json, print_table
 from agent.config import Config, load
 from agent.dependencies import log_of, store_of, store_options
@@ -41,10 +41,10 @@ class Finding:
     remedy: str = ""
 
 
-def check(config: ConfigFile = None, assign: Assignments = None, as_json: Json = False) -> None:
+def check(config: ConfigFile = None, assign: Assignments = None, output: Output = Form.TABLE) -> None:
     """Try log, store, clock and ports as `floe serve` would use them. Status 1 when something is wrong."""
     findings = asyncio.run(_all(load(config, assign or ()).config, SystemClock()))
-    if as_json:
+    if output is Form.JSON:
         rows = [{"check": f.name, "ok": f.ok, "found": f.found, "remedy": f.remedy} for f in findings]
         print_json(rows)
     else:

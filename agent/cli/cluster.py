@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli.failures import EPILOG, usage
-from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json
+from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
 from agent.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Na
 
 
 @config.command("get")
-def show(names: Names = None, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json: Json = False) -> None:
+def show(names: Names = None, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = Form.TABLE) -> None:
     """Show the cluster's configs with their values and whether somebody set them."""
     found = asyncio.run(_changed(bootstrap, {}, []))
     unknown = [name for name in names or () if all(each.name != name for each in found)]
@@ -43,7 +43,7 @@ def show(names: Names = None, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json:
         for each in found
         if not names or each.name in names
     ]
-    if as_json:
+    if output is Form.JSON:
         meanings = {each.name: each.documentation or "" for each in found}
         print_json(
             [{"name": n, "value": v, "source": source, "meaning": meanings[n]} for n, v, source in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,5 +28,16 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="One setting; repeat for more."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+class Form(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Output = Annotated[
+    Form, typer.Option("--output", "-o", help="table for people; json: one JSON value on one line.")
+]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]

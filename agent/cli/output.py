@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Table
+if TYPE_CHECKING:  # imported when used: most commands print plain lines
+    from rich.console import Console
+    from rich.progress import Progress
 
 
 def results() -> Console:
     """Standard output, made when asked for so that redirections count."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def remarks() -> Console:
     """Standard error: hints, progress."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -41,6 +39,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         for line in (columns, *cells):
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in cells:
         table.add_row(*row)
@@ -49,6 +50,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 def progress() -> Progress:
     """A progress bar on standard error, shown only on a terminal and gone when done."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Annotated
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress, TaskID
 
 from agent.cli import agent_http, requests
 from agent.cli.failures import Failure, Status, refused, usage
-from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Http, TopicName
-from agent.cli.output import progress, remarks
+from agent.cli.input import Numbered, given, piped
+from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Form, Http, Output, TopicName
+from agent.cli.output import print_json, progress, remarks
 from agent.cli.reading import Reading, read
 from agent.cli.session import Session, session
 from agent.cli.topics import run
 from agent.cli.values import Values
 from agent.cli.writing import Line, Written, write
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LINES_PER_REQUEST = 1_000
 
@@ -38,6 +40,7 @@ def produce(
     partition: Annotated[int, typer.Option(min=-1, help="Write to this partition; -1: by key.")] = -1,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
 ) -> None:
     """Write records: one for each --value, or for each line of standard input.
 
@@ -45,16 +48,21 @@ def produce(
     floe produce orders --value '{"id": 7, "amount": 12.5}'
     """
     headers = [(name, text.encode()) for name, _, text in (h.partition("=") for h in header or [])]
-    texts = value if value else (line.rstrip("\n") for line in sys.stdin)
 
     async def work() -> Written:
         async with session(bootstrap) as kafka:
             found = await requests.topic(kafka, topic, create=True)
-            lines = _lines(texts, key, separator, _values(topic, http))
+            values = _values(topic, http)
+            texts = given(value, LINES_PER_REQUEST) if value else piped(sys.stdin, LINES_PER_REQUEST)
+            lines = (_lines(each, key, separator, values) async for each in texts)
             with progress() as bar:
                 return await _all(kafka, topic, len(found.partitions), lines, (headers, partition), bar)
 
     written = run(work())
+    if output is Form.JSON:
+        rows = [{"partition": p, "first": a, "last": b} for p, (a, b) in sorted(written.offsets.items())]
+        print_json({"topic": topic, "records": written.count, "partitions": rows})
+        return
     places = ", ".join(f"{p} at {first}…{last}" for p, (first, last) in sorted(written.offsets.items()))
     remarks().print(
         f"{written.count} record{'s' if written.count != 1 else ''} written to {topic}: partition {places}"
@@ -70,8 +78,8 @@ def _values(topic: str, http: str) -> Values:
         return Values({})
 
 
-def _lines(texts: Iterable[str], key: str | None, separator: str, values: Values) -> Iterator[Line]:
-    for number, text in enumerate(texts, 1):
+def _lines(texts: Sequence[Numbered], key: str | None, separator: str, values: Values) -> Iterator[Line]:
+    for number, text in texts:
         own = key
         if separator:
             own, found, text = text.partition(separator)
@@ -88,15 +96,16 @@ async def _all(
     kafka: Session,
     topic: str,
     partitions: int,
-    lines: Iterator[Line],
+    batches: AsyncIterator[Iterator[Line]],
     placing: tuple[list[tuple[str, bytes]], int],
     bar: Progress,
 ) -> Written:
-    """Write everything, some lines per request."""
+    """Write everything, as many lines per request as are there."""
     headers, partition = placing
-    task: TaskID = bar.add_task(f"writing {topic}", total=None)
+    task = bar.add_task(f"writing {topic}", total=None)
     written = Written()
-    while batch := list(islice(lines, LINES_PER_REQUEST)):
+    async for lines in batches:
+        batch = list(lines)
         written.add(await write(kafka, topic, partitions, batch, headers=headers, partition=partition))
         bar.advance(task, len(batch))
     if not written.count:
@@ -123,14 +132,14 @@ def consume(
     """Read records as JSON lines, from the beginning to the present end (or on, with --follow)."""
     if newest and offset >= 0:
         raise usage("--latest and --offset contradict each other; give one")
-    given = Reading(topic, follow, records_max, newest, offset, partition)
+    reading = Reading(topic, follow, records_max, newest, offset, partition)
 
     async def work() -> int:
         async with session(bootstrap) as kafka:
             bounds = await requests.bounds(kafka, await requests.topic(kafka, topic))
         if partition >= len(bounds):
             raise refused(f"topic {topic!r} has the partitions 0 to {len(bounds) - 1}")
-        return await read(bootstrap, given, bounds, _values(topic, http))
+        return await read(bootstrap, reading, bounds, _values(topic, http))
 
     try:
         count = run(work())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from agent.app import App
 
 DATA_DIR = Path("floe-data")
+LOCK = "dev.lock"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -59,7 +63,28 @@ def dev(
         data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(Status.FAILED, f"--data-dir {data_dir} cannot be made: {error.strerror}") from None
-    _run(loaded.config, loaded.config.logging, lambda app: _welcome(app, data_dir))
+    with _alone(data_dir):
+        _run(loaded.config, loaded.config.logging, lambda app: _welcome(app, data_dir))
+
+
+@contextmanager
+def _alone(data_dir: Path) -> Iterator[None]:
+    """Hold the folder: two agents of one name would take each other's place again and again."""
+    with (data_dir / LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "?"
+            raise Failure(
+                Status.REFUSED,
+                f"--data-dir {data_dir} is in use by another floe dev (process {holder}): "
+                "stop that one, or give this one a folder and ports of its own",
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
 
 
 def _welcome(app: App, data_dir: Path) -> None:

@@ -8,17 +8,17 @@ import typer
 
 from agent.cli import agent_http
 from agent.cli.failures import Status
-from agent.cli.options import HTTP_DEFAULT, Http, Json
+from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table, results
 
 FACTS = ("agent", "node_id", "version", "cluster", "revision", "state_hash", "feature_level")
 COUNTS = ("topics", "partitions", "schemas")
 
 
-def status(http: Http = HTTP_DEFAULT, as_json: Json = False) -> None:
+def status(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     """Show an agent's readiness, dependencies, state and brokers. Status 1 when it is not ready."""
     found = agent_http.ask(http, "/status.json")
-    if as_json:
+    if output is Form.JSON:
         print_json(found)
     else:
         _print(found)

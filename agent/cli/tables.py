@@ -15,8 +15,9 @@ from agent.cli.options import (
     Assignments,
     Bootstrap,
     ConfigFile,
+    Form,
     Http,
-    Json,
+    Output,
     TopicName,
 )
 from agent.cli.output import print_json, print_table
@@ -26,10 +27,10 @@ app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog
 
 
 @app.command("list")
-def list_tables(http: Http = HTTP_DEFAULT, as_json: Json = False) -> None:
+def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     """List the tables with the topic that each follows and how many records it is behind."""
     rows = agent_http.ask(http, "/status.json")["tables"]
-    if as_json:
+    if output is Form.JSON:
         print_json(rows)
     else:
         print_table(
@@ -54,7 +55,7 @@ def audit_table(
     assign: Assignments = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Http = HTTP_DEFAULT,
-    as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """Prove that a topic and its table hold the same records; status 1 and the places when they do not.
 
@@ -63,11 +64,12 @@ def audit_table(
     Rows of records that retention or compaction took from the topic are right where the table keeps them.
     For tables in S3 give the agent's --config: Spark needs the same credentials.
     """
-    from agent.cli.audit import Auditing, audit, s3_access
+    from agent.cli.audit import Auditing, audit, require_spark, s3_access
 
+    found = require_spark(jars)
     settings = load(config, assign or ()).config if config or assign else None
-    verdict = audit(Auditing(topic, bootstrap, http, jars, java_home, wait_s, s3_access(settings)))
-    if as_json:
+    verdict = audit(Auditing(topic, bootstrap, http, found, java_home, wait_s, s3_access(settings)))
+    if output is Form.JSON:
         print(verdict.to_json())
     else:
         for finding in verdict.findings:

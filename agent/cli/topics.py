@@ -11,9 +11,16 @@ import typer
 
 from agent.cli import agent_http, requests
 from agent.cli.failures import EPILOG, usage
-from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Http, Json, TopicName
+from agent.cli.options import (
+    BOOTSTRAP_DEFAULT,
+    HTTP_DEFAULT,
+    Bootstrap,
+    Form,
+    Http,
+    Output,
+    TopicName,
+)
 from agent.cli.output import print_json, print_table, remarks, results
-from agent.cli.protos import descriptor_set
 from agent.cli.session import Session, session
 
 app = typer.Typer(
@@ -68,6 +75,7 @@ def create(
     tombstones: Tombstones = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
 ) -> None:
     """Create a topic; with --proto and --message, bind it to a protobuf message.
 
@@ -75,8 +83,11 @@ def create(
     """
     bindings = _bindings(proto, message, key_proto, key_message, proto_path, framing, tombstones)
     created = run(_create(bootstrap, name, partitions, _pairs(config or [])))
-    results().print(f"created topic {name} with {created} partition{'s' if created != 1 else ''}")
-    _bind(http, name, bindings)
+    if output is Form.TABLE:
+        results().print(f"created topic {name} with {created} partition{'s' if created != 1 else ''}")
+    schemas = _bind(http, name, bindings, output)
+    if output is Form.JSON:
+        print_json({"topic": name, "partitions": created, "schemas": schemas})
 
 
 async def _create(bootstrap: str, name: str, partitions: int, configs: dict[str, str]) -> int:
@@ -96,6 +107,7 @@ def bind(
     tombstones: Tombstones = False,
     unbind: Annotated[str, typer.Option(help="Remove the binding of: value, key.")] = "",
     http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
 ) -> None:
     """Bind an existing topic to a protobuf message, or to another one; records are checked from then on."""
     bindings = _bindings(proto, message, key_proto, key_message, proto_path, framing, tombstones)
@@ -105,11 +117,13 @@ def bind(
         bindings.append({"role": unbind, "unbind": True})
     if not bindings:
         raise usage("nothing to bind: give --proto and --message, --key-proto and --key-message, or --unbind")
-    _bind(http, name, bindings)
+    schemas = _bind(http, name, bindings, output)
+    if output is Form.JSON:
+        print_json({"topic": name, "schemas": schemas})
 
 
 @app.command("list")
-def list_topics(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json: Json = False) -> None:
+def list_topics(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = Form.TABLE) -> None:
     """List the topics."""
 
     async def work() -> list[tuple[str, int]]:
@@ -117,7 +131,7 @@ def list_topics(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json: Json = False)
             return [(topic.name or "", len(topic.partitions)) for topic in await requests.topics(kafka)]
 
     rows = run(work())
-    if as_json:
+    if output is Form.JSON:
         print_json([{"topic": name, "partitions": partitions} for name, partitions in rows])
     else:
         print_table(("topic", "partitions"), rows)
@@ -128,7 +142,7 @@ def describe(
     name: TopicName,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Http = HTTP_DEFAULT,
-    as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """Show a topic's partitions with their offsets, its changed configs and its bindings."""
 
@@ -142,11 +156,8 @@ def describe(
             return await work(kafka)
 
     bounds, configs = run(connected())
-    schemas = [
-        {key: value for key, value in schema.items() if key != "descriptor_set"}
-        for schema in agent_http.ask(http, f"/admin/topics/{name}/schema")["schemas"]
-    ]
-    if as_json:
+    schemas = _plain(agent_http.ask(http, f"/admin/topics/{name}/schema"))
+    if output is Form.JSON:
         partitions = [
             {"partition": b.partition, "leader": b.leader, "start": b.start, "end": b.end} for b in bounds
         ]
@@ -171,6 +182,7 @@ def describe(
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of the topics.")],
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Form.TABLE,
 ) -> None:
     """Delete topics with all their records. Their tables stay."""
 
@@ -179,7 +191,10 @@ def delete(
             await requests.delete(kafka, names)
 
     run(work())
-    results().print(f"deleted {', '.join(names)}")
+    if output is Form.JSON:
+        print_json({"deleted": names})
+    else:
+        results().print(f"deleted {', '.join(names)}")
 
 
 @app.command()
@@ -194,7 +209,7 @@ def config(
     ] = None,
     partitions: Annotated[int, typer.Option(min=0, help="Grow to this many partitions.")] = 0,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
-    as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """Show a topic's configs, or change them with --set, --unset and --partitions."""
     changes = _pairs(assign or [])
@@ -217,7 +232,7 @@ def config(
             ]
 
     rows = run(work())
-    if as_json:
+    if output is Form.JSON:
         print_json([dict(zip(("name", "value", "source", "meaning"), row, strict=True)) for row in rows])
     else:
         print_table(("config", "value", "from"), [row[:3] for row in rows])
@@ -253,6 +268,8 @@ def _bindings(
         if bool(files) != bool(full_name):
             raise usage(f"--{prefix}proto and --{prefix}message go together: the file and the message in it")
         if files:
+            from agent.cli.protos import descriptor_set
+
             bindings.append(
                 {
                     "role": role,
@@ -265,15 +282,25 @@ def _bindings(
     return bindings
 
 
-def _bind(http: str, name: str, bindings: list[dict[str, object]]) -> None:
+def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form) -> list[dict[str, object]]:
+    """Make the bindings one after the other; gives all that the topic has then."""
+    schemas: list[dict[str, object]] = []
     for binding in bindings:
-        answer = agent_http.ask(http, f"/admin/topics/{name}/schema", binding)
+        schemas = _plain(agent_http.ask(http, f"/admin/topics/{name}/schema", binding))
+        if output is Form.JSON:
+            continue
         if "unbind" in binding:
             results().print(f"unbound the {binding['role']}s of {name}")
             continue
-        bound = next(schema for schema in answer["schemas"] if schema["role"] == binding["role"])
+        bound = next(schema for schema in schemas if schema["role"] == binding["role"])
         results().print(
             f"bound the {bound['role']}s of {name} to {bound['message']}, schema id {bound['schema_id']}"
         )
     if bindings:
         remarks().print("records that do not fit are refused with INVALID_RECORD from now on", style="dim")
+    return schemas
+
+
+def _plain(answer: dict[str, Any]) -> list[dict[str, object]]:
+    """A topic's bindings without their descriptors."""
+    return [{k: v for k, v in schema.items() if k != "descriptor_set"} for schema in answer["schemas"]]

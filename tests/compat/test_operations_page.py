@@ -68,7 +68,7 @@ def test_a_bucket_is_found_missing_prepared_and_found_fit(etcd: Etcd, minio: Min
     file = FloeAgent("check", settings, tmp_path).config_file  # never started
 
     def floe(*words: str) -> tuple[int, dict[str, str]]:
-        done = CliRunner().invoke(app, [*words, "--config", str(file), "--json"])
+        done = CliRunner().invoke(app, [*words, "--config", str(file), "--output", "json"])
         return done.exit_code, {
             row.pop("check", "") or row["subject"]: row["remedy"] for row in json.loads(done.stdout)
         }

@@ -82,9 +82,11 @@ class Dev:
     bootstrap: str
     http: str
 
-    def run(self, *arguments: str, stdin: str = "") -> Ran:
-        """Run a command against it."""
-        return inside(*arguments, stdin=stdin, FLOE_BOOTSTRAP=self.bootstrap, FLOE_HTTP=self.http)
+    def run(self, *arguments: str, stdin: str = "", status: int = 0) -> Ran:
+        """Run a command against it, which must end with that status."""
+        ran = inside(*arguments, stdin=stdin, FLOE_BOOTSTRAP=self.bootstrap, FLOE_HTTP=self.http)
+        assert ran.status == status, (arguments, ran)
+        return ran
 
     def fails(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
         """Run a command against it that fails."""

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # Spark, twice
 def audit(dev: Dev, topic: str, jars: Path) -> tuple[int, dict[str, Any]]:
     """Status and verdict."""
     ran = floe(
-        *("table", "audit", topic, "--json", "--jars", str(jars), "--java-home", str(java_home())),
+        *("table", "audit", topic, "--output", "json", "--jars", str(jars), "--java-home", str(java_home())),
         FLOE_BOOTSTRAP=dev.bootstrap,
         FLOE_HTTP=dev.http,
     )

@@ -58,7 +58,7 @@ def test_records_go_in_and_come_out_as_json(dev: Dev, protos: Path) -> None:
     assert got[0]["headers"] == [["trace", "abc"]]
     assert consumed.err == "4 records\n"
 
-    described = json.loads(dev.run("topic", "describe", "orders", "--json").out)
+    described = json.loads(dev.run("topic", "describe", "orders", "--output", "json").out)
     assert sum(partition["end"] for partition in described["partitions"]) == 4
     assert described["configs"] == {"retention.ms": "600000"}
     bound = {schema["role"]: (schema["message"], schema["framing"]) for schema in described["schemas"]}
@@ -75,7 +75,9 @@ def test_records_that_do_not_fit_are_refused_by_number_field_and_reason(dev: Dev
     status, line = dev.fails("produce", "strict", "-v", '{"id": 1}', "-v", '{"idd": 2}')
     assert (status, "record 2" in line, "idd" in line) == (1, True, True)
     # Without the agent's HTTP side the command knows no binding and sends text: now the agent refuses.
-    raw = dev.run("produce", "strict", "-v", "", "-v", "not protobuf", "--http", "http://127.0.0.1:1")
+    raw = dev.run(
+        "produce", "strict", "-v", "", "-v", "not protobuf", "--http", "http://127.0.0.1:1", status=5
+    )
     assert raw.status == 5
     assert "INVALID_RECORD: record 2: value:" in raw.err
     assert records(dev.run("consume", "strict").out) == []
@@ -99,20 +101,27 @@ def test_plain_topics_are_made_on_demand_and_read_in_parts(dev: Dev) -> None:
 
 def test_topics_are_listed_configured_grown_and_deleted(dev: Dev) -> None:
     assert dev.run("topic", "create", "doomed").status == 0
-    names = {row["topic"]: row["partitions"] for row in json.loads(dev.run("topic", "list", "--json").out)}
+    names = {
+        row["topic"]: row["partitions"]
+        for row in json.loads(dev.run("topic", "list", "--output", "json").out)
+    }
     assert names["doomed"] == 1
-    changed = dev.run("topic", "config", "doomed", "--set", "retention.ms=5", "--partitions", "4", "--json")
+    changed = dev.run(
+        "topic", "config", "doomed", "--set", "retention.ms=5", "--partitions", "4", "--output", "json"
+    )
     configs = {row["name"]: (row["value"], row["source"]) for row in json.loads(changed.out)}
     assert configs["retention.ms"] == ("5", "set")
-    unset = json.loads(dev.run("topic", "config", "doomed", "--unset", "retention.ms", "--json").out)
+    unset = json.loads(
+        dev.run("topic", "config", "doomed", "--unset", "retention.ms", "--output", "json").out
+    )
     assert {row["name"]: row["source"] for row in unset}["retention.ms"] == "default"
-    assert len(json.loads(dev.run("topic", "describe", "doomed", "--json").out)["partitions"]) == 4
+    assert len(json.loads(dev.run("topic", "describe", "doomed", "--output", "json").out)["partitions"]) == 4
     assert dev.run("topic", "delete", "doomed").out == "deleted doomed\n"
     assert "doomed" not in dev.run("topic", "list").out
 
 
 def test_configs_of_the_cluster_are_shown_set_and_unset(dev: Dev) -> None:
-    before = json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--json").out)
+    before = json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--output", "json").out)
     assert [(row["name"], row["source"]) for row in before] == [("message.max.bytes", "default")]
     done = dev.run("cluster", "config", "set", "message.max.bytes=77777", "log.retention.ms=88888")
     assert (done.status, done.out.split()) == (
@@ -121,7 +130,9 @@ def test_configs_of_the_cluster_are_shown_set_and_unset(dev: Dev) -> None:
     shown = dev.run("cluster", "config", "get").out
     assert {line.split()[0]: line.split()[-1] for line in shown.splitlines()}["message.max.bytes"] == "set"
     assert dev.run("cluster", "config", "unset", "message.max.bytes", "log.retention.ms").status == 0
-    assert json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--json").out) == before
+    assert (
+        json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--output", "json").out) == before
+    )
     refused = dev.run("cluster", "config", "set", "message.max.bytes=many")
     assert (refused.status, refused.out) == (5, "")
     assert "message.max.bytes" in refused.err
@@ -132,7 +143,7 @@ def test_configs_of_the_cluster_are_shown_set_and_unset(dev: Dev) -> None:
 def test_status_says_that_all_is_well(dev: Dev) -> None:
     shown = dev.run("status")
     assert (shown.status, shown.out.splitlines()[0]) == (0, "ready")
-    status = json.loads(dev.run("status", "--json").out)
+    status = json.loads(dev.run("status", "--output", "json").out)
     assert status["brokers"][0]["listeners"] == [f"PLAINTEXT://{dev.bootstrap}"]
     assert dev.run("table", "list").status == 0
 

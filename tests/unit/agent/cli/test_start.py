@@ -70,7 +70,7 @@ def test_config_prints_what_is_in_force_and_from_where(tmp_path: Path) -> None:
     file = tmp_path / "floe.yaml"
     file.write_text("log: {url: 'etcd://a:1/x'}\nstore: {url: 's3://b/c', access_key: AKIA}\n")
     ran = inside(
-        *("config", "--config", str(file), "--set", "produce.linger_ms=9", "--json"),
+        *("config", "--config", str(file), "--set", "produce.linger_ms=9", "--output", "json"),
         FLOE_STORE__SECRET_KEY="hunter2",
     )
     rows = {row["setting"]: (row["value"], row["from"]) for row in json.loads(ran.out)}
@@ -118,7 +118,7 @@ def test_check_finds_what_is_wrong_and_says_what_to_do(tmp_path: Path) -> None:
             *("--set", f"log.url=sqlite://{tmp_path}/log", "--set", f"store.url=file://{tmp_path}/store"),
             *("--set", "listeners.0.port=0", "--set", "http.host=127.0.0.1", "--set", f"http.port={port}"),
         )
-        ran = inside("check", *settings, "--json")
+        ran = inside("check", *settings, "--output", "json")
     found = {row["check"]: row for row in json.loads(ran.out)}
     assert (ran.status, [name for name, row in found.items() if not row["ok"]]) == (1, ["http"])
     assert "choose another port" in found["http"]["remedy"]
@@ -128,7 +128,15 @@ def test_check_finds_what_is_wrong_and_says_what_to_do(tmp_path: Path) -> None:
 
 def test_check_without_log_and_store_names_both() -> None:
     ran = inside(
-        *("check", "--json", "--set", "log.url=etcd://127.0.0.1:1/x", "--set", "store.url=s3://bucket/x"),
+        *(
+            "check",
+            "--output",
+            "json",
+            "--set",
+            "log.url=etcd://127.0.0.1:1/x",
+            "--set",
+            "store.url=s3://bucket/x",
+        ),
         *("--set", "store.endpoint=http://127.0.0.1:1", "--set", "store.allow_http=true"),
         *("--set", "store.access_key=a", "--set", "store.secret_key=b", "--set", "listeners.0.port=0"),
         *("--set", "http.port=0"),
@@ -148,7 +156,7 @@ def test_a_bucket_of_another_cluster_is_refused_by_serve_and_by_check(own: Dev) 
     )
     ran = floe("serve", *settings, "--set", "logging.level=error")
     assert (ran.status, "belongs to cluster 'floe'" in ran.err) == (5, True)
-    checked = {row["check"]: row for row in json.loads(inside("check", *settings, "--json").out)}
+    checked = {row["check"]: row for row in json.loads(inside("check", *settings, "--output", "json").out)}
     assert checked["cluster"]["ok"] is False
 
 

@@ -1,0 +1,178 @@
+"""`floe group …`: list, describe with lag, set positions, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from agent.cli import group_requests
+from agent.cli.failures import EPILOG, refused, usage
+from agent.cli.group_requests import Group, Place
+from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
+from agent.cli.output import print_json, print_table, results
+from agent.cli.requests import Bounds
+from agent.cli.session import Session, session
+from agent.cli.topics import run
+
+app = typer.Typer(help="Consumer groups: list, lag, set positions, delete.", epilog=EPILOG)
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+
+
+@app.command("list")
+def list_groups(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = Form.TABLE) -> None:
+    """List the groups with their protocol and state."""
+
+    async def work() -> list[tuple[str, str, str]]:
+        async with session(bootstrap) as kafka:
+            found = await group_requests.listed(kafka)
+        return [(group.group_id, group.group_type, group.group_state) for group in found]
+
+    rows, columns = run(work()), ("group", "type", "state")
+    if output is Form.JSON:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
+
+
+@app.command()
+def describe(name: GroupName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = Form.TABLE) -> None:
+    """Show a group's state, its members, and for each partition its position and lag (records behind).
+
+    Who has which partition is told for groups of the consumer protocol; classic ones keep it to themselves.
+    """
+
+    async def work() -> tuple[Group, dict[Place, int], dict[Place, Bounds]]:
+        async with session(bootstrap) as kafka:
+            group = await group_requests.described(kafka, name)
+            committed = await group_requests.positions(kafka, name)
+            held = [place for member in group.members for place in member.partitions]
+            topics = sorted({topic for topic, _ in (*committed, *held)})
+            return group, committed, await group_requests.ends(kafka, topics)
+
+    group, committed, bounds = run(work())
+    rows = _lags(group, committed, bounds)
+    if output is Form.JSON:
+        print_json(
+            {
+                "group": group.name,
+                "type": group.kind,
+                "state": group.state,
+                "lag": sum(row[4] for row in rows if isinstance(row[4], int)),
+                "members": [
+                    {"member": each.member_id, "client": each.client_id, "host": each.host}
+                    for each in group.members
+                ],
+                "partitions": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+            }
+        )
+        return
+    lag = sum(row[4] for row in rows if isinstance(row[4], int))
+    results().print(
+        f"{group.name}: {group.state}, {group.kind}, {len(group.members)} members, {lag:,} records behind"
+    )
+    print_table(_COLUMNS, [["-" if cell is None else cell for cell in row] for row in rows])
+    if group.members:
+        members = [(each.member_id, each.client_id, each.host) for each in group.members]
+        print_table(("member", "client", "host"), members)
+
+
+_COLUMNS = ("topic", "partition", "position", "end", "lag", "client")
+Row = tuple[str, int, int | None, int | None, int | None, str | None]
+
+
+def _lags(group: Group, committed: Mapping[Place, int], bounds: Mapping[Place, Bounds]) -> list[Row]:
+    """A row for each partition that the group has a position in, or a member; None: not known."""
+    owners = {place: each.client_id for each in group.members for place in each.partitions}
+    rows: list[Row] = []
+    for place in sorted({*committed, *owners}):
+        position, bound = committed.get(place), bounds.get(place)
+        end = bound.end if bound is not None else None
+        lag = None
+        if bound is not None:
+            lag = max(0, bound.end - (position if position is not None else bound.start))
+        rows.append((*place, position, end, lag, owners.get(place)))
+    return rows
+
+
+@app.command()
+def reset(
+    name: GroupName,
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", help="The topic; all that it has read without.")
+    ] = "",
+    partition: Annotated[int, typer.Option(min=-1, help="Only this partition of --topic.")] = -1,
+    to: Annotated[
+        str, typer.Option(help="earliest, latest, an offset, or a time such as 2026-11-22T16:00:00+00:00.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """Set the positions of a group that has no members. A group that does not exist is made.
+
+    floe group reset billing --topic orders --to earliest
+    """
+    if not to:
+        raise usage("--to is missing: give earliest, latest, an offset or a time")
+    if partition >= 0 and not topic:
+        raise usage("--partition needs --topic")
+
+    async def work() -> list[tuple[str, int, int | None, int]]:
+        async with session(bootstrap) as kafka:
+            before = await group_requests.positions(kafka, name)
+            topics = [topic] if topic else sorted({known for known, _ in before})
+            bounds = await group_requests.ends(kafka, topics)
+            places = {p: b for p, b in bounds.items() if partition in (-1, p[1])}
+            if not places:
+                raise refused(
+                    f"group {name!r}: there is no such partition; `floe topic list` shows what is there"
+                )
+            wanted = await _targets(kafka, places, to)
+            if not dry_run:
+                await group_requests.commit(kafka, name, wanted)
+            return [(*place, before.get(place), offset) for place, offset in sorted(wanted.items())]
+
+    rows, columns = run(work()), ("topic", "partition", "before", "position")
+    if output is Form.JSON:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, [["-" if cell is None else cell for cell in row] for row in rows])
+
+
+async def _targets(kafka: Session, places: Mapping[Place, Bounds], to: str) -> dict[Place, int]:
+    """The offset to set for each partition, within its bounds."""
+    if to == "earliest":
+        return {place: bound.start for place, bound in places.items()}
+    if to == "latest":
+        return {place: bound.end for place, bound in places.items()}
+    if to.isdecimal():
+        return {place: max(bound.start, min(int(to), bound.end)) for place, bound in places.items()}
+    try:
+        stamp_ms = round(datetime.fromisoformat(to).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise usage(f"--to {to!r} is neither earliest, latest, an offset, nor a time") from None
+    found = await group_requests.at_time(kafka, list(places), stamp_ms)
+    return {place: found.get(place, bound.end) for place, bound in places.items()}
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Names of the groups.")],
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """Delete groups that have no members, with their positions."""
+
+    async def work() -> None:
+        async with session(bootstrap) as kafka:
+            await group_requests.delete(kafka, names)
+
+    run(work())
+    if output is Form.JSON:
+        print_json({"deleted": names})
+    else:
+        results().print(f"deleted {', '.join(names)}")
