@@ -63,7 +63,9 @@ def s3_access(config: Config | None) -> S3Access | None:
 def require_spark(jars: Path) -> list[Path]:
     """The Iceberg jars for Spark. Raises Failure when Spark or they are missing."""
     if importlib.util.find_spec("pyspark") is None:
-        raise usage("the audit needs PySpark, which is not installed: install Floe with its extra `spark`")
+        raise usage(
+            "the audit needs PySpark, which is not installed: install Floe with its extra, `uv tool install '.[spark]'`"
+        )
     found = sorted(jars.glob("*.jar"))
     if not found:
         raise usage(f"--jars {jars}: no jars there; bring them with `python -m deploy.setup.jars iceberg`")
