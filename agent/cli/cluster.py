@@ -58,6 +58,7 @@ def assign(
         list[str], typer.Argument(metavar="NAME=VALUE…", help="Configs and their values.")
     ],
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Form.TABLE,
 ) -> None:
     """Set configs of the cluster, all or none; they count at once, on every agent.
 
@@ -69,20 +70,25 @@ def assign(
         if not equals or not name:
             raise usage(f"{assignment!r} is not NAME=VALUE")
         pairs[name] = value
-    _print(asyncio.run(_changed(bootstrap, pairs, [])), list(pairs))
+    _print(asyncio.run(_changed(bootstrap, pairs, [])), list(pairs), output)
 
 
 @config.command("unset")
 def unset(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of configs.")],
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Form.TABLE,
 ) -> None:
     """Return configs of the cluster to their defaults, all or none."""
-    _print(asyncio.run(_changed(bootstrap, {}, names)), names)
+    _print(asyncio.run(_changed(bootstrap, {}, names)), names, output)
 
 
-def _print(found: Sequence[DescribeConfigsResourceResult], names: Sequence[str]) -> None:
-    print_table(("config", "value"), [(each.name, each.value or "") for each in found if each.name in names])
+def _print(found: Sequence[DescribeConfigsResourceResult], names: Sequence[str], output: Form) -> None:
+    rows = [(each.name, each.value or "") for each in found if each.name in names]
+    if output is Form.JSON:
+        print_json([{"name": name, "value": value} for name, value in rows])
+    else:
+        print_table(("config", "value"), rows)
 
 
 async def _changed(
