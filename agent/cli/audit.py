@@ -64,7 +64,8 @@ def require_spark(jars: Path) -> list[Path]:
     """The Iceberg jars for Spark. Raises Failure when Spark or they are missing."""
     if importlib.util.find_spec("pyspark") is None:
         raise usage(
-            "the audit needs PySpark, which is not installed: install Floe with its extra, `uv tool install '.[spark]'`"
+            "the audit needs PySpark, which is not installed: "
+            "install Floe with its extra, `uv tool install '.[spark]'`"
         )
     found = sorted(jars.glob("*.jar"))
     if not found:
