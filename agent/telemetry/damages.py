@@ -89,8 +89,8 @@ class Damages:
             to_offset=found.end,
             reason=found.reason,
             met=found.count,
-            remedy=f"restore the object, or pass over: floe topic skip-damaged {found.topic} "
-            f"--partition {found.partition}",
+            remedy=f"restore the object from the bucket's versions; until then a consumer that seeks to "
+            f"{found.end} gets what lies behind",
         )
 
 

@@ -11,7 +11,7 @@ from agent.background.expiry import positions
 from agent.background.expiry.positions import OffsetExpiry
 from agent.background.retention.job import LogRetention
 from agent.telemetry.metrics import Metrics
-from coordination.clock import ManualClock, SystemClock
+from coordination.clock import SystemClock
 from coordination.commands import Claim, CommitOffsets
 from coordination.jobs import STORE_FAILURES_MAX
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
@@ -146,9 +146,9 @@ async def test_collection_of_one_kind_does_not_wait_for_another(
         await fill_slices(agent, 1)
         await merge_rows(agent, memory_store, 1)
     replica = agent.services.replica
-    clock = Later()
-    chunks = collection.make_collector(replica, memory_store, clock, 1)
-    merged = collection.make_merged_collector(replica, memory_store, MergedRanges(memory_store), clock, 1)
+    clock, ranges = agent.services.clock, MergedRanges(memory_store)
+    chunks = collection.make_collector(replica, memory_store, clock, 0)
+    merged = collection.make_merged_collector(replica, memory_store, ranges, clock, 0)
 
     async def sick(*, dry_run: bool = False) -> None:
         raise ValueError("a name that nobody can parse")
@@ -159,13 +159,6 @@ async def test_collection_of_one_kind_does_not_wait_for_another(
     await job.step(await holding(agent, job.claim))
     assert not replica.state.manifest_garbage
     assert list(job.failures) == ["chunks"]
-
-
-class Later(ManualClock):
-    """Some hours from now, as the wall clock goes."""
-
-    def now_ms(self) -> int:
-        return 10**14
 
 
 async def test_the_log_is_trimmed_though_no_snapshot_can_be_written(
