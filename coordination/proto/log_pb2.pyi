@@ -297,12 +297,17 @@ class CommitChunk(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     BASE_SEQUENCE_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
+    JUDGED_REVISION_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """with the entry's incarnation it names the object"""
     size: _builtins.int
     """bytes of the whole object"""
     first_position: _builtins.int
     """byte position of the first batch"""
+    judged_revision: _builtins.int
+    """Up to which revision its author knew which topics are bound to which schemas when it judged the records:
+    batches of a topic that was bound anew since are refused. From feature level 2 on.
+    """
     @_builtins.property
     def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """partition handle, see CreateTopic"""
@@ -345,10 +350,11 @@ class CommitChunk(_message.Message):
         producer_epoch: _abc.Iterable[_builtins.int] | None = ...,
         base_sequence: _abc.Iterable[_builtins.int] | None = ...,
         transaction: _abc.Iterable[_builtins.int] | None = ...,
+        judged_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_sequence", b"base_sequence", "first_position", b"first_position", "length", b"length", "max_timestamp_ms", b"max_timestamp_ms", "number", b"number", "offsets", b"offsets", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "size", b"size", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_sequence", b"base_sequence", "first_position", b"first_position", "judged_revision", b"judged_revision", "length", b"length", "max_timestamp_ms", b"max_timestamp_ms", "number", b"number", "offsets", b"offsets", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "size", b"size", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

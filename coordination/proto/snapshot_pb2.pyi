@@ -349,6 +349,7 @@ class Head(_message.Message):
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     CLOCK_MS_FIELD_NUMBER: _builtins.int
     CLOCK_DOUBT_MS_FIELD_NUMBER: _builtins.int
+    BOUND_REVISION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     hash: _builtins.bytes
     """rolling hash after `revision`"""
@@ -364,6 +365,8 @@ class Head(_message.Message):
     """the log's clock (coordination/state/agreed_time.py)"""
     clock_doubt_ms: _builtins.int
     """for how long the only agent has been far ahead of it"""
+    bound_revision: _builtins.int
+    """the highest bound_revision that any topic ever had"""
     @_builtins.property
     def incarnations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incarnation]: ...
     @_builtins.property
@@ -393,10 +396,11 @@ class Head(_message.Message):
         snapshots: _abc.Iterable[Global___Snapshot] | None = ...,
         clock_ms: _builtins.int = ...,
         clock_doubt_ms: _builtins.int = ...,
+        bound_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "trimmed_through", b"trimmed_through"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "trimmed_through", b"trimmed_through"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -412,12 +416,15 @@ class Topic(_message.Message):
     CONFIGS_FIELD_NUMBER: _builtins.int
     VALUE_SCHEMA_ID_FIELD_NUMBER: _builtins.int
     KEY_SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    BOUND_REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
     created_ms: _builtins.int
     value_schema_id: _builtins.int
     """0: none"""
     key_schema_id: _builtins.int
+    bound_revision: _builtins.int
+    """of the last change of these two; 0: none since level 2"""
     @_builtins.property
     def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Property]: ...
     def __init__(
@@ -429,10 +436,11 @@ class Topic(_message.Message):
         configs: _abc.Iterable[Global___Property] | None = ...,
         value_schema_id: _builtins.int = ...,
         key_schema_id: _builtins.int = ...,
+        bound_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "created_ms", b"created_ms", "key_schema_id", b"key_schema_id", "name", b"name", "topic_id", b"topic_id", "value_schema_id", b"value_schema_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "configs", b"configs", "created_ms", b"created_ms", "key_schema_id", b"key_schema_id", "name", b"name", "topic_id", b"topic_id", "value_schema_id", b"value_schema_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -20,8 +20,8 @@ from coordination.state.data import StateData
 from coordination.state.types import Incarnation
 
 SKEW_MS = 15_000
-"""How far the log's clock may be ahead of what most agents have said. An idle one speaks every 5 s, a dead
-one counts for some 13 s longer."""
+"""How far the log's clock may be ahead of what most agents have said: an idle one speaks every few seconds, a
+dead one counts until its lease has ended."""
 APART_MS = 60_000
 """An agent whose stamp is further away from the log's clock does not count, and is told so."""
 STEP_MS = 300_000

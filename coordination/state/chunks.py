@@ -16,11 +16,15 @@ from coordination.state.data import StateData
 from coordination.state.levels import TRANSACTIONS
 from coordination.state.slices import ROW
 from coordination.state.transaction_batches import SEQUENCE_MASK
-from coordination.state.types import At, ChunkCommitted, Done, ProducerEntry, Refused, Result
+from coordination.state.types import At, ChunkCommitted, Done, Partition, ProducerEntry, Refused, Result
 from objectstore.naming import ChunkId
 
 Columns = Iterator[tuple[int, int, int, int, int, int, int, int]]
 
+Partitions = list[Partition | None] | dict[int, Partition | None]
+
+BOUND_ANEW = int(Code.NOT_ENOUGH_REPLICAS)
+"""Of a batch whose topic was bound to another schema since it was judged: clients send it again."""
 _UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 _FULL = int(Code.UNKNOWN_SERVER_ERROR)  # of a partition whose offsets are used up
 REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's NUM_BATCHES_TO_RETAIN
@@ -45,16 +49,30 @@ def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
         *producer_columns,
         transaction or repeat(0),
     )
+    late = _bound_since(state, message.judged_revision, handles)
+    partitions = {h: None if h in late else state.partitions[h] for h in handles} if late else None
     answer = ChunkCommitted([0] * len(handles), [])
-    references = _append(state, columns, message.first_position, at, answer)
+    references = _append(state, partitions or state.partitions, columns, message.first_position, at, answer)
+    for place in [place for place, handle in enumerate(handles) if handle in late] if late else ():
+        answer.errors[place] = BOUND_ANEW
     state.chunks.add(ChunkId(at.author.incarnation, message.number), references, at.now_ms)
     at.touched += handles
     return answer
 
 
-def _append(state: StateData, columns: Columns, position: int, at: At, answer: ChunkCommitted) -> int:
+def _bound_since(state: StateData, judged_revision: int, handles: Sequence[int]) -> dict[int, None]:
+    """Partitions whose topic was bound to another schema after the chunk's records were judged."""
+    if judged_revision >= state.bound_revision:  # nearly always, and 0 below JUDGED_BATCHES
+        return {}
+    known = ((handle, state.partitions[handle]) for handle in handles)
+    return {h: None for h, one in known if one is not None and one.topic.bound_revision > judged_revision}
+
+
+def _append(
+    state: StateData, partitions: Partitions, columns: Columns, position: int, at: At, answer: ChunkCommitted
+) -> int:
     """Append each batch to its partition or note its error; returns the number of index rows written."""
-    partitions, serial, pack, mask = state.partitions, state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
+    serial, pack, mask = state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
     base_offsets, offset_max = answer.base_offsets, bounds.OFFSET_MAX
     references, previous = 0, None
     for handle, length, count, newest, producer_id, epoch, sequence, part in columns:

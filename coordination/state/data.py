@@ -53,7 +53,7 @@ class StateData:
         self.features: dict[str, int] = dict(FEATURES_AT_FIRST)  # finalized, besides the feature level
         self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
-        self.next_schema_id = 1
+        self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol

@@ -201,6 +201,7 @@ def _head(state: State) -> pb.Head:
         snapshots=[pb.Snapshot(revision=s.revision, key=s.key, size=s.size) for s in state.snapshots],
         clock_ms=state.clock_ms,
         clock_doubt_ms=state.clock_doubt_ms,
+        bound_revision=state.bound_revision,
     )
 
 
@@ -243,6 +244,7 @@ def _topic(name: str, state: State) -> pb.Topic:
         configs=_properties(topic.configs),
         value_schema_id=topic.value_schema_id or 0,
         key_schema_id=topic.key_schema_id or 0,
+        bound_revision=topic.bound_revision,
     )
 
 

@@ -10,6 +10,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 1 | everything that is not named below |
 | 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
 | 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check |
+| 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from coordination.state.types import Refused
 
 TRANSACTIONS = 2  # the level from which on there are transactions
 TABLE_TOPIC_IDS = 2  # and tables are tied to a topic's id
+JUDGED_BATCHES = 2  # and a batch is refused that was judged before its topic was bound anew
 AGREED_TIME = 2  # and time is what most agents say, not what the author of an entry says
 NAMES_OF_ONE_REQUEST = 2  # and names are compared with those from before the request only
 TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any more

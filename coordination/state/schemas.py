@@ -6,6 +6,7 @@ from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.state import bounds, topics
 from coordination.state.data import StateData
+from coordination.state.levels import JUDGED_BATCHES
 from coordination.state.types import At, Done, Refused, Result, Schema, Topic
 
 DESCRIPTOR_BYTES_MAX = 4 * 1024 * 1024  # one descriptor set; above one entry it travels in parts
@@ -19,7 +20,7 @@ def bind_schema(state: StateData, message: BindSchema, at: At) -> Result:
         return topics.unknown(message.topic)
     bound = state.schemas.get(_bound_id(topic, message.role) or 0)
     if message.unbind:
-        _set(topic, message.role, None)
+        _set(state, topic, message.role, None, at)
         return Done()
     if not message.message or not message.descriptor_set:
         return Refused(
@@ -51,7 +52,7 @@ def bind_schema(state: StateData, message: BindSchema, at: At) -> Result:
         message.framing,
         message.tombstones,
     )
-    _set(topic, message.role, schema_id)
+    _set(state, topic, message.role, schema_id, at)
     return Done(schema_id)
 
 
@@ -59,7 +60,10 @@ def _bound_id(topic: Topic, role: int) -> int | None:
     return topic.key_schema_id if role == BindSchema.KEY else topic.value_schema_id
 
 
-def _set(topic: Topic, role: int, schema_id: int | None) -> None:
+def _set(state: StateData, topic: Topic, role: int, schema_id: int | None, at: At) -> None:
+    """Records of the topic that were judged before a change of this are to be judged again."""
+    if state.feature_level >= JUDGED_BATCHES and _bound_id(topic, role) != schema_id:
+        topic.bound_revision = state.bound_revision = at.revision
     if role == BindSchema.KEY:
         topic.key_schema_id = schema_id
     else:

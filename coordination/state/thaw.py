@@ -90,7 +90,7 @@ class Thaw:
                 f"knows {FEATURE_LEVEL_MIN} to {FEATURE_LEVEL_MAX}: run a version that knows it"
             )
         state.revision, state.digest, state.clock_ms = head.revision, head.hash, head.clock_ms
-        state.clock_doubt_ms = head.clock_doubt_ms
+        state.clock_doubt_ms, state.bound_revision = head.clock_doubt_ms, head.bound_revision
         state.feature_level = head.feature_level
         state.partitions = [None] * head.handles
         state.chunks.next_serial = head.next_chunk_serial
@@ -148,6 +148,7 @@ class Thaw:
         topic = self._topic = Topic(message.name, message.topic_id, configs, message.created_ms)
         topic.value_schema_id = message.value_schema_id or None
         topic.key_schema_id = message.key_schema_id or None
+        topic.bound_revision = message.bound_revision
         state.topics[topic.name] = state.topics_by_id[topic.topic_id] = topic
         unified = topic.name.replace(".", "_")
         state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)

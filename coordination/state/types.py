@@ -111,6 +111,7 @@ class Topic:
     """One topic. `configs` holds only what was set on the topic itself; times are Unix ms."""
 
     __slots__ = (
+        "bound_revision",
         "configs",
         "created_ms",
         "extents",
@@ -129,6 +130,7 @@ class Topic:
         self.created_ms = created_ms
         self.value_schema_id: int | None = None
         self.key_schema_id: int | None = None
+        self.bound_revision = 0  # of the last change of these two; 0: none since JUDGED_BATCHES
         self.extents: list[Extent] = []  # of committed transactions that its table may lack, oldest first
 
 

@@ -21,6 +21,7 @@ from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
+from agent.kafka.produce.driver import JUDGE_AGAIN
 from agent.kafka.produce.keys import require_keys
 from agent.kafka.produce.records import require_records
 from agent.kafka.produce.times import bad_times
@@ -130,7 +131,7 @@ async def _admit_in_order(
             await _refuse_foreign(ctx, request.transactional_id, admitted)
         if not admitted.offered:
             return response, None, admitted
-        refusal = await _room(ctx, request, admitted.size, came)
+        refusal = await _room(ctx, request, admitted, came)
         if refusal is not None:
             ctx.client.failures += 1
             for answer in admitted.answers:
@@ -144,18 +145,34 @@ def _failures(ctx: Context) -> tuple[int, int]:
     return ctx.services.produce.failures, ctx.client.failures
 
 
-async def _room(ctx: Context, request: ProduceRequest, size: int, came: tuple[int, int]) -> str | None:
+def _judged_by_now(ctx: Context, offered: Sequence[Offered]) -> bool:
+    """Whether the batches, and those before them, were judged by what their topics are bound to now."""
+    driver, partitions = ctx.services.produce, ctx.state.partitions
+    for each in offered:
+        partition = partitions[each.handle]
+        bound = partition.topic.bound_revision if partition is not None else 0
+        if bound > each.judged or not driver.judged_since(each.handle, bound):
+            return False
+    return True
+
+
+async def _room(
+    ctx: Context, request: ProduceRequest, admitted: _Admitted, came: tuple[int, int]
+) -> str | None:
     """Take room in the buffer; why there is none for this request, or None."""
-    driver = ctx.services.produce
+    driver, size = ctx.services.produce, admitted.size
     if _failures(ctx) == came:
         try:
             async with asyncio.timeout(_seconds(ctx, request)):
                 await driver.room(size)
         except TimeoutError:
             return "The agent's produce buffer is full: send again."
-        if _failures(ctx) == came:
+        judged = _judged_by_now(ctx, admitted.offered)
+        if judged and _failures(ctx) == came:
             return None
         driver.budget.give(size)
+        if not judged:
+            return JUDGE_AGAIN
     return "An earlier write failed; nothing was written: send again."
 
 
@@ -187,6 +204,7 @@ async def _admit_topic(
 ) -> TopicProduceResponse:
     by_id = version >= TOPIC_IDS_SINCE
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
+    judged = ctx.state.revision
     topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, by_id)
     rules = topic_rules(topic.configs, ctx.state.cluster_configs) if topic is not None else None
     for data in topic_data.partition_data:
@@ -198,6 +216,7 @@ async def _admit_topic(
             continue
         try:
             offered = await _admit_batch(ctx, topic, partition, data, rules, version, transaction)
+            offered = offered._replace(judged=judged)
         except Rejected as rejected:
             _reject(answer, rejected, partition.log_start)
             ctx.services.metrics.produce_rejected.labels(rejected.code.name).inc()

@@ -30,6 +30,8 @@ class Offered(NamedTuple):
     data: Buffer
     header: BatchHeader
     transaction: int = 0
+    judged: int = 0
+    """The revision of the state by which its records were judged."""
 
 
 class Outcome(NamedTuple):
@@ -136,4 +138,5 @@ def commit_command(flush: Flush) -> Command:
         commit.base_sequence.extend([header.base_sequence for header in headers])
     if any(header.transactional for header in headers):
         commit.transaction.extend([pending.offered.transaction for pending in flush.pending])
+    commit.judged_revision = min(pending.offered.judged for pending in flush.pending)
     return command

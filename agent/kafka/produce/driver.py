@@ -40,6 +40,7 @@ from coordination.kafka_codes import Code
 from coordination.log import Full, Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.replica.proposals import Line
+from coordination.state.chunks import BOUND_ANEW
 from coordination.state.types import ChunkCommitted, Refused, Result
 from coordination.steps import reach
 from objectstore import tasks
@@ -50,6 +51,9 @@ _log = logger("produce")
 
 PutChunk = Callable[[ChunkId, Sequence[Buffer]], Awaitable[object]]
 KeepOwn = Callable[[ChunkId, int, Sequence[Buffer], int], None]
+
+
+JUDGE_AGAIN = "The topic was bound to another schema meanwhile; nothing was written: send again."
 
 
 class Submitter(Protocol):
@@ -131,6 +135,7 @@ class ProduceDriver:
         self._buffer = ProduceBuffer()
         self.budget = ByteBudget(bytes_max)
         self.failures = 0  # how often what had come was given up
+        self._open: dict[int, tuple[int, int]] = {}  # by handle: batches without outcome, oldest `judged`
         self._flushes: deque[Flush] = deque()  # whose command is not submitted, in order
         self._line = Line()  # of the commands that are
         self._submitted: set[asyncio.Future[list[Result]]] = set()
@@ -156,6 +161,9 @@ class ProduceDriver:
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         request = Request(connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches))
         self._idle.clear()
+        for batch in batches:
+            count, judged = self._open.get(batch.handle, (0, batch.judged))
+            self._open[batch.handle] = count + 1, min(judged, batch.judged)
         self._buffer.add(request, batches)
         self._planner.arrived(connection, size, len(batches), request.arrived)
         if self._closed:
@@ -165,6 +173,10 @@ class ProduceDriver:
         else:
             self._poke()
         return future
+
+    def judged_since(self, handle: int, revision: int) -> bool:
+        """Whether no batch of the partition waits for its outcome that was judged before the revision."""
+        return handle not in self._open or self._open[handle][1] >= revision
 
     @property
     def buffered_bytes(self) -> int:
@@ -299,9 +311,12 @@ class ProduceDriver:
             tasks.tell("cache of own chunks", defect)
         for pending, error, base in zip(flush.pending, result.errors, result.base_offsets, strict=True):
             if error:
-                self._resolve(pending, Outcome(Code(error)))
+                message = JUDGE_AGAIN if error == BOUND_ANEW else None
+                self._resolve(pending, Outcome(Code(error), message=message))
             else:
                 self._resolve(pending, Outcome(Code.NONE, base))
+        if BOUND_ANEW in result.errors:  # what stands behind must not come first
+            self._give_up_all(Overtaken())
 
     def _keep(self, flush: Flush, result: ChunkCommitted) -> None:
         """Give the reader's cache each run of batches that follow each other in a partition."""
@@ -349,6 +364,9 @@ class ProduceDriver:
         self._settled()
 
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:
+        count, judged = self._open.pop(pending.offered.handle)
+        if count > 1:
+            self._open[pending.offered.handle] = count - 1, judged
         request = pending.request
         request.outcomes[pending.slot] = outcome
         request.missing -= 1

@@ -1,0 +1,114 @@
+"""A record that breaks a binding is never acknowledged behind it, whichever agent bound the topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordination.commands import BindSchema
+from coordination.kafka_codes import Code
+from coordination.state.types import Done
+from objectstore.naming import ChunkId
+from objectstore.store import Buffer
+from tests.unit.agent.conftest import StartAgent
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch, produce, values
+from tests.unit.agent.rig import Agent, batch
+from tests.unit.coordination.conftest import until
+from tests.unit.schema import samples
+
+GOOD, BAD = b"\x08\xdd\x0f", b"\xff\xff"
+RETRY = Code.NOT_ENOUGH_REPLICAS
+
+
+class HeldPuts:
+    """The agent's PUTs wait until they are let go."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.begun = 0
+        self._go = asyncio.Event()
+        driver = agent.services.produce
+        put, driver._put_chunk = driver._put_chunk, self._put
+        self._real = put
+
+    async def _put(self, chunk: ChunkId, parts: Sequence[Buffer]) -> object:
+        self.begun += 1
+        await self._go.wait()
+        return await self._real(chunk, parts)
+
+    def let_go(self) -> None:
+        """All of them, and those that come."""
+        self._go.set()
+
+
+async def bind(agent: Agent, **more: Any) -> None:
+    """Bind the topic through this agent."""
+    schema = BindSchema(
+        topic="t", descriptor_set=samples.descriptor_set(samples.FLIGHTS), message="nyc.Flight", **more
+    )
+    assert isinstance(await agent.services.replica.propose(schema), Done)
+
+
+async def catch_up(agent: Agent) -> None:
+    await agent.services.replica.barrier()
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_bound_through_another_agent_between_the_look_and_the_commit(
+    start: StartAgent, idempotent: bool
+) -> None:
+    one, other = await start("a"), await start("b")
+    await create(one)
+    await catch_up(one)
+    held = HeldPuts(one)
+    identity = [{"producer_id": 7, "producer_epoch": 0, "base_sequence": n} for n in range(2)]
+    first, second = identity if idempotent else ({}, {})
+    sent = asyncio.create_task(produce(one, batch(BAD, **first)))
+    await until(lambda: held.begun == 1)
+    behind = asyncio.create_task(produce(one, batch(GOOD, **second)))
+    await until(lambda: held.begun == 2)
+    await bind(other)
+    held.let_go()
+    answer = await sent
+    assert (answer.error_code, answer.base_offset) == (RETRY, -1)
+    assert "nothing was written" in answer.error_message
+    assert (await behind).error_code == RETRY, "judged before the binding as well"
+    assert one.services.produce.failures > 0, "what has come behind them and is not buffered yet goes as well"
+    assert (await fetch(one, 0)).high_watermark == 0
+    assert (await produce(one, batch(BAD, **first))).error_code == Code.INVALID_RECORD
+    assert (await produce(one, batch(GOOD, **first))).error_code == 0
+    assert values(await fetch(one, 0)) == [GOOD]
+
+
+async def test_nothing_that_is_judged_anew_overtakes_what_is_to_be_judged_again(start: StartAgent) -> None:
+    """The agent knows of the binding, and its older batches have no outcome yet."""
+    one, other = await start("a"), await start("b")
+    await create(one)
+    await catch_up(one)
+    held = HeldPuts(one)
+    sent = asyncio.create_task(produce(one, batch(GOOD)))
+    await until(lambda: held.begun == 1)
+    await bind(other)
+    await catch_up(one)
+    answer = await produce(one, batch(GOOD))
+    assert answer.error_code == RETRY
+    held.let_go()
+    assert (await sent).error_code == RETRY
+    assert (await produce(one, batch(GOOD))).error_code == 0
+    assert not one.services.produce._open
+
+
+async def test_other_topics_and_a_binding_that_says_the_same_disturb_nobody(start: StartAgent) -> None:
+    one, other = await start("a"), await start("b")
+    await create(one)
+    await create(one, "u")
+    await bind(other)
+    await catch_up(one)
+    held = HeldPuts(one)
+    sent = asyncio.create_task(produce(one, batch(GOOD)))
+    await until(lambda: held.begun == 1)
+    await bind(other)
+    held.let_go()
+    assert (await sent).error_code == 0
