@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent.background.collection import make_collector, make_merged_collector
 from coordination.commands import DeleteTopic, FenceIncarnation
 from objectstore.adapters.memory import MemoryStore
 from objectstore.merged import MergedRanges
-from objectstore.naming import MANIFESTS, SEGMENTS, manifest_key
+from objectstore.naming import MANIFESTS, SEGMENTS, ManifestId, manifest_key
 from objectstore.segment import SegmentWriter
 from tests.unit.agent.background.merging_rig import merge_rows, partition_of
 from tests.unit.agent.background.test_merging import expected, fill, keys
@@ -79,3 +81,25 @@ async def test_what_a_fenced_author_never_swapped_in_is_collected(
     assert sorted(await collect(alive, memory_store)) == sorted([orphan, manifest_key(writer_id)])
     assert await keys(memory_store, SEGMENTS) + await keys(memory_store, MANIFESTS) == kept
     assert values(await fetch(alive, 0)) == expected(0, 16)
+
+
+async def test_what_an_author_that_the_log_never_met_wrote_stays_and_all_uncommitted_with_it(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    """Was etcd restored from an older backup? What this log calls uncommitted may have been acknowledged."""
+    stranger, fenced = 0xDEAD, 0xBEEF
+    agent.services.replica.state.incarnations[fenced] = replace(
+        next(iter(agent.services.replica.state.incarnations.values())), incarnation=fenced, fenced_revision=1
+    )
+    orphans = [manifest_key(ManifestId(author, 0, 5)) for author in (stranger, fenced)]
+    for key in orphans:
+        await memory_store.put(key, [b"half"])
+    replica, clock = agent.services.replica, agent.services.clock
+    report = await make_collector(replica, memory_store, clock, 0).run()
+    await make_merged_collector(replica, memory_store, MergedRanges(memory_store), clock, 0).run(report)
+    assert report.deleted == []
+    assert report.unknown_authors == {stranger: 1}
+    assert "restored from an older backup" in report.warnings[0]
+    assert sorted(await keys(memory_store, MANIFESTS)) == sorted(orphans)
+    await memory_store.delete(orphans[:1])
+    assert await collect(agent, memory_store) == orphans[1:], "it was only kept for the stranger's sake"

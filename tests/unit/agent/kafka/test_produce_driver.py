@@ -206,6 +206,22 @@ async def test_a_failed_put_is_retriable_and_nothing_after_it_overtakes(make: Ca
     assert (await (await harness.send(offer(0, 1))))[0].base_offset == 1, "the driver goes on"
 
 
+async def test_a_flush_that_fails_in_the_log_takes_those_behind_it_along(
+    make: Callable[..., Harness],
+) -> None:
+    """Its producer sends it again: whoever came behind it must not be in the log before that."""
+    harness = make(replace(LIMITS, buffer_bytes_max=1))
+    harness.puts.hold = True
+    harness.log.failures = [Unavailable("down")]
+    first, second = [await harness.send(offer(0, 1)) for _ in range(2)]
+    await settle(harness, 2)
+    harness.puts.release(1)
+    assert (await first)[0].code is Code.NOT_ENOUGH_REPLICAS
+    harness.puts.release(2)
+    assert (await second)[0].code is Code.NOT_ENOUGH_REPLICAS
+    assert harness.log.partition[0] == 0
+
+
 class Panic(BaseException):
     """What native code raises: no Exception."""
 
