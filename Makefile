@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore simulate torture late-ends soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore mutate simulate torture late-ends soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -56,6 +56,9 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 
 explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name, JOBS=scopes side by side)
 	$(PY) -m tests.explore --only "$(ONLY)" --jobs $(or $(JOBS),1)
+
+mutate: setup ## small changes of the core that no quick test notices, in build/mutation.txt (SECONDS=900, SEED, ONLY=a file)
+	$(PY) -m tests.mutation --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1) --only "$(ONLY)"
 
 simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) --jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED)) \
