@@ -10,7 +10,8 @@ class Speaks:
     """A client: its protocol and what its transactions do.
 
     `apart`: the agent that its TxnOffsetCommit goes to at first, by a connection of its own; -1: they go by
-    the one that everything goes by. `writes_well`: nothing ever happens to its Produce.
+    the one that everything goes by. `writes_well`: its Produce is stored and answered
+    at once.
     """
 
     v2: bool

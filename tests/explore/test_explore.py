@@ -138,7 +138,7 @@ SHORT_V1, SHORT_V2 = (ADD, FIRST, ("end", 1)), (FIRST, ("end", 0))
         ((Speaks(False, (SHORT_V1, SHORT_V1)),), Chances(1, 1, 1)),
         ((speaker(False, ends=(True, False)),), Chances(1)),
         ((reader(((3,), True), ((1,), True), apart=0),), Chances(2)),
-        ((reader(((1,), True), ((1, 6), False), apart=1),), Chances(1, 0, 1, 1, 1)),
+        ((reader(((1,), True), ((2,), True), apart=1),), Chances(1, 0, 1, 1, 1)),
         (
             (speaker(False, ends=(True,)), speaker(True, ends=(False,))),
             Chances(0, 1),

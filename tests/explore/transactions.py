@@ -204,7 +204,8 @@ class Transactions:
         for number, client in enumerate(world.clients):
             if not client.waiting and client.transaction < len(self.speaks[number].transactions):
                 yield self._send(world, number)
-                if self.reduced:
+                writes = self.speaks[number].writes_well and self._what(number, client)[0] == "send"
+                if self.reduced or writes:
                     return
         for at, message in enumerate(world.flying):
             if message.what[0] == "send" and self.speaks[message.client].writes_well:
