@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from coordination.commands import (
@@ -225,3 +227,22 @@ def test_an_agent_counts_up_to_a_distance(three: Script) -> None:
     clocks.off[C] = APART_MS + SKEW_MS + 1
     clocks.beat()
     assert apart_ms(three.state, C) > APART_MS
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_one_of_three_says_the_log_s_clock_is_right(three: Script, seed: int) -> None:
+    """It jumps at random, both ways: never back, never ahead by more than the stated skew."""
+    draw = random.Random(seed)
+    clocks, liar, before = Clocks(three, a=0, b=0, c=0), draw.choice([A, B, C]), 0
+    for _ in range(150):
+        if draw.random() < 0.3:
+            clocks.off[liar] = draw.choice([0, 1, -1]) * draw.randrange(1 << draw.randrange(1, 45))
+        clocks.true_ms += draw.randrange(2_000)
+        clocks.says(draw.choice([A, B, C]))
+        if draw.random() < 0.1:
+            three.through_snapshot()
+        assert three.state.clock_ms >= before
+        assert clocks.early_ms <= SKEW_MS
+        before = three.state.clock_ms
+    clocks.beat(times=2)
+    assert clocks.early_ms >= 0
