@@ -249,27 +249,6 @@ def _commit_overtakes() -> Any:
     return _patched((group_offsets, "_overtaken", lambda group, message, at: False))
 
 
-def _positions_without_barrier() -> Any:
-    real = k09_offset_fetch.handle
-
-    async def fresh() -> bool:
-        return True
-
-    class _Stale:
-        """A context that never looks further than its agent has come."""
-
-        def __init__(self, ctx: Any) -> None:
-            self._ctx = ctx
-
-        def __getattr__(self, name: str) -> Any:
-            return fresh if name == "barrier" else getattr(self._ctx, name)
-
-    async def handle(ctx: Any, request: Any, version: int) -> Any:
-        return await real(_Stale(ctx), request, version)
-
-    return _patched((k09_offset_fetch, "handle", handle))
-
-
 def _unnamed_merged_collected_early() -> Any:
     return _patched((collection, "MergedCollector", _Impatient))
 
@@ -377,12 +356,6 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"position-back"}),
         _commit_overtakes,
         _has(solo=True),
-    ),
-    Control(
-        "positions-without-barrier",
-        "5: reads that promise freshness use a barrier",
-        frozenset({"stale-position", "position-back"}) | COPIED_WRONGLY,
-        _positions_without_barrier,
     ),
     Control(
         "ack-before-append",

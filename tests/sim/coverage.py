@@ -47,7 +47,7 @@ COMMANDS_OUT: Mapping[str, str] = {
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
-    "judge_agent": "no agent proposes it yet",
+    "judge_agent": "only an agent that stays unwell for seconds is judged: a few seeds need not come to it",
 }
 """Commands that may stay out, each with the reason."""
 REQUESTS_OUT: Mapping[str, str] = {}

@@ -18,6 +18,11 @@ from agent.net.wire.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from agent.net.wire.generated.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from coordination.commands import ENTRY_FORMAT, Command, CommitOffsets, Entry
 from coordination.log import LogEntry
 from coordination.memory_log import MemoryLog
@@ -169,6 +174,21 @@ def test_a_position_may_go_back_only_when_the_older_one_was_asked_for_later(
         )
     for offset in (8, 5):
         positions.applied(_state(a=offset), ["commit_offsets"], [_committed("a", offset)])
+    assert wrong == anomaly
+
+
+@pytest.mark.parametrize(("told", "anomaly"), [(4, ["stale-position"]), (5, []), (6, [])])
+def test_a_position_that_was_over_when_it_was_asked_for_is_seen(told: int, anomaly: list[str]) -> None:
+    wrong: list[str] = []
+    positions = Positions(lambda anomaly, detail: wrong.append(anomaly))
+    for offset in (4, 5):
+        positions.applied(_state(a=offset), ["end_transaction"], [Command()])
+    since = positions._changes
+    positions.applied(_state(a=6), ["end_transaction"], [Command()])
+    row = OffsetFetchResponsePartition(0, told)
+    topics = {"t": SimpleNamespace(partitions=[SimpleNamespace(handle=0)])}
+    answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [row])])
+    positions._told(SimpleNamespace(state=SimpleNamespace(topics=topics)), "a", answer, since)
     assert wrong == anomaly
 
 
