@@ -106,6 +106,8 @@ ORIGINS: dict[str, Origin] = {
     "Snapshot.size": copied("RecordSnapshot.size"),
     "Head.revision": REVISION,
     "Head.feature_level": copied("SetFeatureLevel.level", "UpdateFeatures.Update.level"),
+    "Head.bound_revision": REVISION,
+    "Topic.bound_revision": REVISION,
     "Head.handles": HANDLE,
     "Head.next_chunk_serial": Counted("chunks"),
     "Head.next_producer_id": PRODUCER,

@@ -76,6 +76,7 @@ def full() -> State:
     tables(script)
     groups(script)
     transactions(script)
+    schemas(script)
     rest(script)
     return script.state
 
@@ -124,11 +125,15 @@ def topics(script: Script) -> None:
 
 
 def tables(script: Script) -> None:
-    """A table and schemas of the topic's keys and values, the second version of one."""
+    """A namespace and a table."""
     script.one(A, PutNamespace(name="floe", properties=config_entries({"a": "b"})))
     script.one(
         A, CommitTable(namespace="floe", name="t", metadata_location="m", topic="t", next_offsets=[1, 2, 0])
     )
+
+
+def schemas(script: Script) -> None:
+    """Schemas of the topic's keys and values, the second version of one; from here on commits name them."""
     for content, role, tombstones in ((b"d", 1, True), (b"e", 1, True), (b"f", 0, False)):
         bind = BindSchema(
             topic="t", role=role, descriptor_set=content, message="M", framing=2, tombstones=tombstones
