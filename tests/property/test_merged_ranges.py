@@ -27,7 +27,6 @@ from objectstore.merged import MergedRanges
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import StoreError
 from tests.unit.agent.background.merging_rig import EAGER, merge_rows, partition_of, parts_of
-from tests.unit.agent.background.test_merged_collection import Later
 from tests.unit.agent.kafka.test_handlers_produce_fetch import NOW, create, fetch, offsets, produce
 from tests.unit.agent.rig import Agent, batch, start_agent
 
@@ -106,11 +105,11 @@ class Play:
     async def collect(self) -> None:
         """Everything that nothing refers to goes at once."""
         agent = self.agents[self.below(2)]
-        replica = agent.services.replica
+        replica, clock = agent.services.replica, agent.services.clock
         try:
-            report = await make_collector(replica, self.store, Later(), 0).run()
+            report = await make_collector(replica, self.store, clock, 0).run()
             ranges = MergedRanges(self.store)
-            await make_merged_collector(replica, self.store, ranges, Later(), 0).run(report)
+            await make_merged_collector(replica, self.store, ranges, clock, 0).run(report)
         except (StoreError, LogError):
             self.model.failed += 1
 
