@@ -56,7 +56,12 @@ def test_agents_beside_the_controller_observe(cluster: Cluster) -> None:
     assert "Observer" in replicas, "the agent that is not the controller"
 
 
-def test_one_agents_configs_are_not_set(cluster: Cluster) -> None:
+def test_configs_set_at_one_broker_count_for_all(cluster: Cluster) -> None:
     one = ("--entity-type", "brokers", "--entity-name", "1")
-    said = fails(cluster, "configs", "--alter", *one, "--add-config", "message.max.bytes=9")
-    assert "empty broker name" in said, "the remedy"
+    all_of_them = ("--entity-type", "brokers", "--entity-default")
+    ok(cluster, "configs", "--alter", *one, "--add-config", "log.cleaner.backoff.ms=15001")
+    try:
+        assert "log.cleaner.backoff.ms=15001" in ok(cluster, "configs", "--describe", *all_of_them)
+    finally:
+        ok(cluster, "configs", "--alter", *one, "--delete-config", "log.cleaner.backoff.ms")
+    assert "log.cleaner.backoff.ms" not in ok(cluster, "configs", "--describe", *all_of_them)
