@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coordination.clock import Clock
 from coordination.commands import CommitTable, DropTable, PutNamespace
 from coordination.kafka_codes import Code
-from coordination.state.types import Refused, Topic
+from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Topic
 from iceberg import ledger, metadata
 from iceberg.head import Head
 from iceberg.layout import Layout
@@ -81,7 +81,7 @@ class TableSetup:
             await self._replica.propose(
                 PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
             )
-        folder = f"{self._warehouse.location}/{namespace}/{name}-{topic_id.hex()[:12]}"
+        folder = f"{self._warehouse.location}/{namespace}/{name}-{topic_id.hex()[:TABLE_FOLDER_DIGITS]}"
         first = metadata.new_table(
             _uuid(self._clock.random_bytes(16)),
             folder,

@@ -15,12 +15,13 @@ not know such a command stop at it, so none is ever written below its level.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from coordination.kafka_codes import Code
 from coordination.state import agreed_time
 from coordination.state.data import StateData
-from coordination.state.types import Refused
+from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Table
 
 TRANSACTIONS = 2  # the level from which on there are transactions
 TABLE_TOPIC_IDS = 2  # and tables are tied to a topic's id
@@ -45,6 +46,7 @@ SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS} | dict.fromkeys(
 )
 """The kinds of commands that are new, by the level that brought them."""
 TRANSACTION_VERSION = "transaction.version"
+_TABLE_FOLDER = re.compile(rf"-([0-9a-f]{{{TABLE_FOLDER_DIGITS}}})/metadata/[^/]+$")
 TRANSACTION_VERSION_AT_FIRST = 2  # as Apache Kafka 4.3 formats a cluster
 
 
@@ -69,13 +71,23 @@ def enter(state: StateData, level: int) -> None:
 
 
 def _tie_tables(state: StateData) -> None:
-    """Tie each topic to the newest table of its name: older ones were set aside with a topic before it."""
+    """Tie each topic to the newest table of its name: older ones were set aside with a topic before it.
+
+    The newest may be of a topic before it as well: nobody has set it aside yet. Its folder tells.
+    """
     newest: dict[str, tuple[str, str]] = {}
     for key, table in state.tables.items():
+        known = state.topics.get(table.topic)
+        if known is None or _of_another(table, known.topic_id):
+            continue
         before = newest.get(table.topic)
         if before is None or state.tables[before].revision < table.revision:
             newest[table.topic] = key
     for name, key in newest.items():
-        known = state.topics.get(name)
-        if known is not None:
-            state.tables[key] = replace(state.tables[key], topic_id=known.topic_id)
+        state.tables[key] = replace(state.tables[key], topic_id=state.topics[name].topic_id)
+
+
+def _of_another(table: Table, topic_id: bytes) -> bool:
+    """Whether the table's metadata lies in a folder that was made for a topic with another id."""
+    found = _TABLE_FOLDER.search(table.metadata_location)
+    return found is not None and found[1] != topic_id.hex()[:TABLE_FOLDER_DIGITS]

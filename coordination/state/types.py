@@ -198,6 +198,10 @@ class Incarnation:
         return self.fenced_revision == 0
 
 
+TABLE_FOLDER_DIGITS = 12
+"""Hexadecimal digits of the topic's id at the end of the name of the folder that its table's files are in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """An Iceberg table's current-metadata pointer. `next_offsets`: offsets below are in the table.

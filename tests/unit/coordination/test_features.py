@@ -6,6 +6,7 @@ import pytest
 
 from coordination.commands import (
     CommitTable,
+    DeleteTopic,
     DropTable,
     FenceIncarnation,
     InitTransactions,
@@ -174,3 +175,31 @@ def test_a_table_that_was_set_aside_is_not_of_the_topic_that_was_made_again() ->
     assert script.one(A, SetFeatureLevel(level=2)) == Done(2)
     ids = {name: table.topic_id for (_, name), table in script.state.tables.items()}
     assert ids == {"t": script.state.topics["t"].topic_id, "z_set_aside": b""}
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+def test_the_table_of_a_topic_before_is_not_tied_to_the_one_that_was_made_again(set_aside: bool) -> None:
+    """The level rises after the topic was made again, and before its own table is there."""
+    script = Script()
+    script.register(A, level=1)
+    script.state.incarnations[A].feature_max = 2
+    script.topic(A, "t")
+    script.one(A, PutNamespace(name="n"))
+    folder = f"s3://b/n/t-{script.state.topics['t'].topic_id.hex()[:12]}"
+    first = CommitTable(namespace="n", name="t", metadata_location=f"{folder}/metadata/1.json", topic="t")
+    assert isinstance(script.one(A, first), Done)
+    script.one(A, DeleteTopic(name="t"))
+    script.topic(A, "t", 1, b"+")
+    aside = DropTable(namespace="n", name="t", rename_namespace="n", rename_name="t__before")
+    if set_aside:
+        assert isinstance(script.one(A, aside), Done)
+    assert script.one(A, SetFeatureLevel(level=2)) == Done(2)
+    assert [table.topic_id for table in script.state.tables.values()] == [b""]
+    if not set_aside:
+        assert isinstance(script.one(A, aside), Done)
+    now = script.state.topics["t"].topic_id
+    location = f"s3://b/n/t-{now.hex()[:12]}/metadata/1.json"
+    made = CommitTable(namespace="n", name="t", metadata_location=location, topic="t", topic_id=now)
+    assert isinstance(script.one(A, made), Done)
+    ids = {name: table.topic_id for (_, name), table in script.state.tables.items()}
+    assert ids == {"t": now, "t__before": b""}

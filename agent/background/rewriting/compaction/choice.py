@@ -67,7 +67,7 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
         return 0 if tables else limit
     topic_id = topic_id_of(state, table)
     if topic_id != topic.topic_id:
-        never = not topic_id or topic_id in state.topics_by_id
+        never = not table.topic or topic_id in state.topics_by_id
         return limit if never or not tables else 0  # that of a topic that is gone will be set aside
     ledger = table.next_offsets
     return min(limit, ledger[partition.index] if partition.index < len(ledger) else 0)
