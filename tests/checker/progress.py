@@ -23,6 +23,8 @@ class Patience:
 
     process_ns: int = 10_000_000_000
     group_ns: int = 10_000_000_000
+    resumed: frozenset[int] = frozenset()
+    """Processes that begin where their group stands, which may be the end: they need not read anything."""
 
 
 PATIENCE = Patience()
@@ -42,6 +44,8 @@ def stuck(history: History, known: Versions, *, healed_ns: int, patience: Patien
     since: dict[tuple[int, str], Operation] = {}  # when it began to wait there
     told: set[tuple[int, str]] = set()
     for op in history.operations:
+        if op.process in patience.resumed:
+            continue
         who = GROUP if op.process in members else op.process
         if op.f == ("subscribe" if who == GROUP else "assign") and op.outcome != "fail":
             assigned[who] = op.keys

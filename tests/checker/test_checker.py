@@ -60,6 +60,13 @@ def test_a_group_and_a_process_are_waited_for_by_their_own_patience(name: str, p
     assert judgement.valid == (patient == ("group" if name == "stuck-group" else "process"))
 
 
+def test_who_began_where_its_group_stood_may_have_nothing_to_read() -> None:
+    history = load((HISTORIES / "bad" / "stuck.jsonl").read_text().splitlines())
+    pollers = frozenset(op.process for op in history.operations if op.f == "poll")
+    assert judge(history, healed_ns=0, patience=Patience(resumed=pollers)).valid
+    assert not judge(history, healed_ns=0, patience=Patience(resumed=frozenset())).valid
+
+
 def test_every_anomaly_that_fails_has_a_history_of_its_own() -> None:
     assert set().union(*(expected(path) for path in BAD)) == FAILING
 

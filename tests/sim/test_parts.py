@@ -301,8 +301,14 @@ def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: p
     async def of_ours() -> None:
         raise KeyError("a mistake")
 
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def to_its_end() -> None:
+        return
+
     async def live() -> None:
-        for number, work in enumerate((of_aiokafka, of_ours)):
+        for number, work in enumerate((of_aiokafka, of_ours, cancelled, to_its_end)):
             task = asyncio.create_task(work())
             await asyncio.wait([task])
             world._ended(client, number, task)
@@ -310,8 +316,8 @@ def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: p
 
     world.loop.run_until_complete(live())
     world.loop.close()
-    assert again == [("w0", 0)]
-    assert world.seen.counts["broke w AssertionError"] == 1
+    assert again == [("w0", 0), ("w0", 2)]
+    assert world.seen.counts["broke w AssertionError"] == world.seen.counts["broke w CancelledError"] == 1
     (finding,) = world.broken
     assert (finding.anomaly, finding.key, finding.weight) == ("client-broke", "w0", "fail")
     assert "a mistake" in finding.detail

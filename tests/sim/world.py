@@ -202,7 +202,7 @@ class World:
                 self._leave_pending(client)
                 client.crash()
         findings: list[Finding] = await self._node("final", self._final())
-        patience = Patience(group_ns=int(PATIENCE_S * 1e9))
+        patience = Patience(group_ns=int(PATIENCE_S * 1e9), resumed=frozenset(around.readers[MODERN]))
         judgement = judge(History(self.recorder.operations), healed_ns=healed, patience=patience)
         judgement.findings += findings
         judgement.findings += self.ledger.findings
@@ -312,9 +312,10 @@ class World:
 
     def _ended(self, client: Node, life: int, ended: asyncio.Task[None]) -> None:
         """What an error of aiokafka's ends begins again, as any process does; another error is ours."""
-        if ended.cancelled() or (error := ended.exception()) is None:
+        # only aiokafka cancels clients: a consumer's stop() ends so when its fetch waits to be tried again
+        if (error := asyncio.CancelledError() if ended.cancelled() else ended.exception()) is None:
             return
-        if "aiokafka" in traceback.extract_tb(error.__traceback__)[-1].filename:
+        if ended.cancelled() or "aiokafka" in traceback.extract_tb(error.__traceback__)[-1].filename:
             self.seen.counts[f"broke {client.name.rstrip(digits)} {type(error).__name__}"] += 1
             self.loop.call_later(RETRY_S, self._begin_again, client, life)
         else:
