@@ -361,7 +361,7 @@ def checked(etcd: Etcd, folder: Path) -> dict[str, Any]:
     """What `floe check` says of the log."""
     settings = [f"log.url=etcd://{etcd.endpoint}/full", f"store.url=file://{folder}", "http.port=0"]
     flags = [part for each in (*settings, "listeners.0.port=0") for part in ("--set", each)]
-    command = [sys.executable, "-m", "agent", "check", "--json", *flags]
+    command = [sys.executable, "-m", "agent", "check", "--output", "json", *flags]
     ran = subprocess.run(command, capture_output=True, check=False)
     (row,) = [each for each in json.loads(ran.stdout) if each["check"] == "log"]
     return dict(row)
