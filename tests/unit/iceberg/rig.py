@@ -155,6 +155,7 @@ class Rig:
             length=[len(content)],
             offsets=[header.last_offset_delta + 1],
             max_timestamp_ms=[header.max_timestamp],
+            judged_revision=self.replica.state.revision,
         )
         if header.producer_id >= 0:
             message.producer_id.append(header.producer_id)
