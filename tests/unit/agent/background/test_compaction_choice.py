@@ -13,7 +13,7 @@ from coordination.commands import (
     PutNamespace,
     SwapSegments,
 )
-from coordination.state.types import Done, Partition
+from coordination.state.types import Done, Partition, Table
 from objectstore.naming import ChunkId
 from tests.unit.coordination.kit import Script
 
@@ -161,3 +161,10 @@ def test_only_topics_whose_policy_compacts(script: Script) -> None:
     change = AlterTopicConfigs.Change(name="cleanup.policy", value="delete")
     script.one(A, AlterTopicConfigs(topic="c", changes=[change]))
     assert [*all_due(script.state, topic, 150, NOW, tables=False)] == []
+
+
+def test_a_table_of_the_name_whose_topic_is_not_known_is_waited_for(script: Script) -> None:
+    """When the level rose, it was that of a topic that had been deleted: it will be set aside."""
+    partition = write(script, OLD, OLD)
+    script.state.tables["floe", "c"] = Table("floe", "c", "m", 1, "c", (20, 20))
+    assert limit_of(script.state, partition, tables=True) == 0
