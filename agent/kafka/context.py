@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.cluster.zones import zone_of
 from agent.kafka.order import Turns
+from agent.kafka.produce.firsts import Firsts
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Broker, serving_of
@@ -93,6 +94,8 @@ class Client:
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     """How many of its Produce requests failed before they came into the buffer, to be sent again."""
+    firsts: Firsts = field(default_factory=Firsts)
+    """Where producers begin that partitions do not know yet."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.kafka.context import Context
@@ -80,6 +81,8 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
     """Admit in the connection's order, answer when every batch has its outcome."""
     refusal = _refusal(ctx, request, version)
     if refusal is not None:
+        if refusal[0] is Code.NOT_LEADER_OR_FOLLOWER:
+            _note_refused(ctx, request, version)
         response = ProduceResponse(responses=[_refuse_topic(topic, *refusal) for topic in request.topic_data])
         return _answer(request, response)
     response, outcomes, admitted = await _admit_in_order(ctx, request, version)
@@ -132,12 +135,28 @@ async def _admit_in_order(
         if not admitted.offered:
             return response, None, admitted
         refusal = await _room(ctx, request, admitted, came)
+        firsts = zip(admitted.partitions, (each.header for each in admitted.offered), strict=True)
+        ctx.client.firsts.note(firsts, came, asyncio.get_running_loop().time())
         if refusal is not None:
             ctx.client.failures += 1
             for answer in admitted.answers:
                 _fail(answer, Code.NOT_ENOUGH_REPLICAS, refusal)
             return response, None, admitted
         return response, ctx.services.produce.append(ctx.client.connection, admitted.offered), admitted
+
+
+def _note_refused(ctx: Context, request: ProduceRequest, version: int) -> None:
+    """What is sent again comes before what is on its way behind it, should this agent serve again by then."""
+    firsts = []
+    for topic_data in request.topic_data:
+        topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, version >= TOPIC_IDS_SINCE)
+        for data in topic_data.partition_data:
+            partition = find_partition(topic, data.index)
+            if partition is not None and data.records is not None:
+                with suppress(CorruptBatch):
+                    firsts.append((partition, peek(data.records)))
+    ctx.client.firsts.note(firsts, _failures(ctx), asyncio.get_running_loop().time())
+    ctx.client.failures += 1
 
 
 def _failures(ctx: Context) -> tuple[int, int]:
@@ -168,7 +187,9 @@ async def _room(
         except TimeoutError:
             return "The agent's produce buffer is full: send again."
         judged = _judged_by_now(ctx, admitted.offered)
-        if judged and _failures(ctx) == came:
+        now_s = asyncio.get_running_loop().time()
+        ordered = ctx.client.firsts.in_order(admitted.offered, admitted.partitions, came, now_s)
+        if judged and ordered and _failures(ctx) == came:
             return None
         driver.budget.give(size)
         if not judged:
