@@ -19,17 +19,18 @@ from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_groups import FrozenGroup, group_sections, note_group
 from coordination.state.freeze_transactions import encode_partition, note_extents, transaction_sections
 from coordination.state.state import State
-from coordination.state.types import Broker, Incarnation, Merged, Partition, Schema, Table
+from coordination.state.types import Broker, Incarnation, Merged, Partition, Schema, Skipped, Table
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 CHUNKS_PER_STEP = 4096
 GROUP_CONFIGS_PER_SECTION = 256
 GROUPS_PER_STEP = 256
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat; merged
-# range; transactions, encoded. Made of what the garbage collector need not look into: notes on 100,000
-# partitions would set off full collections.
+# range; transactions, encoded; skipped ranges. Made of what the garbage collector need not look into: notes
+# on 100,000 partitions would set off full collections.
 FrozenPartition = tuple[
-    int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None, bytes
+    int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None, bytes,
+    tuple[Skipped, ...],
 ]  # fmt: skip
 _MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
 _T = TypeVar("_T")
@@ -269,6 +270,7 @@ def _note(partition: Partition) -> FrozenPartition:
         producers,
         _note_merged(partition.merged),
         encode_partition(partition.transactions),
+        partition.skipped,
     )
 
 
@@ -278,7 +280,10 @@ def _note_merged(merged: Merged | None) -> tuple[int, ...] | None:
 
 
 def _partition(noted: FrozenPartition) -> pb.Partition:
-    handle, log_start, high_watermark, first_offset, rows, head, end, producers, merged, transactions = noted
+    (
+        handle, log_start, high_watermark, first_offset, rows, head, end, producers, merged, transactions,
+        skipped,
+    ) = noted  # fmt: skip
     message = pb.Partition(
         handle=handle,
         log_start=log_start,
@@ -286,6 +291,7 @@ def _partition(noted: FrozenPartition) -> pb.Partition:
         first_offset=first_offset,
         rows=bytes(rows[head:end]),
         transactions=transactions,
+        skipped=[pb.SkippedRange(**each._asdict()) for each in skipped],
     )
     if producers is not None:
         message.producers = _producers(producers).SerializeToString(deterministic=True)

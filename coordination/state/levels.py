@@ -11,6 +11,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
 | 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
+| 2 | SkipDamaged |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any m
 JUDGED_AGENTS = 2  # and agents that cannot do their work are said to be unwell
 KNOWN_VALUES = 2  # and a value of an enumeration that nobody knows is refused
 INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
+SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 
-SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS} | dict.fromkeys(
+SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS, "skip_damaged": SKIPPED_DAMAGE} | dict.fromkeys(
     (
         "init_transactions",
         "add_to_transaction",

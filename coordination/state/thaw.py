@@ -30,6 +30,7 @@ from coordination.state.types import (
     Partition,
     ProducerEntry,
     Schema,
+    Skipped,
     SnapshotRecord,
     Table,
     Topic,
@@ -173,6 +174,7 @@ class Thaw:
                 partition.producers = _producers(pb.Producers.FromString(message.producers))
             if message.transactions:
                 partition.transactions = thaw_partition(message.transactions)
+            partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition
         state.partition_count += len(group.partitions)
