@@ -50,9 +50,9 @@ def write_write(known: Versions) -> Graph:
 
 
 def write_read(history: History, known: Versions) -> Graph:
-    """An edge from the author of a value to every ok operation that read it."""
+    """An edge from the author of a value to every operation that read it, whatever became of that."""
     graph: Graph = {}
-    for op in history.of("ok"):
+    for op in history.operations:
         for poll in op.polls:
             for name, records in poll.records.items():
                 for offset, value in records:

@@ -12,6 +12,8 @@ from tests.checker.versions import Versions
 def external_polls(history: History, known: Versions) -> Iterator[Finding]:
     """Between two operations of one process: the first index of this poll against the last of the one before.
 
+    The one before is the last that is ok: a consumer goes back there when its operation failed, and is torn
+    down, or goes back, when nobody knows. What such an operation itself read has to follow on from there too.
     With `assign` a step other than one fails; with `subscribe` a rebalance may lie between. Forgotten when an
     assign or subscribe drops the key.
     """
@@ -25,14 +27,13 @@ def external_polls(history: History, known: Versions) -> Iterator[Finding]:
             weight[op.process] = "fail" if op.f == "assign" else "allowed"
             for key in [key for key in mine if key not in op.keys]:
                 del mine[key]
-        if op.outcome != "ok":
-            continue
         for key, first, newest in _bounds(op, known):
             before = mine.get(key)
             if before is not None:
                 how: Weight = weight.get(op.process, "fail")
                 yield from _step("", key, before[0], first, (before[1], op.index), how)
-            mine[key] = (newest, op.index)
+            if op.outcome == "ok":
+                mine[key] = (newest, op.index)
 
 
 def _bounds(op: Operation, known: Versions) -> Iterator[tuple[str, int, int]]:
@@ -48,8 +49,8 @@ def _bounds(op: Operation, known: Versions) -> Iterator[tuple[str, int, int]]:
 
 
 def internal_polls(history: History, known: Versions) -> Iterator[Finding]:
-    """Inside one operation. Keys that a rebalance moved meanwhile are exempt."""
-    for op in history.of("ok"):
+    """Inside one operation, whatever became of it. Keys that a rebalance moved meanwhile are exempt."""
+    for op in history.operations:
         last: dict[str, int] = {}
         for poll in op.polls:
             for key, rank in _ranks(poll, known):

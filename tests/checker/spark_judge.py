@@ -46,9 +46,9 @@ def known(spark: SparkSession, folder: Path) -> Known:
     of = op.select("run", "op", "outcome", "process", "f", "rebalanced", "invoked_ns", "completed_ns")
     poll, send = poll.join(of, ["run", "op"]).cache(), send.join(of, ["run", "op"])
     read = poll.where("outcome = 'ok'")
-    happened = send.where("outcome = 'info'").join(read.select(*RECORD).distinct(), RECORD, "left_semi")
-    info = happened.select("run", "op").distinct().withColumn("by_read", F.lit(True))
-    proven = (F.col("outcome") == "ok") | F.coalesce("by_read", F.lit(False))
+    by_another = send.where("outcome = 'info'").join(poll.select(*RECORD, F.col("op").alias("by")), RECORD)
+    info = by_another.where("by <> op").select("run", "op").distinct().withColumn("polled", F.lit(True))
+    proven = (F.col("outcome") == "ok") | F.coalesce("polled", F.lit(False))
     send = send.join(info, ["run", "op"], "left").withColumn("proven", proven).cache()
     told = send.where("proven AND offset IS NOT NULL")
     # Which of several values at one offset counts as the first: that of the first poll, then of sends.
@@ -106,17 +106,19 @@ def records(known: Known) -> list[DataFrame]:
     """The anomalies of records.py."""
     versions = known.version.groupBy(*RUN_KEY, "offset").agg(F.count("value").alias("n")).where("n > 1")
     places = known.version.groupBy(*RECORD).agg(F.count("offset").alias("n")).where("n > 1")
-    hidden = known.send.join(known.seen, RECORD, "left_anti")
-    passed = hidden.where("proven").join(known.index, [*RUN_KEY, "offset"]).join(known.highest, RUN_KEY)
-    read = known.read.join(known.writer, RECORD, "left")
+    unread = known.send.join(known.read.select(*RECORD), RECORD, "left_anti")
+    stood = known.version.groupBy(*RECORD).agg(F.min("offset").alias("at"))
+    stood = stood.join(known.index.withColumnRenamed("offset", "at"), [*RUN_KEY, "at"])
+    passed = unread.where("proven").join(stood, RECORD).join(known.highest, RUN_KEY)
+    polled = known.poll.join(known.writer, RECORD, "left")
     return [
         finding(versions, "inconsistent-offset"),
         finding(places, "duplicate"),
         finding(passed.where("index <= read_index_max"), "lost-write"),
-        finding(hidden.where("outcome = 'ok'"), "unseen"),
-        finding(read.where("author_outcome = 'fail'"), "aborted-read"),
-        finding(read.where("author = op"), "precommitted-read"),
-        finding(read.where("author IS NULL"), "phantom-read"),
+        finding(unread.where("outcome = 'ok'"), "unseen"),
+        finding(polled.where("author_outcome = 'fail' AND author <> op"), "aborted-read"),
+        finding(polled.where("author = op"), "precommitted-read"),
+        finding(polled.where("author IS NULL"), "phantom-read"),
         torn_transactions(known),
     ]
 
@@ -145,12 +147,12 @@ def torn_transactions(known: Known) -> DataFrame:
 
 def order(known: Known) -> list[DataFrame]:
     """The anomalies of order.py."""
-    ranked = known.read.join(known.index, [*RUN_KEY, "offset"])
+    ranked = known.poll.join(known.index, [*RUN_KEY, "offset"])
     inside = Window.partitionBy("run", "op", "key").orderBy("position", "turn")
     steps = ranked.withColumn("before", F.lag("index").over(inside))
     steps = steps.where("NOT array_contains(rebalanced, key)")
     at = F.struct("position", "turn", "index")
-    bounds = ranked.groupBy("run", "process", "op", "key").agg(
+    bounds = ranked.groupBy("run", "process", "op", "outcome", "key").agg(
         F.min(at)["index"].alias("index"), F.max(at)["index"].alias("newest")
     )
     sent = known.send.where("outcome = 'ok' AND offset IS NOT NULL")
@@ -178,10 +180,16 @@ def _steps(rows: DataFrame, prefix: str, weight: Column) -> list[DataFrame]:
 
 
 def _external(known: Known, bounds: DataFrame) -> DataFrame:
-    """Each operation's first index with the process's last one before, unless that was forgotten between."""
+    """Each operation's first index with the last one of the process's ok operation before it.
+
+    Not where that was forgotten between.
+    """
     between = Window.partitionBy("run", "process", "key").orderBy("op")
-    rows = bounds.withColumn("before", F.lag("newest").over(between))
-    rows = rows.withColumn("before_op", F.lag("op").over(between)).where("before IS NOT NULL")
+    between = between.rowsBetween(Window.unboundedPreceding, -1)
+    ok = F.when(F.col("outcome") == "ok", F.struct("newest", "op"))
+    rows = bounds.withColumn("last", F.last(ok, ignorenulls=True).over(between))
+    rows = rows.select("*", F.col("last.newest").alias("before"), F.col("last.op").alias("before_op"))
+    rows = rows.where("before IS NOT NULL")
     changes = known.op.where("f = 'crash' OR (f IN ('assign', 'subscribe') AND outcome <> 'fail')")
     c, r = changes.alias("c"), rows.alias("r")
     dropped = r.join(
@@ -251,7 +259,7 @@ def cycles(known: Known) -> list[tuple[str, str, str]]:
     writes = authors.select("run", F.col("author").alias("a"), nxt.alias("b")).where(
         "b IS NOT NULL AND a <> b"
     )
-    reads = known.read.join(known.writer, RECORD).where("author <> op")
+    reads = known.poll.join(known.writer, RECORD).where("author <> op")
     reads = reads.select("run", F.col("author").alias("a"), F.col("op").alias("b"))
     edges = (
         writes.distinct()

@@ -2,6 +2,10 @@
 
 The version order of a key is the order of its offsets, seen by any poll or told to a proven send; the *index*
 of an offset is its rank among them, so that offsets which are no records (control batches) leave no gap.
+
+A consumer is given committed records only, so what a poll returned is evidence whatever became of its
+operation: that the record stands there, and that its author happened. That it is *still* there only an ok
+poll shows, because its reader goes on from it; one that failed reads again.
 """
 
 from __future__ import annotations
@@ -25,8 +29,10 @@ class KeyVersions:
     """Rank by offset."""
     order: list[int] = field(default_factory=list)
     """Offsets by rank."""
-    read: set[Value] = field(default_factory=set)
+    seen: set[Value] = field(default_factory=set)
     """Values that any poll returned."""
+    read: set[Value] = field(default_factory=set)
+    """Values that an ok poll returned."""
     read_index_max: int = -1
     """The highest rank that an ok poll returned."""
 
@@ -52,24 +58,22 @@ class Versions:
     keys: dict[str, KeyVersions]
     writer: dict[tuple[str, Value], Operation]
     proven: set[int]
-    """Indices of the operations that are ok, or info with one of their sends read by an ok poll."""
+    """Indices of the operations that are ok, or info with one of their sends polled by another operation."""
 
 
 def versions(history: History) -> Versions:
     """Read the whole history once."""
     keys: dict[str, KeyVersions] = defaultdict(KeyVersions)
     writer = {(send.key, send.value): op for op in history.operations for send in op.sends}
-    read_ok: set[tuple[str, Value]] = set()
+    proven = {op.index for op in history.of("ok")}
     for op in history.operations:
         for poll in op.polls:
-            for key, records in poll.records.items():
-                _note_records(keys[key], records)
-                if op.outcome == "ok":
-                    read_ok.update((key, value) for _, value in records)
-    proven = {op.index for op in history.of("ok")}
-    for op in history.of("info"):
-        if any((send.key, send.value) in read_ok for send in op.sends):
-            proven.add(op.index)
+            for name, records in poll.records.items():
+                _note_records(keys[name], records, ok=op.outcome == "ok")
+                authors = (writer.get((name, value)) for _, value in records)
+                proven.update(
+                    a.index for a in authors if a is not None and a.outcome == "info" and a is not op
+                )
     for op in history.operations:
         if op.index in proven:
             for send in op.sends:
@@ -81,10 +85,12 @@ def versions(history: History) -> Versions:
     return Versions(dict(keys), writer, proven)
 
 
-def _note_records(key: KeyVersions, records: Sequence[tuple[int, Value]]) -> None:
+def _note_records(key: KeyVersions, records: Sequence[tuple[int, Value]], *, ok: bool) -> None:
     for offset, value in records:
         key.note(offset, value)
-        key.read.add(value)
+        key.seen.add(value)
+        if ok:
+            key.read.add(value)
 
 
 def _highest_read(history: History, keys: dict[str, KeyVersions]) -> None:
