@@ -78,10 +78,14 @@ class Follower:
         self._options = options
         self._position = 0
         self._last: LogEntry | None = None
+        self._base = 0
+        """Where following began."""
+        self._gone = 0
+        """What is trimmed or compacted: etcd has no events through this revision."""
 
     async def follow(self, after: int) -> AsyncGenerator[Entries, None]:
         """See coordination.log.Log.follow."""
-        self._position = after
+        self._position = self._base = after
         delays = self._backoff.delays()
         gap = False
         while True:
@@ -92,8 +96,10 @@ class Follower:
                     async for batch in batches:
                         yield batch
                 gap = False
-            except WatchCompacted:
-                gap = True
+            except WatchCompacted as compacted:
+                start = self._start()
+                self._gone = max(self._gone, compacted.revision)
+                gap = compacted.revision > self._position or self._start() == start
             except EtcdError as error:
                 gap = error.code is grpc.StatusCode.DEADLINE_EXCEEDED
                 if self._position > before:
@@ -114,6 +120,7 @@ class Follower:
         trimmed = requests.marker(response.responses[0].response_range.kvs)
         if trimmed > self._position:
             raise Trimmed(trimmed)
+        self._gone = max(self._gone, trimmed)
         if last is not None and last.revision > trimmed:
             found = response.responses[1].response_range.kvs
             if not found or found[0].mod_revision != last.revision:
@@ -122,13 +129,21 @@ class Follower:
                     "it was restored from an older backup"
                 )
 
+    def _start(self) -> int:
+        """Behind which revision to ask for entries: the last one's, though the position may be further.
+
+        There is none between the two, or this is not the log that was followed: see _advance.
+        """
+        last = self._last.revision if self._last is not None else self._base
+        return min(self._position, max(last, self._gone))
+
     async def _watch(self) -> AsyncGenerator[Entries, None]:
         """What the watch says, until it fails: always ends with an exception."""
         stream = await self._client.watch(
             pb.WatchCreateRequest(
                 key=self._keys.log,
                 range_end=prefix_end(self._keys.log),
-                start_revision=self._position + 1,
+                start_revision=self._start() + 1,
                 filters=[pb.WatchCreateRequest.NODELETE],
                 progress_notify=True,
                 fragment=True,
@@ -179,7 +194,7 @@ class Follower:
         limit = PAGE_ENTRIES_FIRST
         while True:
             try:
-                response = await self._client.txn(requests.read_after(self._keys, self._position, limit))
+                response = await self._client.txn(requests.read_after(self._keys, self._start(), limit))
             except EtcdError as error:
                 if not error.too_large or limit == 1:
                     raise
@@ -200,7 +215,18 @@ class Follower:
                 limit = min(limit * 2, PAGE_ENTRIES_MAX)
 
     def _advance(self, entries: list[LogEntry], through: int) -> Entries | None:
-        """Each entry once: what was delivered already is dropped. None when there is nothing new."""
+        """Each entry once: what was delivered already is dropped. None when there is nothing new.
+
+        Raises LogRegressed for an entry that was not there when the log was followed past it.
+        """
+        last = self._last.revision if self._last is not None else self._base
+        for entry in entries:
+            if last < entry.revision <= self._position:
+                raise LogRegressed(
+                    f"etcd has an entry of revision {entry.revision} and had none there when the log was "
+                    f"followed through {self._position}: it was restored from an older backup, or is older "
+                    "than 3.5.8"
+                )
         new = [entry for entry in entries if entry.revision > self._position]
         if through <= self._position:
             return None
