@@ -31,6 +31,7 @@ from agent.telemetry.damages import Damages
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.refusals import Refusals
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
@@ -67,6 +68,7 @@ class App:
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
+        self.refusals = Refusals(self.clock, self.metrics)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         watched = WatchedLog(log or log_of(config, self.clock), signals.log_reads, signals.appends)
         self.log: Log = MeasuredLog(watched, self.metrics)
@@ -125,6 +127,7 @@ class App:
             self.metrics,
             self.standing,
             self.damages,
+            self.refusals,
         )
         self._services = services
         self._dispatcher = Dispatcher(services)
@@ -257,6 +260,7 @@ class App:
             clock=self.clock,
             catalog=self.background.catalog,
             damages=self.damages,
+            refusals=self.refusals,
             queues=self._queues,
             reads=self._reads,
             health=self.health,

@@ -6,11 +6,17 @@ a record stops being the message and names the field. Rules: protobuf.dev "Encod
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from schema.descriptors import is_repeated
+
+_JSON_BEGINS = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\]\d-])")
+_JSON_ENDS = (b"}", b"]")
+_CONFLUENT_BYTES = 5
+"""The frame that Confluent's JSON serializers put before the text: 0x00 and a schema id."""
 
 DEPTH_MAX = 100
 """Nesting of messages that google.protobuf's parser accepts."""
@@ -66,6 +72,12 @@ def why_unknown(payload: bytes, descriptor: Descriptor) -> str:
     except _Bad as bad:
         return str(bad)
     return f"has fields that {descriptor.full_name} does not have"
+
+
+def looks_like_json(record: bytes) -> bool:
+    """Whether a refused record has the shape of a JSON object or array, with or without Confluent's frame."""
+    text = record[_CONFLUENT_BYTES:] if record[:1] == b"\x00" else record
+    return _JSON_BEGINS.match(text) is not None and text.rstrip().endswith(_JSON_ENDS)
 
 
 class _Walk:

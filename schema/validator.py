@@ -108,10 +108,19 @@ class _Part:
         for index, record in enumerate(records):
             reason = self._judge(record)
             if reason is not None:
-                bad.append(BadRecord(index, f"{self._role}: {reason}"[:REASON_CHARS_MAX]))
+                bad.append(BadRecord(index, self._told(record, reason)[:REASON_CHARS_MAX]))
                 if len(bad) == BAD_RECORDS_MAX:
                     break
         return bad
+
+    def _told(self, record: bytes | None, reason: str) -> str:
+        """The reason for people; sending JSON is the mistake that newcomers make first."""
+        if record is None or not diagnosis.looks_like_json(record):
+            return f"{self._role}: {reason}"
+        return (
+            f"{self._role}: the bytes look like JSON; the topic takes the protobuf message "
+            f"{self._type.name}, serialized: {reason}"
+        )
 
     def _judge(self, record: bytes | None) -> str | None:
         if record is None:

@@ -47,6 +47,10 @@ def render(status: Mapping[str, object]) -> str:
         _table(_rows(status["tables"]), ("table", "topic", "records_behind")),
         "<h2>Damaged records</h2>",
         _table(_rows(status["damaged"]), ("topic", "partition", "from_offset", "to_offset", "met", "reason")),
+        "<h2>Refused records, the newest</h2>",
+        _table(
+            _rows(status["refused"]), ("at", "topic", "partition", "code", "message", "client_id", "host")
+        ),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
         "<h2>Replica</h2>",

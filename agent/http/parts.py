@@ -12,6 +12,7 @@ from agent.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from agent.health.health import Health
     from agent.telemetry.damages import Damages
+    from agent.telemetry.refusals import Refusals
     from coordination.clock import Clock
     from coordination.replica import Replica
     from objectstore.store import ObjectStore
@@ -45,6 +46,8 @@ class Parts:
     """None: /iceberg answers 404."""
     damages: Damages | None = None
     """What readers met that is damaged or lost; shown by /status."""
+    refusals: Refusals | None = None
+    """The newest batches that were refused; shown by /status."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from agent.http.health import checks, jobs
+from agent.http.health import checks, jobs, when
 from agent.http.page import render
 from agent.http.parts import Parts
 from agent.version import VERSION
@@ -73,6 +74,7 @@ class StatusRoutes:
             "schemas": len(state.schemas),
             "tables": self._tables(),
             "damaged": self._damaged(),
+            "refused": self._refused(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
             "defects": _defects(),
@@ -107,6 +109,11 @@ class StatusRoutes:
             }
             for each in found
         ]
+
+    def _refused(self) -> list[dict[str, object]]:
+        refusals = self._parts.refusals
+        newest = refusals.newest if refusals is not None else []
+        return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
 
     def _behind(self, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:
         """Committed records that are not in the table yet; None for a table that follows no living topic."""

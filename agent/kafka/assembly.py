@@ -20,6 +20,7 @@ from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
 from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.refusals import Refusals
 from coordination.clock import Clock
 from coordination.replica import Replica
 from objectstore.flush import ChunkPutter, HedgePolicy
@@ -85,6 +86,7 @@ def assemble(
     metrics: Metrics,
     standing: Standing,
     damages: Damages | None = None,
+    refusals: Refusals | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -120,6 +122,7 @@ def assemble(
         ),
         metrics=metrics,
         damages=found,
+        refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agent.kafka.topic_bodies import TopicBodies
     from agent.telemetry.damages import Damages
     from agent.telemetry.metrics import Metrics
+    from agent.telemetry.refusals import Refusals
     from coordination.clock import Clock
     from coordination.replica import Replica
     from coordination.state.state import State
@@ -64,6 +65,7 @@ class Services:
     validators: ValidatorCache
     metrics: Metrics
     damages: Damages
+    refusals: Refusals
     ranges: Mapping[int, tuple[int, int]]
     """First and last version served, by API key."""
     topic_bodies: TopicBodies

@@ -63,7 +63,7 @@ class Metrics:
     def _produce(self) -> None:
         self.produce_bytes = self._counter("produce_bytes", "Bytes of accepted record batches")
         self.produce_records = self._counter("produce_records", "Records accepted")
-        self.produce_rejected = self._counter("produce_rejected", "Batches refused", "reason")
+        self.produce_rejected = self._counter("produce_rejected", "Batches refused", "topic", "reason")
         self.put_seconds = self._seconds("put", "PUT of a chunk")
         self.put_hedged = self._counter("put_hedged", "PUTs sent a second time because they were slow")
         self.put_failed = self._counter("put_failed", "PUTs that failed for good")

@@ -58,6 +58,9 @@ KEEPS_LOG_START = (
     Code.UNKNOWN_SERVER_ERROR,
 )
 
+NOT_REFUSED = (Code.NOT_ENOUGH_REPLICAS, Code.NOT_LEADER_OR_FOLLOWER, Code.REQUEST_TIMED_OUT)
+"""Outcomes that say nothing against the records: the producer sends them again."""
+
 
 class Unacknowledged(WireError):
     """A Produce with acks=0 failed: the connection is closed, as Kafka does."""
@@ -89,7 +92,7 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
     if outcomes is not None:
         if request.acks == 0:
             ctx.client.turns.hold(outcomes)
-            return None
+            return _answer(request, response)
         await _await_outcomes(ctx, request, version, admitted, outcomes)
     return _answer(request, response)
 
@@ -215,6 +218,7 @@ async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
         if fresh:
             why = f"Producer id {producer} is not that of the transactional id."
             _fail(admitted.answers[at], Code.INVALID_PRODUCER_ID_MAPPING, why)
+            _note(ctx, admitted.partitions[at], Code.INVALID_PRODUCER_ID_MAPPING, why)
         else:
             _fail(admitted.answers[at], Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached: send again.")
         del admitted.offered[at], admitted.answers[at], admitted.partitions[at]
@@ -240,7 +244,7 @@ async def _admit_topic(
             offered = offered._replace(judged=judged)
         except Rejected as rejected:
             _reject(answer, rejected, partition.log_start)
-            ctx.services.metrics.produce_rejected.labels(rejected.code.name).inc()
+            _note(ctx, partition, rejected.code, rejected.message)
             continue
         if rules.append_time:
             answer.log_append_time_ms = offered.header.max_timestamp
@@ -317,6 +321,8 @@ async def _await_outcomes(
             if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
                 code = Code.INVALID_TXN_STATE
             _fail(answer, code, outcome.message)
+            if outcome.code not in NOT_REFUSED:
+                _note(ctx, partition, outcome.code, outcome.message)
             if outcome.code in KEEPS_LOG_START:
                 answer.log_start_offset = partition.log_start
             continue
@@ -326,6 +332,12 @@ async def _await_outcomes(
         records += offered.header.record_count
     ctx.services.metrics.produce_bytes.inc(stored)
     ctx.services.metrics.produce_records.inc(records)
+
+
+def _note(ctx: Context, partition: Partition, code: Code, message: str | None) -> None:
+    """A refused batch leaves a trace (agent/telemetry/refusals.py)."""
+    client = (ctx.client_id, ctx.client.host)
+    ctx.services.refusals.note(partition.topic.name, partition.index, code.name, message, *client)
 
 
 def _seconds(ctx: Context, request: ProduceRequest) -> float:

@@ -125,10 +125,13 @@ async def test_an_agent_serves_kafka_and_http(world: World) -> None:
     assert (await produce(wire, batch(b"a"))).base_offset == 0
     read = (await wire.call("Fetch", poll(0, 0), 12)).responses[0].partitions[0]
     assert read.high_watermark == 1
+    refused = await produce(wire, b"no batch")
     await wire.close()
     assert (await http(app, "/readyz")).status_code == 200
     status = (await http(app, "/status.json")).json()
     assert status["replica"]["topics"] == 1
+    (row,) = status["refused"]
+    assert (row["topic"], row["message"], row["host"]) == ("t", refused.error_message, "127.0.0.1")
     assert "floe_produce_records_total 1.0" in (await http(app, "/metrics")).text
 
 

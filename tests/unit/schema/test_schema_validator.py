@@ -145,3 +145,28 @@ def test_the_cache_gives_one_validator_per_binding() -> None:
     cache.for_topic(Topic("t", 2), schemas)
     cache.for_topic(Topic("t", 3), schemas)
     assert cache.for_topic(Topic("t", 1), schemas) is not first
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"year": 2013}',
+        b' {\n "year": 2013}\n',
+        b"{}",
+        b'[{"year": 2013}]',
+        b'\x00\x00\x00\x00\x07{"year": 2013}',
+    ],
+)
+@pytest.mark.parametrize("framing", list(Framing))
+def test_json_is_called_json(record: bytes, framing: Framing) -> None:
+    (bad,) = judge(flights(framing=framing), record)
+    assert bad.reason.startswith(
+        "value: the bytes look like JSON; the topic takes the protobuf message nyc.Flight, serialized: "
+    )
+
+
+@pytest.mark.parametrize(
+    "record", [b"{", b"\xff{}", b'{"year": 2013', b"plain text", b"[x]", b"\x00\x00\x00\x00\x07"]
+)
+def test_what_is_not_json_is_not_called_so(record: bytes) -> None:
+    assert all("JSON" not in bad.reason for bad in judge(flights(), record))

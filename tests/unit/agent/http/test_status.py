@@ -6,8 +6,11 @@ import html.parser
 
 import httpx
 
+from agent.telemetry.metrics import Metrics
+from agent.telemetry.refusals import Refusals
+from coordination.clock import ManualClock
 from coordination.commands import CommitTable, PutNamespace
-from tests.unit.agent.http.conftest import Edge
+from tests.unit.agent.http.conftest import Edge, connect
 
 
 async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClient) -> None:
@@ -52,6 +55,30 @@ async def test_tables_say_how_far_they_are_behind(edge: Edge, client: httpx.Asyn
     await edge.replica.propose(table)
     (row,) = (await client.get("/status")).json()["tables"]
     assert row == {"table": "floe.orders", "topic": "orders", "next_offsets": [0], "records_behind": 0}
+
+
+async def test_the_newest_refused_records_are_listed_and_escaped(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    assert (await client.get("/status")).json()["refused"] == []
+    refusals = Refusals(ManualClock(), edge.parts.metrics)
+    refusals.note("orders", 2, "INVALID_RECORD", "<b>record 0</b>", "app", "10.0.0.7")
+    app = edge.rebuilt(refusals=refusals, metrics=Metrics())
+    async with connect(app) as other:
+        (row,) = (await other.get("/status")).json()["refused"]
+        page = (await other.get("/status.html")).text
+    assert row == {
+        "at": "2023-11-14T22:13:20+00:00",
+        "topic": "orders",
+        "partition": 2,
+        "code": "INVALID_RECORD",
+        "message": "<b>record 0</b>",
+        "client_id": "app",
+        "host": "10.0.0.7",
+        "at_ms": 1_700_000_000_000,
+    }
+    assert "10.0.0.7" in page
+    assert "&lt;b&gt;record 0" in page
 
 
 class Links(html.parser.HTMLParser):
