@@ -29,7 +29,7 @@ class _Served(NamedTuple):
 
 
 class Paused(WireError):
-    """The request was sent before this process was paused: whoever sent it has given up (KAFKA.md 5)."""
+    """The request was sent before this process was paused: whoever sent it has given up."""
 
 
 class Dispatcher:

@@ -3,7 +3,7 @@
 The driver reads into `get_buffer()` and says how much came with `received()`. A frame that is whole in what
 was read is copied once; a larger one is read straight into a buffer of its own, which grows as its bytes
 come in, never by what its size announces. `open()` keeps a place for the answer to a frame, `answer()` fills
-it, and answers leave in the order of their requests (KAFKA.md §3.1).
+it, and answers leave in the order of their requests, as Kafka's protocol asks.
 
 Nothing here waits, logs or knows what a request means.
 """

@@ -21,7 +21,7 @@ STORIES = (
     "two agents coordinate one group",
     "a late EndTxn arrives in the next transaction",
     "the fence sends a late EndTxn away",
-)  # that must happen somewhere (CORRECTNESS.md, section 1)
+)  # that must happen somewhere
 
 
 def main() -> int:

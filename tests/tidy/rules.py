@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,12 @@ PLACES = (
 )
 IGNORE = re.compile(r"#\s*(noqa|type:\s*ignore|ruff:\s*noqa|mypy:)(?P<rest>.*)$")
 CODES = re.compile(r"^\s*(:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*|\[[a-z, -]+\]|)\s*")
+NAMED_FILE = re.compile(
+    r"[`(](?!build/|https?:)([a-z_][\w/.-]*\.(?:py|md|proto)|(?:\.\./)[\w/.-]+\.(?:py|md))[`)#]"
+)
+NAMED_PAGE = re.compile(r"(?<![\w/.-])([\w/.-]*\w\.md)\b")
+RULES_PAGE = "docs/architecture.md"
+CITED_RULE = re.compile(r"\b[Rr]ule ([0-9]+)\b")
 EVASIONS = re.compile(
     r"pytest\.(skip|xfail|importorskip)|pytest\.mark\.(skip|skipif|xfail)"
     r"|unittest\.mock|from unittest import mock"
@@ -125,6 +132,43 @@ def nothing_is_left_for_later(files: Iterable[File]) -> Iterator[Problem]:
         for number, line in lines(file):
             if found := UNFINISHED.search(line):
                 yield Problem(file.path, number, f"{found[0]}: do it or drop it")
+
+
+def named_files_exist(files: Iterable[File]) -> Iterator[Problem]:
+    """A Markdown page names sources and pages that are there: by path, from its own folder, or by name alone.
+
+    What product code says of a page likewise. Paths of another project are not written as paths.
+    """
+    files = list(files)
+    paths = {file.path for file in files}
+    ends = {path[at:] for path in paths for at in _starts(path)}
+    for file in files:
+        page = file.path.endswith(".md")
+        if not page and not (file.product and file.python):
+            continue
+        for number, line in lines(file):
+            for name in (NAMED_FILE if page else NAMED_PAGE).findall(line):
+                near = posixpath.normpath(f"{PurePosixPath(file.path).parent}/{name}")
+                if not {name, near} & paths and name not in ends:
+                    yield Problem(file.path, number, f"{name}: there is no such file")
+
+
+def _starts(path: str) -> Iterator[int]:
+    """Where the names of folders and of the file begin in a path."""
+    yield 0
+    yield from (at + 1 for at, letter in enumerate(path) if letter == "/")
+
+
+def cited_rules_exist(files: Iterable[File]) -> Iterator[Problem]:
+    """Whoever cites a rule by its number finds it in docs/architecture.md."""
+    files = list(files)
+    page = next((file.text for file in files if file.path == RULES_PAGE), "")
+    known = {int(number) for number in re.findall(r"^([0-9]+)\. \*\*", page, re.MULTILINE)}
+    for file in files:
+        for number, line in lines(file):
+            for cited in CITED_RULE.findall(line) if file.path.endswith((".py", ".md")) else ():
+                if int(cited) not in known:
+                    yield Problem(file.path, number, f"{RULES_PAGE} has no rule {cited}")
 
 
 def nothing_names_this_machine(files: Iterable[File]) -> Iterator[Problem]:

@@ -34,6 +34,8 @@ RULES = (
     rules.public_names_are_documented,
     rules.rooms_have_a_readme,
     rules.nothing_is_left_for_later,
+    rules.named_files_exist,
+    rules.cited_rules_exist,
     rules.nothing_names_this_machine,
     rules.ignores_have_reasons,
     rules.tests_do_not_evade,

@@ -1,4 +1,4 @@
-"""Records of compacted topics must have keys. Such batches are opened; those of other topics stay closed.
+"""Records of compacted topics must have keys. So their batches are opened, compressed ones too.
 
 Code, message and shape of the answer are Kafka's (LogValidator.validateKey and processRecordErrors, 4.3).
 """

@@ -108,7 +108,7 @@ def test_the_later_commit_counts_not_the_later_end(script: Script) -> None:
 
 
 def test_the_group_must_be_part_of_the_transaction(script: Script) -> None:
-    """Before transactions v2 by AddOffsetsToTxn: KAFKA.md 7."""
+    """Before transactions v2 by AddOffsetsToTxn."""
     producer = begun(script, v2=False)
     assert code_of(producer.commit_offsets("g", (0, 1))) is Code.INVALID_TXN_STATE
     assert code_of(producer.commit_offsets("g", (0, 1), known=True)) is Code.TRANSACTION_ABORTABLE

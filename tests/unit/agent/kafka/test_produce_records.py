@@ -70,7 +70,7 @@ async def test_compressed_batches_are_opened_when_the_topic_wants_it(
 
 
 async def test_offsets_of_compressed_records_are_side_by_side(agent: Agent) -> None:
-    """As Kafka: deltas 0, 0, 2 are stored as sent uncompressed, and refused compressed (KAFKA.md §7)."""
+    """As Kafka: deltas 0, 0, 2 are stored as sent uncompressed, and refused compressed."""
     await create(agent)
     full = AlterTopicConfigs.Change(name="floe.produce.check", value="full")
     await agent.services.replica.propose(AlterTopicConfigs(topic="t", changes=[full]))

@@ -20,7 +20,7 @@ from agent.net.wire.generated.produce import (
 )
 from agent.net.wire.primitives import TEXT_BYTES_MAX
 
-# KAFKA.md's list of APIs that clients rely on, key by key.
+# The APIs that clients rely on, key by key.
 NEEDED = {
     *range(4),
     *range(8, 27),
