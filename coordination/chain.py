@@ -76,7 +76,7 @@ class AppendChain(ABC):
                 f"an entry of {len(payload)} bytes exceeds entry_bytes_max {self._entry_bytes_max}: split it"
             )
         if self._appending:
-            raise RuntimeError(f"incarnation {self._incarnation} already has an append in flight")
+            raise RuntimeError(f"incarnation {self._incarnation:016x} already has an append in flight")
         if self._ended is not None:
             raise Fenced(self._ended, maybe_appended=False)
         self._appending = True
@@ -86,7 +86,7 @@ class AppendChain(ABC):
             raise  # no attempt had an effect: the chain goes on where it was
         except BaseException as error:
             # Also when cancelled: a chain whose last outcome is unknown must not go on.
-            self._ended = f"incarnation {self._incarnation} ended: {error or type(error).__name__}"
+            self._ended = f"incarnation {self._incarnation:016x} ended: {error or type(error).__name__}"
             self.abandon()
             raise
         finally:
@@ -106,7 +106,7 @@ class AppendChain(ABC):
                 self._failures += 1
                 if self._failures.bit_count() == 1:  # 1, 2, 4, 8 …: an outage is not a flood of lines
                     _logger.warning(
-                        "incarnation %d: append %d failed %d times: %s",
+                        "incarnation %016x: append %d failed %d times: %s",
                         self._incarnation,
                         sequence,
                         self._failures,
@@ -124,16 +124,18 @@ class AppendChain(ABC):
         if isinstance(outcome, int):
             return outcome
         if outcome is None:
-            raise Fenced(f"incarnation {self._incarnation}: its key is gone", maybe_appended=maybe_appended)
+            raise Fenced(
+                f"incarnation {self._incarnation:016x}: its key is gone", maybe_appended=maybe_appended
+            )
         if outcome.owner != self._owner:
             raise Fenced(
-                f"incarnation {self._incarnation} was registered again by someone else",
+                f"incarnation {self._incarnation:016x} was registered again by someone else",
                 maybe_appended=maybe_appended,
             )
         if outcome.sequence == sequence and maybe_appended:
             return outcome.revision
         raise LogRegressed(
-            f"incarnation {self._incarnation} left its key at sequence {self._sequence}, revision "
+            f"incarnation {self._incarnation:016x} left its key at sequence {self._sequence}, revision "
             f"{self._revision}, and finds it at {outcome.sequence}, {outcome.revision}: the log went back"
         )
 

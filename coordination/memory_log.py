@@ -74,7 +74,7 @@ class MemoryLog:
         owner = self._clock.random_bits(OWNER_BITS)
         revision = await self.ask(lambda: self.server.register(incarnation, owner, info, ttl_s))
         if revision is None:
-            raise Fenced(f"incarnation {incarnation} was used before", maybe_appended=False)
+            raise Fenced(f"incarnation {incarnation:016x} was used before", maybe_appended=False)
         chain = MemoryChain(self, incarnation, owner, revision, ttl_s, Backoff(self._clock))
         self._chains.append(chain)
         return chain

@@ -58,7 +58,7 @@ class SqliteLog:
         expires_ms = self._expiry(ttl_s)
         revision = await self.ask(lambda: self._file.register(incarnation, owner, info, expires_ms))
         if revision is None:
-            raise Fenced(f"incarnation {incarnation} was used before", maybe_appended=False)
+            raise Fenced(f"incarnation {incarnation:016x} was used before", maybe_appended=False)
         wake_followers(self._path)
         chain = SqliteChain(self, incarnation, owner, revision, ttl_s, Backoff(self._clock))
         self._chains.append(chain)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
-from objectstore.naming import ChunkId
+from objectstore.naming import ChunkId, chunk_key
 from objectstore.proto.chunk_pb2 import Footer
 
 Buffer = bytes | bytearray | memoryview
@@ -199,7 +199,7 @@ def verify(data: Buffer, chunk: ChunkId) -> list[FooterSlice]:
     view = memoryview(data)
     found = decode_header(view).chunk
     if found != chunk:
-        raise CorruptChunk(f"the object says that it is {found}, its key says {chunk}")
+        raise CorruptChunk(f"the object says that it is {chunk_key(found)}, not {chunk_key(chunk)}")
     slices = decode_footer(view)
     position = HEADER_SIZE
     for each in slices:

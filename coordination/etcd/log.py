@@ -103,7 +103,7 @@ class EtcdLog:
             if not found or found[0].lease != lease:
                 with suppress(EtcdError):
                     await self._client.lease_revoke(lease)
-                raise Fenced(f"incarnation {incarnation} was used before", maybe_appended=False)
+                raise Fenced(f"incarnation {incarnation:016x} was used before", maybe_appended=False)
             revision = found[0].mod_revision  # the first try of this transaction had landed
         self._head.seen(revision)
         chain = EtcdChain(self, incarnation, lease, revision, info, ttl_s)
@@ -241,9 +241,9 @@ class EtcdChain(AppendChain):
             await asyncio.sleep(every_s)
             try:
                 if await self._log.client.lease_keep_alive(self._lease) == 0:
-                    _logger.warning("incarnation %d: its lease is gone", self._incarnation)
+                    _logger.warning("incarnation %016x: its lease is gone", self._incarnation)
                     return
             except EtcdError as error:
                 if error.code is grpc.StatusCode.NOT_FOUND:
                     return
-                _logger.warning("incarnation %d: its lease was not renewed: %s", self._incarnation, error)
+                _logger.warning("incarnation %016x: its lease was not renewed: %s", self._incarnation, error)

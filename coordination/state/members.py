@@ -43,7 +43,7 @@ def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
     author = at.author
     if author.registered_revision:
         return Refused(
-            Code.DUPLICATE_BROKER_REGISTRATION, f"incarnation {author.incarnation} is registered already"
+            Code.DUPLICATE_BROKER_REGISTRATION, f"incarnation {author.incarnation:016x} is registered already"
         )
     refusal = _refusal(state, message)
     if refusal:

@@ -171,6 +171,25 @@ def cited_rules_exist(files: Iterable[File]) -> Iterator[Problem]:
                     yield Problem(file.path, number, f"{RULES_PAGE} has no rule {cited}")
 
 
+def incarnations_are_told_one_way(files: Iterable[File]) -> Iterator[Problem]:
+    """Messages and log lines name an incarnation as keys in the bucket do: in 16 hexadecimal digits."""
+    for file in files:
+        if not (file.product and file.python):
+            continue
+        for number, line in lines(file):
+            if "incarnation %d" in line or "incarnation %s" in line:
+                yield Problem(file.path, number, "write %016x")
+        for node in ast.walk(ast.parse(file.text)):
+            if isinstance(node, ast.FormattedValue) and _name(node.value).endswith("incarnation"):
+                spec = node.format_spec
+                if spec is None or "016x" not in ast.unparse(spec):
+                    yield Problem(file.path, node.lineno, f"{{{ast.unparse(node.value)}}}: write :016x")
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 def nothing_names_this_machine(files: Iterable[File]) -> Iterator[Problem]:
     """No paths of the machine it was written on, no hosts of package registries."""
     for file in files:

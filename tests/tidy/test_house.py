@@ -36,6 +36,7 @@ RULES = (
     rules.nothing_is_left_for_later,
     rules.named_files_exist,
     rules.cited_rules_exist,
+    rules.incarnations_are_told_one_way,
     rules.nothing_names_this_machine,
     rules.ignores_have_reasons,
     rules.tests_do_not_evade,

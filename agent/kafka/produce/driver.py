@@ -44,7 +44,7 @@ from coordination.state.chunks import BOUND_ANEW
 from coordination.state.types import ChunkCommitted, Refused, Result
 from coordination.steps import reach
 from objectstore import tasks
-from objectstore.naming import ChunkId
+from objectstore.naming import ChunkId, chunk_key
 from objectstore.store import Buffer, StoreError
 
 _log = logger("produce")
@@ -248,7 +248,7 @@ class ProduceDriver:
         except (StoreError, TimeoutError) as error:
             flush.failure = error
             self._metrics.put_failed.inc()
-            _log.warning("chunk not stored", chunk=flush.chunk.number, error=repr(error))
+            _log.warning("chunk not stored", chunk=chunk_key(flush.chunk), error=repr(error))
         except BaseException as error:  # a flush that neither failed nor is stored holds up all behind it
             flush.failure = NotStored(repr(error))
             self._metrics.put_failed.inc()
