@@ -366,4 +366,6 @@ def _code(error: ClientError | BotoCoreError) -> str:
 
 
 def _told(error: ClientError | BotoCoreError) -> str:
-    return str(error).partition("\n")[0]
+    cause = error.kwargs.get("error") if isinstance(error, EndpointConnectionError) else None
+    told = str(error).partition("\n")[0]
+    return told if cause is None else f"{told}: {str(cause).rpartition(': ')[2]}"

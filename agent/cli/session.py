@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -105,11 +106,18 @@ async def _open(bootstrap: str) -> Session:
         except TimeoutError:
             problems.append(f"{address}: no connection within {CONNECT_S_MAX:.0f} s")
         except OSError as error:
-            problems.append(f"{address}: {os.strerror(error.errno) if error.errno else error}")
+            problems.append(f"{address}: {_why(error)}")
     tried = "; ".join(problems)
     raise unreachable(
         f"no agent is reached ({tried}); start one with `floe dev` or give --bootstrap host:port"
     )
+
+
+def _why(error: OSError) -> str:
+    """The operating system's own words; the numbers of failed look-ups of names are none of its."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def check_code(code: int, message: str | None, what: str) -> None:

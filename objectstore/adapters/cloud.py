@@ -50,6 +50,10 @@ DELETE_KEYS_MAX = 1000  # of one request; S3's limit
 COALESCE_BYTES = 256 * 1024  # ranges nearer than this are read by one request …
 SPAN_BYTES_MAX = 16 * 1024 * 1024  # … of at most this size
 _STATUS = re.compile(r"status code: (\d{3})")
+# obstore's first line ends with "error sending request"; why, stands in the dump of its sources behind it.
+_SOURCE = "source: reqwest::Error"
+_CAUSE = re.compile(r'\b(?:message|error): "([^"\n]+)"')
+_CAUSE_NAME = re.compile(r"(\w+)[\s,)}\]]*$")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _SKEWED = ("RequestTimeTooSkewed", "RequestInTheFuture")
 _SKEWED_TEXTS = ("Request date header too old",)  # Azure, under AuthenticationFailed
@@ -192,7 +196,7 @@ def translate(what: str, error: Exception, *, wrote: bool) -> StoreError:
         return ClockSkewed(
             f"{what}: {code}: this machine's clock and the store's are apart: synchronise it (NTP)"
         )
-    told = f"{what}: {_first_line(text)}" + (f" ({code})" if code else "")
+    told = f"{what}: {_first_line(text)}{_cause(text)}" + (f" ({code})" if code else "")
     if status == "409":
         return Retryable(told)  # S3: a conflicting conditional request is under way
     conditional = isinstance(error, AlreadyExistsError | PreconditionError)
@@ -222,6 +226,13 @@ def _absent(told: str, code: str | None, *, wrote: bool) -> StoreError:
 def _found(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
     return match[1] if match else None
+
+
+def _cause(text: str) -> str:
+    """Why a request could not be sent or had no answer; where the operating system knows it, in its words."""
+    source = text.partition(_SOURCE)[2]
+    found = _found(_CAUSE, source) or _found(_CAUSE_NAME, source)
+    return f": {found}" if found else ""
 
 
 def _first_line(text: str) -> str:

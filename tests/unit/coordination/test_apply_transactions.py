@@ -116,7 +116,7 @@ def test_log_start_beyond_an_open_transaction_moves_the_last_stable_offset_along
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteAbort", "CompleteCommit", "Ongoing"])
 def test_the_table_of_end_txn_in_v2(script: Script, state: str) -> None:
-    """docs/transactions.md's table of EndTxn, row by row: abort by a retry and by the current pair, then the same for commit."""
+    """EndTxn in docs/transactions.md, by state: abort by a retry and the current pair, likewise commit."""
     nothing, fenced, invalid = None, Code.PRODUCER_FENCED, Code.INVALID_TXN_STATE
     expected = {
         "Empty": (fenced, "bump", fenced, invalid),

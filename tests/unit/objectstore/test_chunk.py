@@ -108,7 +108,7 @@ def test_every_truncation_is_found() -> None:
 
 
 def test_another_chunk_under_this_name_is_found() -> None:
-    with pytest.raises(CorruptChunk, match="not chunks/0000000000abcdef/000000000000002b.chunk"):
+    with pytest.raises(CorruptChunk, match=r"not chunks/0{10}abcdef/0{14}2b\.chunk"):
         verify(chunk(*TWO), ChunkId(CHUNK.incarnation, CHUNK.number + 1))
 
 

@@ -177,3 +177,26 @@ async def test_errors_are_one_line_that_names_the_key_and_the_code(
     assert told.startswith("some/key: ")
     assert "(SignatureDoesNotMatch): check the store's credentials" in told
     assert len(told) < 400
+
+
+@pytest.mark.parametrize(
+    ("host", "cause"),
+    [("127.0.0.1:1", "Connection refused"), ("nowhere.invalid:1", "failed to lookup address")],
+)
+async def test_why_a_store_cannot_be_reached_is_told_in_one_line(host: str, cause: str) -> None:
+    given = {"access_key": "a", "secret_key": "b", "allow_http": True, "retry": None}
+    store = open_store("s3://bucket/prefix", endpoint=f"http://{host}", **given)  # type: ignore[arg-type]  # a dict of options
+    with pytest.raises(Retryable) as caught:
+        await store.put("a", [b"x"], PLAIN)
+    assert cause in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("told", "cause"), [(None, "IncompleteMessage"), (b"", "TimedOut")])
+async def test_why_there_was_no_answer_is_told(
+    server: Server, store: ObjectStore, told: bytes | None, cause: str
+) -> None:
+    server.answer = told
+    with pytest.raises(Retryable) as caught:
+        await store.get("a")
+    assert str(caught.value).endswith(f": {cause}")

@@ -80,3 +80,16 @@ def test_the_next_address_of_a_bootstrap_list_is_tried(server: Callable[[bytes],
     last = server(b"")
     _, line = fails("topic", "list", "--bootstrap", f"127.0.0.1:1,{last}")
     assert last in line
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [("127.0.0.1:1", "Connection refused"), ("nowhere.invalid:1", "Name or service not known")],
+)
+def test_why_no_agent_is_reached_is_told(address: str, why: str) -> None:
+    """In the operating system's words."""
+    for command in (("topic", "list"), ("consume", "t"), ("produce", "t"), ("group", "list")):
+        status, line = fails(*command, "--bootstrap", address)
+        assert (status, f"{address}: {why}" in line) == (4, True), line
+    status, line = fails("status", "--http", f"http://{address}")
+    assert (status, why in line) == (4, True), line

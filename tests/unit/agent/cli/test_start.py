@@ -141,7 +141,10 @@ def test_check_without_log_and_store_names_both() -> None:
         *("--set", "store.access_key=a", "--set", "store.secret_key=b", "--set", "listeners.0.port=0"),
         *("--set", "http.port=0"),
     )
-    failed = {row["check"]: row["remedy"] for row in json.loads(ran.out) if not row["ok"]}
+    rows = {row["check"]: row for row in json.loads(ran.out) if not row["ok"]}
+    failed = {name: row["remedy"] for name, row in rows.items()}
+    for name in ("log", "store", "bucket exists"):
+        assert "Connection refused" in rows[name]["found"], rows[name]
     assert (ran.status, set(failed) >= {"log", "store"}) == (1, True)
     assert "log.url" in failed["log"]
     assert "store.endpoint" in failed["store"]
