@@ -2,13 +2,15 @@
 
 Plan: `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`, `tables`, `sent`,
 `consumed`, `out` folder. Once the session is up it waits to be told
-`{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `stage done` (name, began, ended),
-`done`. Leaves verdict.json and results.json in `out`.
+`{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `working` (name, done and open tasks,
+seconds) while one takes long, `stage done` (name, began, ended), `done`. Leaves verdict.json
+and results.json in `out`.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ from deploy.run.children import run, tell, told
 from iceberg.spark.audit import Account, AuditInput, audit
 from iceberg.spark.pipelines import flights
 from iceberg.spark.session import S3Access, session
+
+WORKING_S = 10.0  # between two words of a stage that takes long
 
 
 def open_session(plan: Mapping[str, Any]) -> SparkSession:
@@ -46,12 +50,52 @@ def run_pipeline(spark: SparkSession, plan: Mapping[str, Any]) -> dict[str, list
     }
 
 
+class Tasks:
+    """How far Spark has come since this was made, in tasks."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._over = set(self._tracker.getJobIdsForGroup())  # jobs that need no further look
+        self._done: dict[int, int] = {}  # by Spark's stage
+
+    def count(self) -> tuple[int, int]:
+        """Tasks that are done, and those of the stages that run now which are not."""
+        for number in set(self._tracker.getJobIdsForGroup()) - self._over:
+            job = self._tracker.getJobInfo(number)
+            for one in job.stageIds if job is not None else ():
+                ended = self._tracker.getStageInfo(one)
+                self._done[one] = ended.numCompletedTasks if ended is not None else 0
+            if job is not None and job.status != "RUNNING":
+                self._over.add(number)
+        left = 0
+        for number in self._tracker.getActiveStageIds():
+            found = self._tracker.getStageInfo(number)
+            if found is not None:
+                self._done[number] = found.numCompletedTasks
+                left += found.numTasks - found.numCompletedTasks
+        return sum(self._done.values()), left
+
+
 @contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Tell the parent of a stage's beginning and how long it took."""
-    began = time.time()
+def stage(name: str, spark: SparkSession | None = None, every_s: float = WORKING_S) -> Iterator[None]:
+    """Tell the parent of a stage's beginning, how far it is each `every_s`, and how long it took."""
+    began, ended = time.time(), threading.Event()
     tell("stage", name=name)
-    yield
+
+    def working(tasks: Tasks) -> None:
+        while not ended.wait(every_s):
+            done, left = tasks.count()
+            tell("working", name=name, done=done, open=left, seconds=round(time.time() - began, 1))
+
+    watching = threading.Thread(target=working, args=(Tasks(spark),), daemon=True) if spark else None
+    if watching is not None:
+        watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watching is not None:
+            watching.join()
     tell("stage done", name=name, began=began, ended=time.time())
 
 
@@ -64,9 +108,9 @@ def main() -> None:
     go = told()
     if go is None:
         return
-    with stage("pipeline"):
+    with stage("pipeline", spark):
         (out / "results.json").write_text(json.dumps(run_pipeline(spark, plan), indent=1))
-    with stage("audit"):
+    with stage("audit", spark):
         given = AuditInput(
             tables=plan["tables"],
             sent=Path(plan["sent"]),

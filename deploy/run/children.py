@@ -18,9 +18,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from deploy.run.patience import Patience
 from deploy.services import guardian
 
 STOP_SECONDS_MAX = 5
+LOOK_SECONDS = 1
+TIMES = ("at", "seconds")  # fields of events that go on by themselves
 
 Event = Mapping[str, Any]
 
@@ -31,7 +34,8 @@ class ChildFailed(Exception):
 
 def tell(event: str, **fields: object) -> None:
     """In a child: report an event to the parent."""
-    print(json.dumps({"event": event, **fields}), flush=True)
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")  # one write: threads may tell at once
+    sys.stdout.flush()
 
 
 def told() -> Any:
@@ -60,6 +64,8 @@ class Child:
         self._log = log
         self._on_event = on_event
         self._broken: Exception | None = None
+        self._newest: dict[str, Event] = {}  # events by name, without their times
+        self._steps = 0  # events that told something new
 
     def __enter__(self) -> Self:
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -88,12 +94,16 @@ class Child:
             self._process.stdin.write(json.dumps(what) + "\n")
             self._process.stdin.flush()
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Until it has ended well. Raises ChildFailed, TimeoutError."""
-        try:
-            status = self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{self._module} took over {timeout_s:.0f} s") from None
+    def wait(self, patience_s: float) -> None:
+        """Until it has ended well. Raises ChildFailed, and TimeoutError after `patience_s` without news."""
+        patience = Patience(patience_s)
+        while True:
+            try:
+                status = self._process.wait(min(LOOK_SECONDS, patience_s))
+                break
+            except subprocess.TimeoutExpired:
+                if patience.over(self._steps):
+                    raise TimeoutError(f"{self._module} did not get on for {patience_s:.0f} s") from None
         self._reader.join()
         self._judge(status)
 
@@ -126,7 +136,16 @@ class Child:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
-                self._on_event(json.loads(line))
+                event = json.loads(line)
+                self._note(event)
+                self._on_event(event)
             except Exception as error:
                 self._broken = error
                 return
+
+    def _note(self, event: Event) -> None:
+        """Count what tells something new; the same told again at another time is nothing new."""
+        told_now = {name: value for name, value in event.items() if name not in TIMES}
+        if self._newest.get(event["event"]) != told_now:
+            self._newest[event["event"]] = told_now
+            self._steps += 1

@@ -25,10 +25,11 @@ from deploy.run.topics import create_topics
 from deploy.run.watch import TableWatch
 from iceberg.spark.verdict import Verdict
 
-LOAD_SECONDS_MAX = 600
-READ_SECONDS_MAX = 180
-TABLES_SECONDS_MAX = 180
-SPARK_SECONDS_MAX = 600
+# How long nothing new may be heard; each lasts as long as it gets on.
+LOAD_PATIENCE_S = 300
+READ_PATIENCE_S = 180
+TABLES_PATIENCE_S = 180
+SPARK_PATIENCE_S = 600
 
 SENT, READ, TABLES = "sent, acknowledged", "read back", "in tables"
 
@@ -80,7 +81,7 @@ class Job:
                     topic: (rows + broken[topic], broken[topic]) for topic, rows in self._rows.items()
                 }
                 spark.say({"accounts": accounts})
-                spark.wait(SPARK_SECONDS_MAX)
+                spark.wait(SPARK_PATIENCE_S)
         return self._conclude(broken.total())
 
     def _spark(self, java: Future[tuple[list[Path], Path]]) -> Child:
@@ -125,12 +126,12 @@ class Job:
             Child("deploy.run.load", loading, logs / "load.log", self._on_load) as loader,
         ):
             with self._timeline.step("load"):
-                loader.wait(LOAD_SECONDS_MAX)
+                loader.wait(LOAD_PATIENCE_S)
             with self._timeline.step("read the rest"):
                 reader.say("finish")
-                reader.wait(READ_SECONDS_MAX)
+                reader.wait(READ_PATIENCE_S)
             with self._timeline.step("tables catch up"):
-                watch.wait(self._rows, TABLES_SECONDS_MAX, spark.check)
+                watch.wait(self._rows, TABLES_PATIENCE_S, spark.check)
         self._timeline.table = watch.samples
 
     def _damage(self) -> None:
@@ -190,6 +191,11 @@ class Job:
     def _on_spark(self, event: Event) -> None:
         if event["event"] == "stage":
             self._display.say(f"Spark: {event['name']} …")
+        elif event["event"] == "working":
+            self._display.say(
+                f"Spark: {event['name']} … {event['done']:,} tasks done, {event['open']:,} to do "
+                f"({event['seconds']:.0f} s)"
+            )
         elif event["event"] == "stage done":
             self._timeline.steps.append((f"Spark: {event['name']}", event["began"], event["ended"]))
 

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from deploy.run.broken import broken_records, confluent
 from deploy.run.children import run, tell, told
+from deploy.run.patience import Patience
 from deploy.run.refusals import Refusals
 from deploy.run.source import TOPICS, Headers, Row, Topic, encoder, rows
 from deploy.run.source import Message as SourceMessage
@@ -34,7 +35,7 @@ from iceberg.spark.history import (
 )
 
 TELL_SECONDS = 0.2
-FLUSH_SECONDS_MAX = 180
+FLUSH_PATIENCE_S, FLUSH_LOOK_S = 180, 5
 POLL_EVERY_ROWS = 500
 FLIGHTS = TOPICS[-1]
 
@@ -164,9 +165,10 @@ class Load:
 
 
 def _flush(producer: Producer) -> None:
-    left = producer.flush(FLUSH_SECONDS_MAX)
-    if left:
-        raise TimeoutError(f"{left} records were not answered within {FLUSH_SECONDS_MAX} s")
+    patience = Patience(FLUSH_PATIENCE_S)
+    while left := producer.flush(FLUSH_LOOK_S):
+        if patience.over(left):
+            raise TimeoutError(f"{left} records wait for an answer, and none came for {FLUSH_PATIENCE_S} s")
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers
 POLL_MS = 500
 RECORDS_MAX = 20_000
 TELL_SECONDS = 0.2
-ENDS_SECONDS_MAX = 60
+ENDS_SECONDS_MAX = 120
 
 
 async def read(plan: Mapping[str, Any], history: HistoryWriter) -> None:

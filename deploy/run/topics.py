@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from deploy.run.source import TOPICS, Topic
 
-CREATE_SECONDS_MAX = 60
+CREATE_SECONDS_MAX = 180
 
 
 class TopicNotCreated(Exception):

@@ -10,12 +10,14 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from deploy.run.patience import Patience
+
 INTERVAL_S = 0.3
 ANSWER_SECONDS_MAX = 5
 
 
 class TablesBehind(Exception):
-    """The tables did not reach what was acknowledged in time."""
+    """The tables do not reach what was acknowledged."""
 
 
 class TableWatch:
@@ -40,13 +42,14 @@ class TableWatch:
         self._ended.set()
         self._thread.join()
 
-    def wait(self, wanted: Mapping[str, int], timeout_s: float, meanwhile: Callable[[], None]) -> None:
-        """Until each table has the wanted rows. Raises TablesBehind, and what `meanwhile` raises."""
-        deadline = time.monotonic() + timeout_s
+    def wait(self, wanted: Mapping[str, int], patience_s: float, meanwhile: Callable[[], None]) -> None:
+        """Until each table has the wanted rows. Raises TablesBehind when none has grown for `patience_s`, and
+        what `meanwhile` raises."""
+        patience = Patience(patience_s)
         while any(self.rows[topic] < rows for topic, rows in wanted.items()):
-            if time.monotonic() > deadline:
+            if patience.over(tuple(self.rows.values())):
                 behind = {t: f"{self.rows[t]:,} of {n:,}" for t, n in wanted.items() if self.rows[t] < n}
-                raise TablesBehind(f"after {timeout_s:.0f} s the tables hold {behind}")
+                raise TablesBehind(f"the tables have not grown for {patience_s:.0f} s and hold {behind}")
             meanwhile()
             time.sleep(INTERVAL_S / 3)
 

@@ -16,7 +16,7 @@ from typing import Self
 
 from deploy.services import guardian
 
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 180
 STOP_SECONDS_MAX = 10
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,8 +25,10 @@ from deploy.run.checks import pipeline_agrees, refusals_told_why, with_findings
 from deploy.run.children import Child, ChildFailed
 from deploy.run.damage import WAYS
 from deploy.run.display import last_line
+from deploy.run.patience import Patience
 from deploy.run.source import TOPICS, SourceChanged, Topic
 from deploy.run.timeline import freshness, rates
+from deploy.run.watch import TablesBehind, TableWatch
 from iceberg.spark.verdict import KINDS, Finding, TopicCount, Verdict
 from schema import framing
 
@@ -207,6 +210,54 @@ def test_a_child_that_fails_is_told_by_its_last_line(module: Path, tmp_path: Pat
         Child("story", {}, tmp_path / "log", print) as child,
     ):
         child.wait(30)
+
+
+class Looks:
+    """Patience by the number of looks: over when three in a row saw the same. Remembers what was seen."""
+
+    seen: ClassVar[list[object]] = []
+
+    def __init__(self, _seconds: float) -> None:
+        self.seen.clear()
+
+    def over(self, seen: object) -> bool:
+        """As Patience.over."""
+        self.seen.append(seen)
+        return self.seen[-3:] == [5] * 3
+
+
+def test_a_child_is_waited_for_while_it_tells_something_new(
+    module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same told again at another time is nothing new."""
+    module.write_text(
+        "import time\nfrom deploy.run.children import tell\n"
+        "for n in range(5):\n    tell('at work', rows=n, at=time.time())\n"
+        "while True:\n    time.sleep(0.01)\n    now = time.time()\n"
+        "    tell('at work', rows=4, at=now, seconds=now)\n"
+    )
+    monkeypatch.setattr("deploy.run.children.Patience", Looks)
+    monkeypatch.setattr("deploy.run.children.LOOK_SECONDS", 0.1)
+    with (
+        pytest.raises(TimeoutError, match="story did not get on for 30 s"),
+        Child("story", {}, tmp_path / "log", lambda event: None) as child,
+    ):
+        child.wait(30)
+    assert set(Looks.seen) <= set(range(6))
+
+
+def test_patience_begins_anew_with_each_step() -> None:
+    times = iter([0.0, 5.0, 14.0, 15.0, 15.1])
+    patience = Patience(10, lambda: next(times))
+    assert [patience.over(seen) for seen in (1, 1)] == [False, False], "5 s is when the first step was seen"
+    assert patience.over(1)
+
+
+def test_tables_that_do_not_grow_are_told() -> None:
+    """No catalog answers here, so no table grows."""
+    watch = TableWatch(["http://127.0.0.1:1"], {"flights": "floe.flights"})
+    with watch, pytest.raises(TablesBehind, match="not grown for 1 s"):
+        watch.wait({"flights": 3}, 1, lambda: None)
 
 
 def test_a_child_ends_with_all_that_it_started(module: Path, tmp_path: Path) -> None:
