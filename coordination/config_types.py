@@ -37,9 +37,9 @@ class ConfigType(IntEnum):
 class Config:
     """One config. `low` and `high` bound numbers, inclusive; `choices` bounds strings and list items.
 
-    What it refuses, it refuses in Kafka's words (ConfigDef). `in_effect` is False for what Floe accepts for
-    compatibility only. `also` is a number that may stand outside the bounds. Below feature level `known_from`
-    nobody knows the name.
+    Values are refused in the words of Kafka's ConfigDef. `in_effect` is False for a config that Floe accepts
+    and shows but does not act on. `also` is one more number that is allowed, outside of
+    the bounds. Below feature level `known_from` the name is unknown.
     """
 
     name: str

@@ -84,7 +84,10 @@ class Standing:
 
     @property
     def doubtful(self) -> bool:
-        """Whether only this agent believes that it is away: it may be that the log is away for all."""
+        """Whether this agent has stepped aside, but the log does not say so (yet).
+
+        It may be cut off from the log alone, or the log may be down for all: the others may still name it.
+        """
         own = self._own()
         return self._untold and bool(self.aside) and not self.leaving and own is not None and not own.unwell
 

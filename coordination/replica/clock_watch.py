@@ -1,7 +1,8 @@
 """Whether this agent's clock is right, by what it applies (coordination/state/agreed_time.py).
 
-An agent whose clock is apart from what most agents say is told by `off`. It has to be so for a while, in
-which another agent has said what time it is: right after an outage everybody's last stamps are old.
+`off` says that it is apart from what most agents say. That must have lasted for a while, and another agent
+must have written an entry in that time: right after an outage the newest stamps of all agents are old, and
+a clock that is right seems to be ahead.
 """
 
 from __future__ import annotations

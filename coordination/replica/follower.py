@@ -98,10 +98,11 @@ class Follower:
         return max(0, self._known - self.through)
 
     def read_gap_if_overdue(self, now: float) -> None:
-        """Follow afresh when nothing moved for `gap_s` although more is known to be there (rule 6).
+        """Follow afresh when no entry came for `gap_s` although the log is known to have more (rule 6).
 
-        Twice as long each time that it did not help: what is far behind, or follows a log that is slow, may
-        need more than `gap_s` until the first entries come, and would never get them.
+        The wait doubles each time that did not help. A slow log, or one that is far ahead, may need longer
+        than `gap_s` for its first entries: beginning again at a fixed interval would cut them off each
+        time.
         """
         if self._known <= self.through or self.through != self._position:
             self._position = self.through

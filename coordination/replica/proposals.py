@@ -31,10 +31,11 @@ Results = asyncio.Future[list[Result]]
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Proposals none of which may overtake one before it that failed: it takes all behind it along.
+    """Proposals that must take effect in their order: when one fails, all behind it in the line fail too.
 
-    `failed`: with what the first one did, definitely without effect; what is submitted in this line from then
-    on fails alike. Whoever has told everybody concerned goes on in a new line.
+    `failed`: the error of the first proposal that failed, definitely without effect; None before. Whatever is
+    submitted in the line afterwards fails with the same error. Once all senders have been told, their next
+    proposals go into a new line.
     """
 
     failed: Exception | None = None
@@ -252,10 +253,11 @@ class Proposals:
             self._refuse(proposal, StaleIncarnation(f"incarnation {incarnation:016x} is over"))
 
     def superseded(self, incarnation: int) -> None:
-        """This agent's registration as `incarnation` was applied: no older entry of it comes any more.
+        """This agent's registration as `incarnation` was applied: no entry of its older incarnations follows.
 
-        An incarnation that never counted is fenced by nobody. The key of each older one was gone before this
-        one was registered, so whatever of it landed lies before the registration.
+        The key of each older incarnation was gone before this one registered, so whatever it appended lies
+        before the registration in the log, and what is still parked here will not be seen. For an incarnation
+        whose own registration never landed no FenceIncarnation says so.
         """
         for batch in [batch for batch in self._parked.values() if batch.incarnation != incarnation]:
             why = f"entry {batch.sequence} of incarnation {batch.incarnation:016x} was not seen applied"

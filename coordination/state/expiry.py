@@ -11,7 +11,7 @@ from coordination.state.types import Refused
 
 
 def too_soon(state: StateData, judged_ms: int) -> Refused | None:
-    """The answer to a command that deletes what was too old at `judged_ms`, when it is not that late yet."""
+    """The refusal of a command that judges ages as of `judged_ms`, when most agents say it is earlier."""
     if state.feature_level < AGREED_TIME or judged_ms <= agreed_ms(state):
         return None
     why = f"judged by a clock at {judged_ms} ms, most agents say {agreed_ms(state)}"

@@ -54,10 +54,11 @@ def positions_refusal(transaction: Transaction, group: str, fence: Fence, at: At
 
 
 def note_end(transaction: Transaction, fence: Fence | None, at: At) -> None:
-    """Remember which request ended the transaction, or was told that it had ended.
+    """Remember by which connection, and when, the transaction was ended, or its client told that it had been.
 
-    A retry that changes nothing counts as well: what its client sends next is sent after this one's answer,
-    and an earlier try of it may still be under way on a connection younger than the end itself.
+    A retry of the end changes nothing else, but must be remembered as well: another try of the same end may
+    still be under way, by a connection that is younger than the end that counted. Only one that is younger
+    than the newest answered try, or carried it, proves that its requests belong to the next transaction.
     """
     transaction.last_end = None
     if fence is not None:

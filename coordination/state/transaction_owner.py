@@ -49,10 +49,11 @@ def too_many_groups(transaction: Transaction, added: Sequence[str]) -> Refused |
 def owned(
     state: StateData, name: str, pair: tuple[int, int], fenced: Code, *, abortable_known: bool
 ) -> Transaction | Refused:
-    """The id for whoever has its current pair; else the refusal, with `fenced` for an epoch that is over.
+    """The transactional id, when `pair` (producer id, epoch) is its current one; else the refusal.
 
-    Whose transaction only timed out is told so by a code that clients recover from (KIP-588): a version that
-    knows none gets INVALID_PRODUCER_ID_MAPPING, after which they ask for their pair anew.
+    `fenced` is the code for an epoch that is over. A producer whose transaction was only aborted for its
+    timeout gets a code that it can recover from (KIP-588): TRANSACTION_ABORTABLE, or to versions that do not
+    know it INVALID_PRODUCER_ID_MAPPING, after which clients ask for a new pair.
     """
     known = state.transactions.get(name)
     if known is None:

@@ -40,11 +40,11 @@ def suits(broker: Broker | None, zone: str) -> bool:
 
 
 def stays(broker: Broker | None, rack_id: str, software: str) -> bool:
-    """Whether a client reads on from this broker though another zone is its own.
+    """Whether a client is served by this broker although its own zone has another one for it.
 
-    One that gives no rack has not asked for KIP-392, and may take an agent that came back for a node that
-    it need not look for: KafkaJS then asks nobody for the partition until its metadata is five minutes old.
-    Its next Metadata names the agent of its zone.
+    A client that gives no rack has not asked for redirects (KIP-392), and some handle them badly: KafkaJS,
+    sent to a node that its metadata does not know, asks nobody for the partition until its metadata is five
+    minutes old. Such a client moves by itself: its next Metadata names the agent of its zone.
     """
     return (
         broker is not None and FETCH in broker.roles and not rack_id and software not in FOLLOW_WITHOUT_RACK

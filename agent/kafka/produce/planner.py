@@ -188,7 +188,11 @@ class FlushPlanner:
             self._close(self._open.popitem(last=False)[0])
 
     def _close(self, connection: int) -> None:
-        """Take what a quiet connection has unanswered for all that it keeps; forget one that has nothing."""
+        """A connection sends nothing more for now: do not wait for it.
+
+        The number of requests that it has under way now is taken as the most that it ever has. One with
+        nothing under way is forgotten.
+        """
         known = self._connections[connection]
         if known.unanswered:
             known.window = known.unanswered

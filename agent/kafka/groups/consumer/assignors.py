@@ -15,9 +15,11 @@ from coordination.state.consumer_types import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as an assignor sees it. `topics`: ids of topics that exist, sorted; `target`: its last one.
+    """A member as an assignor sees it. `topics`: ids of the existing topics that it wants, sorted.
 
-    `expected`: when it will be heard next, in any unit; what it shall give back it gives back not before.
+    `target`: what it was assigned last. `expected`: when its next heartbeat is due, in any unit. A member
+    gives partitions back with a heartbeat, so taking them from the one whose heartbeat comes first is
+    quickest.
     """
 
     member_id: str

@@ -19,9 +19,10 @@ from coordination.state.consumer_types import Assignment, ConsumerGroupData, Con
 def command_of(
     draft: Draft, known: ConsumerGroupData, expected_revision: int
 ) -> ChangeConsumerGroup | DowngradeConsumerGroup | None:
-    """The one command that makes the state what the draft is; None when nothing changed.
+    """The one command that turns the group in the state into the draft; None when nothing changed.
 
-    `known` is what the state holds: not the draft's `before` when that is an upgraded classic group.
+    `known` is the group as the state holds it. It differs from the draft's `before` when a classic group is
+    being upgraded: `before` is then that group in the form of KIP-848, which the state does not have.
     """
     if draft.downgraded:
         return _downgrade(draft, expected_revision)

@@ -165,9 +165,10 @@ class ConsumerGroups:
         return consumer_data(self._replica.state.groups.get(group_id))
 
     def watched(self, group_id: str, member_id: str) -> bool:
-        """Whether the member may have deadlines: only who is in the group.
+        """Whether the member is in the group: only then may its session have a deadline.
 
-        One that was planned together with its own leaving is gone when its heartbeat is answered.
+        A heartbeat and the same member's leaving may be planned together; by the time the heartbeat is
+        answered the member is gone, and a deadline would call it late for ever.
         """
         data = self.data(group_id)
         return data is not None and member_id in data.members

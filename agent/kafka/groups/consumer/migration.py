@@ -89,10 +89,10 @@ def by_id(topics: Topics, partitions: Mapping[str, tuple[int, ...]]) -> dict[byt
 def upgraded(
     group_id: str, generation: ClassicGeneration, topics: Topics, *, allowed: bool, size_max: int
 ) -> ConsumerGroupData:
-    """A classic group as one of KIP-848, before whoever asks for it joins. Raises GroupError.
+    """A classic group in the form of KIP-848, without the member whose join turns it. Raises GroupError.
 
-    Its members go on as members that speak the classic protocol: their generation is their epoch, what
-    they were assigned is what they have and shall have.
+    Its members stay, as members that speak the classic protocol. The generation becomes their epoch, and
+    their assignment becomes both what they own and their target.
     """
     cannot = f"Cannot upgrade classic group {group_id} to consumer group because "
     if not allowed:

@@ -16,9 +16,10 @@ from coordination.state.consumer_types import MemberState
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One request, or one timer. `plan` takes it into the draft; `creates`: it may make the group.
+    """One request or timer of a group. `plan` applies it to the draft and returns its answer.
 
-    `outcome` is what it comes to once the log has the draft's change; `future` is how its sender learns it.
+    `creates`: the group is made when it does not exist. `outcome` is that answer, which counts once the log
+    has taken the draft's change; `future` then hands it to the sender.
     """
 
     plan: Callable[[Draft], Any]

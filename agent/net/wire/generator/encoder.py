@@ -75,7 +75,7 @@ class Encoder:
         return f"{self._formats.use('put', [code for code, _ in run])}({values})"
 
     def _length(self, code: str, value: str) -> None:
-        """Write a length or count that `value` names, as it is sent, and all that stands before it."""
+        """Emit what writes the length or count in the variable `value`, after the fields gathered so far."""
         if not self._flexible:
             self._run.append((code, value))
             self._flush()
