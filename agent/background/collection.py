@@ -24,21 +24,14 @@ _log = logger("collection")
 
 
 class StateView:
-    """The replicated state as the collector looks at it. Fresh as of the last `catch_up`."""
+    """The replicated state as the collector looks at it. At least as fresh as the last `catch_up`."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._referenced: frozenset[ChunkId] = frozenset()
-        self._let_go_whole: frozenset[int] = frozenset()
 
     async def catch_up(self) -> None:
         """See LogView and MergedView. Raises Unavailable."""
         await self._replica.barrier()
-        state = self._replica.state
-        self._referenced = frozenset(chunk.id for chunk in state.chunks.by_serial.values())
-        self._let_go_whole = frozenset(
-            manifest.partition for manifest, (_, whole) in state.manifest_garbage.items() if whole
-        )
 
     def standing(self, incarnation: int) -> Standing:
         """See LogView."""
@@ -49,7 +42,7 @@ class StateView:
 
     def is_referenced(self, chunk: ChunkId) -> bool:
         """See LogView."""
-        return chunk in self._referenced
+        return chunk in self._replica.state.chunks.serials
 
     def released(self) -> Mapping[ChunkId, int]:
         """See LogView."""
@@ -63,7 +56,7 @@ class StateView:
 
     def let_go_whole(self, partition: int) -> bool:
         """See MergedView."""
-        return partition in self._let_go_whole
+        return partition in self._replica.state.whole_garbage
 
     def released_segments(self) -> Mapping[SegmentId, int]:
         """See MergedView."""

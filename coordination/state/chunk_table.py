@@ -25,10 +25,11 @@ class Chunk:
 class ChunkTable:
     """All chunks that are referenced, by serial, and the garbage, by name."""
 
-    __slots__ = ("by_serial", "garbage", "next_serial")
+    __slots__ = ("by_serial", "garbage", "next_serial", "serials")
 
     def __init__(self) -> None:
         self.by_serial: dict[int, Chunk] = {}
+        self.serials: dict[ChunkId, int] = {}  # of the same chunks
         self.garbage: dict[ChunkId, int] = {}  # → Unix ms of the entry that dropped the last reference
         self.next_serial = 1
 
@@ -36,6 +37,7 @@ class ChunkTable:
         """Take `next_serial` for a committed chunk; one without references is garbage at once."""
         if references:
             self.by_serial[self.next_serial] = Chunk(chunk_id, references)
+            self.serials[chunk_id] = self.next_serial
         else:
             self.garbage[chunk_id] = now_ms
         self.next_serial += 1
@@ -47,7 +49,7 @@ class ChunkTable:
             chunk = by_serial[serial]
             chunk.references -= 1
             if not chunk.references:
-                del by_serial[serial]
+                del by_serial[serial], self.serials[chunk.id]
                 self.garbage[chunk.id] = now_ms
 
     def forget(self, chunks: Iterable[ChunkId]) -> int:

@@ -19,6 +19,7 @@ from objectstore.naming import ManifestId, SegmentId
 
 FEATURE_LEVEL_MIN = 1  # the oldest feature level that this code applies
 FEATURE_LEVEL_MAX = 2  # and the newest: levels.py says what each means
+HANDLE_RANGE = 128  # partition handles that are counted together
 FEATURES_AT_FIRST = {"group.version": 1}  # at level 1, as Apache Kafka 4.3 formats a new cluster
 
 
@@ -36,11 +37,13 @@ class StateData:
         self.names_without_dots: dict[str, tuple[str, ...]] = {}
         self.partitions: list[Partition | None] = []  # by handle
         self.partition_count = 0  # of existing topics
+        self.live_in_range: list[int] = []  # how many of them are in each HANDLE_RANGE of handles
         self.chunks = ChunkTable()
         # Objects that nothing refers to any more → Unix ms of the entry that let go of them. A manifest with
         # True takes the segments that it names along.
         self.segment_garbage: dict[SegmentId, int] = {}
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
+        self.whole_garbage: dict[int, int] = {}  # how many of these with True there are, by partition
         self.next_producer_id = 0
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts

@@ -41,19 +41,25 @@ def bind_schema(state: StateData, message: BindSchema, at: At) -> Result:
     if schema_id > bounds.SCHEMA_ID_MAX:
         return Refused(Code.POLICY_VIOLATION, f"the cluster has given all schema ids up to {schema_id}")
     state.next_schema_id += 1
-    versions = [s.version for s in state.schemas.values() if s.topic == topic.name and s.role == message.role]
     state.schemas[schema_id] = Schema(
         schema_id,
         topic.name,
         message.role,
-        max(versions, default=0) + 1,
+        _newest_version(state, topic, message.role) + 1,
         message.descriptor_set,
         message.message,
         message.framing,
         message.tombstones,
     )
+    topic.schema_ids.append(schema_id)
     _set(state, topic, message.role, schema_id, at)
     return Done(schema_id)
+
+
+def _newest_version(state: StateData, topic: Topic, role: int) -> int:
+    """The highest version that the role ever had on the topic; 0: none. Versions of a role rise."""
+    newest = (state.schemas[schema_id] for schema_id in reversed(topic.schema_ids))
+    return next((schema.version for schema in newest if schema.role == role), 0)
 
 
 def _bound_id(topic: Topic, role: int) -> int | None:

@@ -43,7 +43,7 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
             )
         state.chunks.release(partition.slices.trim(new.end_offset), at.now_ms)
     if partition.merged is not None:
-        state.manifest_garbage[partition.merged.manifest] = (at.now_ms, False)
+        let_go(state, partition.merged.manifest, at.now_ms, whole=False)
     for released in message.released:
         state.segment_garbage[SegmentId(released.incarnation, handle, released.number)] = at.now_ms
     partition.merged = _merged(ManifestId(at.author.incarnation, handle, message.number), new)
@@ -55,8 +55,29 @@ def swap_segments(state: StateData, message: SwapSegments, at: At) -> Result:
 def drop_merged(state: StateData, partition: Partition, now_ms: int) -> None:
     """Let go of the manifest and every segment that it names."""
     if partition.merged is not None:
-        state.manifest_garbage[partition.merged.manifest] = (now_ms, True)
+        let_go(state, partition.merged.manifest, now_ms, whole=True)
         partition.merged = None
+
+
+def let_go(state: StateData, manifest: ManifestId, now_ms: int, *, whole: bool) -> None:
+    """The manifest is garbage from now on; `whole`: with all segments that it names."""
+    _, before = state.manifest_garbage.get(manifest, (0, False))
+    state.manifest_garbage[manifest] = (now_ms, whole)
+    _count_whole(state, manifest.partition, whole - before)
+
+
+def _take_back(state: StateData, manifest: ManifestId) -> bool:
+    """The manifest is no garbage any more. Whether it was."""
+    found = state.manifest_garbage.pop(manifest, None)
+    if found is not None:
+        _count_whole(state, manifest.partition, -found[1])
+    return found is not None
+
+
+def _count_whole(state: StateData, handle: int, change: int) -> None:
+    count = state.whole_garbage.pop(handle, 0) + change
+    if count:
+        state.whole_garbage[handle] = count
 
 
 def forget_segments(state: StateData, message: ForgetSegments, at: At) -> Result:
@@ -69,7 +90,7 @@ def forget_segments(state: StateData, message: ForgetSegments, at: At) -> Result
     for name in map(SegmentId, *segments):
         forgotten += state.segment_garbage.pop(name, None) is not None
     for manifest in map(ManifestId, *manifests):
-        forgotten += state.manifest_garbage.pop(manifest, None) is not None
+        forgotten += _take_back(state, manifest)
     return Done(forgotten)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.chunk_table import Chunk
-from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
@@ -19,6 +19,7 @@ from coordination.state.freeze_transactions import (
     thaw_transaction,
 )
 from coordination.state.group_types import Group
+from coordination.state.segments import let_go
 from coordination.state.slices import ROW_BYTES, SliceIndex
 from coordination.state.state import State
 from coordination.state.types import (
@@ -93,6 +94,7 @@ class Thaw:
         state.clock_doubt_ms, state.bound_revision = head.clock_doubt_ms, head.bound_revision
         state.feature_level = head.feature_level
         state.partitions = [None] * head.handles
+        state.live_in_range = [0] * -(-head.handles // HANDLE_RANGE)
         state.chunks.next_serial = head.next_chunk_serial
         state.next_producer_id = head.next_producer_id
         state.next_schema_id = head.next_schema_id
@@ -175,12 +177,14 @@ class Thaw:
                 partition.transactions = thaw_partition(message.transactions)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition
+            state.live_in_range[message.handle // HANDLE_RANGE] += 1
         state.partition_count += len(group.partitions)
 
     def _schema(self, s: pb.Schema) -> None:
         self.state.schemas[s.schema_id] = Schema(
             s.schema_id, s.topic, s.role, s.version, s.descriptor_set, s.message, s.framing, s.tombstones
         )
+        self.state.topics[s.topic].schema_ids.append(s.schema_id)
 
     def _table(self, t: pb.Table) -> None:
         self.state.tables[t.namespace, t.name] = Table(
@@ -215,9 +219,10 @@ class Thaw:
 
     def _chunks(self, chunks: pb.Chunks) -> None:
         columns = zip(chunks.serial, chunks.incarnation, chunks.number, chunks.references, strict=True)
-        by_serial = self.state.chunks.by_serial
+        table = self.state.chunks
         for serial, incarnation, number, references in columns:
-            by_serial[serial] = Chunk(ChunkId(incarnation, number), references)
+            chunk = table.by_serial[serial] = Chunk(ChunkId(incarnation, number), references)
+            table.serials[chunk.id] = serial
 
     def _garbage(self, garbage: pb.Garbage) -> None:
         columns = zip(garbage.incarnation, garbage.number, garbage.since_ms, strict=True)
@@ -232,7 +237,7 @@ class Thaw:
     def _manifest_garbage(self, garbage: pb.ManifestGarbage) -> None:
         names = zip(garbage.incarnation, garbage.partition, garbage.number, strict=True)
         for name, since_ms, whole in zip(names, garbage.since_ms, garbage.whole, strict=True):
-            self.state.manifest_garbage[ManifestId(*name)] = (since_ms, whole)
+            let_go(self.state, ManifestId(*name), since_ms, whole=whole)
 
     def _administration(self, message: pb.Administration) -> None:
         state = self.state

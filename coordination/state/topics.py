@@ -14,7 +14,7 @@ from coordination.config_types import shown
 from coordination.kafka_codes import Code
 from coordination.state import bounds
 from coordination.state.configs import topic_refusal
-from coordination.state.data import StateData
+from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
 from coordination.state.levels import NAMES_OF_ONE_REQUEST
 from coordination.state.segments import drop_merged
@@ -93,6 +93,9 @@ def add_partitions(state: StateData, topic: Topic, total: int) -> None:
     """Grow the topic to `total` partitions, each under a new handle. Handles are never given twice."""
     for index in range(len(topic.partitions), total):
         partition = Partition(len(state.partitions), topic, index, SliceIndex(state.chunks))
+        if partition.handle % HANDLE_RANGE == 0:
+            state.live_in_range.append(0)
+        state.live_in_range[-1] += 1
         state.partitions.append(partition)
         topic.partitions.append(partition)
         state.partition_count += 1
@@ -112,9 +115,10 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
         state.chunks.release(partition.slices.serials(), at.now_ms)
         drop_merged(state, partition, at.now_ms)
         state.partitions[partition.handle] = None
+        state.live_in_range[partition.handle // HANDLE_RANGE] -= 1
         state.partition_count -= 1
         at.touched.append(partition.handle)
-    for schema_id in [schema.schema_id for schema in state.schemas.values() if schema.topic == topic.name]:
+    for schema_id in topic.schema_ids:
         del state.schemas[schema_id]
     return Done(topic.topic_id)
 

@@ -118,6 +118,7 @@ class Topic:
         "key_schema_id",
         "name",
         "partitions",
+        "schema_ids",
         "topic_id",
         "value_schema_id",
     )
@@ -128,6 +129,7 @@ class Topic:
         self.partitions: list[Partition] = []
         self.configs = configs
         self.created_ms = created_ms
+        self.schema_ids: list[int] = []  # of all its bindings, oldest first
         self.value_schema_id: int | None = None
         self.key_schema_id: int | None = None
         self.bound_revision = 0  # of the last change of these two; 0: none since JUDGED_BATCHES

@@ -80,6 +80,8 @@ def _attribute(owner: object, name: str) -> object:
         return tuple(None if one is None else (one.topic.name, one.index) for one in owner.partitions)
     if isinstance(owner, State) and name == "topics_by_id":
         return tuple((key, topic.name) for key, topic in owner.topics_by_id.items())
+    if isinstance(owner, State) and name == "whole_garbage":  # its order says nothing
+        return tuple(sorted(owner.whole_garbage.items()))
     if isinstance(owner, State) and name == "transactions_by_producer":  # its order says nothing
         by_producer = owner.transactions_by_producer.items()
         return tuple(sorted((key, one.transactional_id) for key, one in by_producer))

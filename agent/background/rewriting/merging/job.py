@@ -48,6 +48,7 @@ class Merging(Job):
         self._waited: dict[int, int] = {}  # range → looks for which it was due and nobody's
         self._put_off: dict[int, float] = {}  # handle → until when, by the event loop's time
         self._resting: dict[int, float] = {}  # range → until when it is left to other agents, likewise
+        self._ranges_before: set[int] = set()  # in which there were partitions at the last look
         self._alone: set[int] = set()  # handles that failed among others: next time each by itself
         self._seen: dict[int, tuple[int, float]] = {}  # handle → its tail's first offset, since when
 
@@ -63,13 +64,22 @@ class Merging(Job):
     async def _look(self) -> None:
         if not self.replica.ready:
             return
-        for number in range((len(self.replica.state.partitions) + RANGE - 1) // RANGE):
+        for number in self._ranges():
             with self.item(f"range {number}"):
                 await self._look_at(number)
             await asyncio.sleep(0)
 
+    def _ranges(self) -> list[int]:
+        """Ranges in which there are partitions now, and those in which there were some at the last look."""
+        live = {number for number, count in enumerate(self.replica.state.live_in_range) if count}
+        ranges, self._ranges_before = sorted(live | self._ranges_before), live
+        return ranges
+
     async def _look_at(self, number: int) -> None:
         """Merge what is due in one range, if it is this agent's to do."""
+        if not self.replica.state.live_in_range[number]:
+            await self._forget(number)
+            return
         now_s = asyncio.get_running_loop().time()
         claim = self.replica.state.claims.get(_claim_name(number))
         mine = claim is not None and claim.incarnation == self.replica.incarnation
@@ -83,6 +93,17 @@ class Merging(Job):
             self._waited.pop(number, None)
         elif mine or (self._my_turn(number) and await self._claim(number)):
             await self._work(number, found)
+
+    async def _forget(self, number: int) -> None:
+        """All partitions of the range were deleted: nothing of them is kept here or in the claims."""
+        self._waited.pop(number, None)
+        self._resting.pop(number, None)
+        for handle in range(number * RANGE, (number + 1) * RANGE):
+            self._seen.pop(handle, None)
+            self._put_off.pop(handle, None)
+            self._alone.discard(handle)
+            self.failures.pop(_item_name(handle), None)
+        await self._release(number)
 
     def due(self, number: int, now_s: float) -> list[Due]:
         """What is to be merged in a range, in the order of the handles."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from coordination.state.data import HANDLE_RANGE
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import effective_int
 from objectstore.manifest import Manifest
@@ -18,7 +19,7 @@ from objectstore.naming import ChunkId, MarkerId, SegmentId, SliceRef
 from objectstore.segment import SegmentInfo
 from objectstore.transactions import Aborted
 
-RANGE = 128  # partition handles of one claim
+RANGE = HANDLE_RANGE  # partition handles of one claim
 FAN_IN = 8  # segments of one level that become one of the next
 SLICES_MIN = 8  # a partition with fewer rows is merged only for their age
 ROWS_MAX = 4_096  # rows that one swap takes from a tail

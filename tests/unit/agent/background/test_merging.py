@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agent.background.rewriting.merging.merge import merge, plan, portions
-from agent.background.rewriting.merging.planner import Due
+from agent.background.rewriting.merging.planner import RANGE, Due
 from agent.background.rewriting.merging.worker import Worker
 from agent.background.rewriting.worker import Corrupt
-from coordination.commands import Claim, MoveLogStart, ReleaseClaim
+from coordination.commands import Claim, CreateTopic, DeleteTopic, MoveLogStart, ReleaseClaim
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
@@ -433,3 +433,34 @@ async def test_batches_are_copied_as_they_are(agent: Agent, memory_store: Memory
     pieces = [bytes(found[position : position + size]) for position, size in split(found)]
     assert [piece[16:] for piece in pieces] == [raw[16:] for raw in raws]
     assert [peek(piece).base_offset for piece in pieces] == [0, 1, 2]
+
+
+async def test_partitions_that_are_gone_cost_a_look_nothing(
+    agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handles are never given again: a look goes over what there is, not over what there ever was."""
+    replica = agent.services.replica
+    for number in range(2):
+        gone = CreateTopic(name=f"gone-{number}", topic_id=b"%016d" % number, partitions=3 * RANGE)
+        assert isinstance(await replica.propose(gone), Done)
+    await create(agent)
+    await fill(agent, 8)
+    job = job_of(agent, memory_store)
+    await job._look()
+    job._put_off[0] = job._resting[0] = 1e12
+    for number in range(2):
+        assert isinstance(await replica.propose(DeleteTopic(name=f"gone-{number}")), Done)
+    looked_at: list[int] = []
+    look_at = job._look_at
+
+    async def noted(number: int) -> None:
+        looked_at.append(number)
+        await look_at(number)
+
+    monkeypatch.setattr(job, "_look_at", noted)
+    await job._look()
+    assert looked_at == [*range(7)], "once more, to forget them"
+    assert (job._put_off, job._resting) == ({}, {})
+    looked_at.clear()
+    await job._look()
+    assert looked_at == [partition_of(agent).handle // RANGE]
