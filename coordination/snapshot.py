@@ -106,6 +106,9 @@ def _check(content: bytes, body: memoryview) -> int:
 def _delimited(frozen: Frozen) -> Iterator[bytes]:
     for section in sections(frozen):
         content = section.SerializeToString(deterministic=True)
+        if len(content) > SECTION_BYTES_MAX:  # nobody could load it: better no snapshot than this one
+            kind, most = section.WhichOneof("kind"), SECTION_BYTES_MAX
+            raise ValueError(f"section {kind} of {len(content)} bytes: no reader takes more than {most}")
         yield _varint(len(content)) + content
 
 

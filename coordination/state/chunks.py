@@ -14,6 +14,7 @@ from coordination.kafka_codes import Code
 from coordination.state import bounds, transaction_batches
 from coordination.state.data import StateData
 from coordination.state.levels import TRANSACTIONS
+from coordination.state.producers import own
 from coordination.state.slices import ROW
 from coordination.state.transaction_batches import SEQUENCE_MASK
 from coordination.state.types import At, ChunkCommitted, Done, Partition, ProducerEntry, Refused, Result
@@ -74,7 +75,7 @@ def _append(
     """Append each batch to its partition or note its error; returns the number of index rows written."""
     serial, pack, mask = state.chunks.next_serial, ROW.pack, SEQUENCE_MASK
     base_offsets, offset_max = answer.base_offsets, bounds.OFFSET_MAX
-    references, previous = 0, None
+    references, previous, freezes = 0, None, state.freezes
     for handle, length, count, newest, producer_id, epoch, sequence, part in columns:
         start, position = position, position + length
         partition = partitions[handle]
@@ -94,6 +95,8 @@ def _append(
                     previous = None
                     continue
             assert entry is not None, "a batch that follows has one before it"
+            if entry.freezes != freezes:
+                entry = own(state, partition, producer_id, entry)
             _remember(entry, sequence, base, (sequence + count - 1) & mask, at.now_ms)
             if part:
                 transaction_batches.written(state, partition, producer_id, base, at)

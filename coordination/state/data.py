@@ -67,6 +67,7 @@ class StateData:
         self.claims: dict[str, ClaimHolder] = {}
         self.snapshots: list[SnapshotRecord] = []  # oldest first
         self.trimmed_through = 0
+        self.freezes = 0  # of this process: how often somebody began to note the state (freeze.py)
         self.pending: dict[tuple[int, int], list[bytes]] = {}  # open multi-part changes
 
     def is_live(self, incarnation: int) -> bool:

@@ -1,7 +1,8 @@
 """The state as sections of a snapshot, taken without holding up the event loop.
 
 Taking goes in two passes. `freeze` walks the state in short steps and notes what may change later:
-bounds, row counts, producers, reference counts. No entry may be applied between its steps, so it does as
+bounds, row counts, reference counts; producers are only listed, since apply changes none that a freeze may
+have listed, but puts a copy in its place. No entry may be applied between its steps, so it does as
 little as it can. `sections` then builds the messages from the notes, in short steps too, while entries are
 applied again: index rows are never rewritten by a later entry, and a trim that copies the rows leaves the
 old object to whoever still holds it.
@@ -9,7 +10,6 @@ old object to whoever still holds it.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,21 +17,22 @@ from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_groups import FrozenGroup, group_sections, note_group
-from coordination.state.freeze_transactions import encode_partition, note_extents, transaction_sections
+from coordination.state.freeze_partitions import (
+    PARTITIONS_PER_STEP,
+    FrozenPartition,
+    FrozenProducers,
+    PartitionSections,
+    note_partition,
+)
+from coordination.state.freeze_transactions import note_extents, transaction_sections
+from coordination.state.levels import PIECES_OF_PARTITIONS
 from coordination.state.state import State
-from coordination.state.types import Broker, Incarnation, Merged, Partition, Schema, Table
+from coordination.state.types import Broker, Incarnation, Schema, Table
 
-PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 CHUNKS_PER_STEP = 4096
 GROUP_CONFIGS_PER_SECTION = 256
 GROUPS_PER_STEP = 256
-# Handle, log start, high watermark, first offset; rows with the live part's bounds; producers, flat; merged
-# range; transactions, encoded. Made of what the garbage collector need not look into: notes on 100,000
-# partitions would set off full collections.
-FrozenPartition = tuple[
-    int, int, int, int, bytearray, int, int, "array[int] | None", tuple[int, ...] | None, bytes
-]  # fmt: skip
-_MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
+PRODUCERS_LIKE_A_PARTITION = 64  # so many cost as much to note as a partition
 _T = TypeVar("_T")
 
 
@@ -41,6 +42,7 @@ class Frozen:
 
     head: pb.Head
     topics: list[tuple[pb.Topic, list[FrozenPartition]]] = field(default_factory=list)
+    producers: FrozenProducers = field(default_factory=FrozenProducers)
     schemas: list[Schema] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     namespaces: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -59,6 +61,7 @@ class Frozen:
 
 def freeze(state: State) -> Iterator[Frozen]:
     """Note the state in steps; every item is the same object, complete after the last."""
+    state.freezes += 1  # from now on apply leaves the producers' entries as they are
     frozen = Frozen(_head(state))
     frozen.schemas = list(state.schemas.values())
     frozen.tables = list(state.tables.values())
@@ -74,9 +77,15 @@ def freeze(state: State) -> Iterator[Frozen]:
         if topic.extents:
             frozen.extents[topic.name] = note_extents(topic.extents)
         for partition in topic.partitions:
-            partitions.append(_note(partition))
+            partitions.append(note_partition(partition))
             noted += 1
-            if noted % PARTITIONS_PER_STEP == 0:
+            for count in frozen.producers.note(partition.producers):
+                noted += count // PRODUCERS_LIKE_A_PARTITION
+                if noted >= PARTITIONS_PER_STEP:
+                    noted = 0
+                    yield frozen
+            if noted >= PARTITIONS_PER_STEP:
+                noted = 0
                 yield frozen
     for consumers in _groups(state.groups.values(), GROUPS_PER_STEP):
         frozen.groups += [note_group(one) for one in consumers]
@@ -115,12 +124,13 @@ def sections(frozen: Frozen) -> Iterator[pb.Section]:
 
 def _body(frozen: Frozen) -> Iterator[pb.Section]:
     yield pb.Section(head=frozen.head)
+    in_pieces = frozen.head.feature_level >= PIECES_OF_PARTITIONS
+    partition_sections = PartitionSections(frozen.producers, in_pieces=in_pieces)
     for topic, partitions in frozen.topics:
         yield pb.Section(topic=topic)
         if topic.name in frozen.extents:
             yield pb.Section(extents=pb.Extents(numbers=frozen.extents[topic.name]))
-        for group in _groups(partitions, PARTITIONS_PER_STEP):
-            yield pb.Section(partitions=pb.PartitionGroup(partitions=[_partition(p) for p in group]))
+        yield from partition_sections.of(partitions)
     for schema in frozen.schemas:
         yield pb.Section(schema=_schema(schema))
     for table in frozen.tables:
@@ -246,70 +256,6 @@ def _topic(name: str, state: State) -> pb.Topic:
         key_schema_id=topic.key_schema_id or 0,
         bound_revision=topic.bound_revision,
     )
-
-
-def _note(partition: Partition) -> FrozenPartition:
-    slices = partition.slices
-    producers: array[int] | None = None
-    if partition.producers:
-        producers = array("q")
-        for key, p in partition.producers.items():
-            producers.extend(
-                (key, p.epoch, p.last_sequence, p.floor_sequence, p.last_timestamp, len(p.recent))
-            )
-            producers += p.recent
-    return (
-        partition.handle,
-        partition.log_start,
-        partition.high_watermark,
-        slices.first_offset,
-        slices.rows,
-        slices.head,
-        len(slices.rows),
-        producers,
-        _note_merged(partition.merged),
-        encode_partition(partition.transactions),
-    )
-
-
-def _note_merged(merged: Merged | None) -> tuple[int, ...] | None:
-    """Incarnation, number and the summary, flat."""
-    return None if merged is None else (merged.manifest.incarnation, merged.manifest.number, *merged[1:])
-
-
-def _partition(noted: FrozenPartition) -> pb.Partition:
-    handle, log_start, high_watermark, first_offset, rows, head, end, producers, merged, transactions = noted
-    message = pb.Partition(
-        handle=handle,
-        log_start=log_start,
-        high_watermark=high_watermark,
-        first_offset=first_offset,
-        rows=bytes(rows[head:end]),
-        transactions=transactions,
-    )
-    if producers is not None:
-        message.producers = _producers(producers).SerializeToString(deterministic=True)
-    if merged is not None:
-        message.merged.CopyFrom(pb.MergedRange(**dict(zip(_MERGED_FIELDS, merged, strict=True))))
-    return message
-
-
-def _producers(noted: array[int]) -> pb.Producers:
-    message = pb.Producers()
-    position = 0
-    while position < len(noted):
-        recent = position + 6
-        producer_id, epoch, last, floor, updated, numbers = noted[position:recent]
-        position = recent + numbers
-        message.producer_id.append(producer_id)
-        message.epoch.append(epoch)
-        message.last_sequence.append(last)
-        message.floor_sequence.append(floor)
-        message.updated_ms.append(updated)
-        message.remembered.append(numbers // 2)
-        message.first_sequence.extend(noted[recent:position:2])
-        message.base_offset.extend(noted[recent + 1 : position : 2])
-    return message
 
 
 def _schema(schema: Schema) -> pb.Schema:

@@ -31,6 +31,7 @@ NAMES_OF_ONE_REQUEST = 2  # and names are compared with those from before the re
 TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any more
 JUDGED_AGENTS = 2  # and agents that cannot do their work are said to be unwell
 KNOWN_VALUES = 2  # and a value of an enumeration that nobody knows is refused
+PIECES_OF_PARTITIONS = 2  # and a large partition goes over several sections of a snapshot
 INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
 
 SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS} | dict.fromkeys(

@@ -18,6 +18,16 @@ _MASK = (1 << 31) - 1
 _HALF = 1 << 30  # a sequence less than this far behind the last one is behind it, not ahead
 
 
+def own(state: StateData, partition: Partition, producer_id: int, entry: ProducerEntry) -> ProducerEntry:
+    """The producer's entry, to be changed: a copy in its place when notes for a snapshot may hold it."""
+    if entry.freezes != state.freezes:
+        noted = entry
+        entry = partition.producers[producer_id] = ProducerEntry(noted.epoch, noted.floor_sequence)
+        entry.last_sequence, entry.last_timestamp = noted.last_sequence, noted.last_timestamp
+        entry.recent, entry.freezes = noted.recent[:], state.freezes
+    return entry
+
+
 def admit(
     partition: Partition,
     entry: ProducerEntry | None,

@@ -146,6 +146,11 @@ class SliceIndex:
         """The chunk serial of every live row that lies in a chunk."""
         return [serial for serial in self._column("q", 1) if serial >= 0]
 
+    def append_rows(self, rows: bytes) -> None:
+        """Add rows as a snapshot has them."""
+        self.rows += rows
+        self.size_bytes += sum(length for _, _, _, length, _ in ROW.iter_unpack(rows))
+
     def sum_of_lengths(self) -> int:
         """What `size_bytes` must be."""
         return sum(self._column("I", 5))

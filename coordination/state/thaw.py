@@ -55,6 +55,7 @@ class Thaw:
             "head": self._head,
             "topic": self._new_topic,
             "partitions": self._partitions,
+            "partition_rest": self._partition_rest,
             "schema": self._schema,
             "table": self._table,
             "namespace": self._namespace,
@@ -179,6 +180,15 @@ class Thaw:
             state.partitions[message.handle] = partition
             state.live_in_range[message.handle // HANDLE_RANGE] += 1
         state.partition_count += len(group.partitions)
+
+    def _partition_rest(self, rest: pb.PartitionRest) -> None:
+        if self._topic is None or not self._topic.partitions:
+            raise BadSnapshot("rows before the first partition")
+        partition = self._topic.partitions[-1]
+        if rest.handle != partition.handle or len(rest.rows) % ROW_BYTES:
+            raise BadSnapshot(f"{len(rest.rows)} bytes of rows of partition {rest.handle}: out of place")
+        partition.slices.append_rows(rest.rows)
+        partition.producers |= _producers(rest.producers)
 
     def _schema(self, s: pb.Schema) -> None:
         self.state.schemas[s.schema_id] = Schema(

@@ -30,6 +30,8 @@ def admit(
         return None, error, -1
     if entry is not None and epoch == entry.epoch and sequence == (entry.last_sequence + 1) & SEQUENCE_MASK:
         return entry, 0, partition.high_watermark
+    if entry is not None:
+        entry = producers.own(state, partition, producer_id, entry)
     return producers.admit(partition, entry, producer_id, epoch, sequence, count)
 
 

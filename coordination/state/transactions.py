@@ -20,6 +20,7 @@ from coordination.kafka_codes import Code
 from coordination.state import extents, fence, pending_offsets
 from coordination.state.data import StateData
 from coordination.state.expiry import not_above
+from coordination.state.producers import own
 from coordination.state.transaction_owner import begin, bump, owned, too_many_groups
 from coordination.state.transaction_types import NO_PRODUCER, Phase, Transaction
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
@@ -224,7 +225,7 @@ def finish(state: StateData, known: Transaction, commit: bool, marker_epoch: int
         partition = state.partitions[handle]
         if partition is None:  # its topic was deleted meanwhile
             continue
-        first = _write_marker(partition, marker, at)
+        first = _write_marker(state, partition, marker, at)
         at.touched.append(handle)
         if commit and first is not None:
             ended.append((partition, first))
@@ -236,13 +237,14 @@ def finish(state: StateData, known: Transaction, commit: bool, marker_epoch: int
     known.started_ms, known.updated_ms = -1, at.now_ms
 
 
-def _write_marker(partition: Partition, marker: MarkerId, at: At) -> int | None:
+def _write_marker(state: StateData, partition: Partition, marker: MarkerId, at: At) -> int | None:
     """Put the marker at the partition's end. Gives the transaction's first offset there, None without one."""
     offset = partition.high_watermark
     partition.slices.append_marker(offset + 1, marker, at.now_ms)
     partition.high_watermark = offset + 1
     entry = partition.producers.get(marker.producer_id)
     if entry is not None:
+        entry = own(state, partition, marker.producer_id, entry)
         _fence_entry(entry, marker.epoch, at.now_ms)
     transactions = partition.transactions
     first = transactions.open.pop(marker.producer_id, None) if transactions is not None else None

@@ -20,13 +20,15 @@ class ProducerEntry:
     `recent` holds (first sequence, base offset) of the last five batches, oldest first, flat. Batches of
     one epoch are contiguous in sequence, so each ends where the next begins. Everything from
     `floor_sequence` to `last_sequence` was accepted. `last_timestamp` is the proposer's stamp, Unix ms.
+    Only an entry with the state's own number of `freezes` may be changed: `producers.own`.
     """
 
-    __slots__ = ("epoch", "floor_sequence", "last_sequence", "last_timestamp", "recent")
+    __slots__ = ("epoch", "floor_sequence", "freezes", "last_sequence", "last_timestamp", "recent")
 
     def __init__(self, epoch: int, floor_sequence: int) -> None:
         self.epoch = epoch
         self.floor_sequence = floor_sequence
+        self.freezes = -1
         self.last_sequence = -1
         self.last_timestamp = -1
         self.recent: array[int] = array("q")

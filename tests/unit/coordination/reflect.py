@@ -17,7 +17,7 @@ from coordination.state.slices import SliceIndex
 from coordination.state.transaction_types import PartitionTransactions
 from coordination.state.types import Partition, Topic
 
-LEFT_OUT = frozenset({"_hashes"})  # of revisions gone by: an agent that starts from a snapshot has none
+LEFT_OUT = frozenset({"_hashes", "freezes"})  # what happened to this process, not to the cluster
 
 
 def attributes(value: object) -> list[str]:

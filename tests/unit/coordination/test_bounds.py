@@ -120,6 +120,7 @@ ORIGINS: dict[str, Origin] = {
     "Topic.value_schema_id": Bounded("SCHEMA_ID_MAX"),
     "Topic.key_schema_id": Bounded("SCHEMA_ID_MAX"),
     "Partition.handle": HANDLE,
+    "PartitionRest.handle": HANDLE,
     "Partition.log_start": OFFSET,
     "Partition.high_watermark": OFFSET,
     "Partition.first_offset": OFFSET,

@@ -105,7 +105,7 @@ def visible(script: Script) -> dict[str, object]:
         "rest": [
             list(value.items()) if isinstance(value, dict) else value
             for key, value in vars(state).items()
-            if key not in {"partitions", "topics", "topics_by_id", "chunks", "_hashes"}
+            if key not in {"partitions", "topics", "topics_by_id", "chunks", "_hashes", "freezes"}
         ],
         "chunks": [(s, c.id, c.references) for s, c in state.chunks.by_serial.items()],
         "serial": state.chunks.next_serial,

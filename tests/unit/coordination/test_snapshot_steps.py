@@ -1,0 +1,143 @@
+"""Snapshots of large states: every step is small, whatever one partition holds, and every file loads."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination import snapshot
+from coordination.proto import snapshot_pb2 as pb
+from coordination.snapshot import decode, encode, encode_steps
+from coordination.state import freeze as notes
+from coordination.state import freeze_partitions
+from coordination.state.freeze import freeze, freeze_now, sections
+from coordination.state.slices import ROW_BYTES
+from coordination.state.state import State
+from coordination.state.thaw import BadSnapshot, Thaw
+from tests.unit.coordination.kit import A, Producer, Script
+from tests.unit.coordination.reflect import plain
+
+ROWS, PRODUCERS = 4, 3  # of one section, or noted in one step
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps and sections that a small state already fills."""
+    monkeypatch.setattr(freeze_partitions, "SECTION_BYTES", ROWS * ROW_BYTES)
+    monkeypatch.setattr(freeze_partitions, "PRODUCER_BYTES", ROWS * ROW_BYTES // PRODUCERS)
+    monkeypatch.setattr(freeze_partitions, "PRODUCERS_PER_STEP", PRODUCERS)
+    monkeypatch.setattr(freeze_partitions, "PRODUCERS_NOTED_PER_STEP", PRODUCERS)
+    monkeypatch.setattr(notes, "PARTITIONS_PER_STEP", PRODUCERS)
+    monkeypatch.setattr(notes, "PRODUCERS_LIKE_A_PARTITION", 1)
+
+
+def filled(level: int = 2) -> Script:
+    """Partition 0 has 10 rows, partition 1 has 8 producers, 2 to 5 have 3 rows each, 6 to 15 nothing."""
+    script = Script()
+    script.register(A, level=level)
+    script.topic(A, "t", 8)
+    script.topic(A, "u", 8)
+    for _ in range(10):
+        script.commit(A, (0, 1))
+    script.commit(A, *((1, 1, 100 + number, 0, 0) for number in range(8)))
+    for handle in (2, 3, 4, 5) * 3:
+        script.commit(A, (handle, 1))
+    return script
+
+
+def rows_and_producers(section: pb.Section) -> tuple[int, int]:
+    """How many rows and producers are in a section."""
+    if section.HasField("partition_rest"):
+        rest = section.partition_rest
+        return len(rest.rows) // ROW_BYTES, len(rest.producers.producer_id)
+    rows = producers = 0
+    for one in section.partitions.partitions:
+        rows += len(one.rows) // ROW_BYTES
+        producers += len(pb.Producers.FromString(one.producers).producer_id)
+    return rows, producers
+
+
+def test_no_section_holds_more_than_a_reader_takes_at_once() -> None:
+    """Sections were bounded by the number of partitions: 256 large neighbours made one that nobody loads."""
+    script = filled()
+    made = list(sections(freeze_now(script.state)))
+    held = [rows_and_producers(section) for section in made]
+    assert sum(rows for rows, _ in held) == 10 + 1 + 4 * 3
+    assert sum(producers for _, producers in held) == 8
+    assert max(rows for rows, _ in held) == ROWS
+    assert max(producers for _, producers in held) == PRODUCERS
+    assert plain(decode(encode(script.state))) == plain(script.state)
+
+
+def test_at_level_1_partitions_stay_whole_as_its_code_expects() -> None:
+    script = filled(level=1)
+    made = list(sections(freeze_now(script.state)))
+    assert not any(section.HasField("partition_rest") for section in made)
+    groups = [len(section.partitions.partitions) for section in made if section.HasField("partitions")]
+    assert groups[:6] == [1, 1, 1, 1, 1, 3], "neighbours are apart where together they are too large"
+    assert plain(decode(encode(script.state))) == plain(script.state)
+
+
+def test_a_file_that_nobody_could_load_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = filled()
+    monkeypatch.setattr(snapshot, "SECTION_BYTES_MAX", 100)
+    with pytest.raises(ValueError, match=r"section head of .* no reader takes more than 100"):
+        encode(script.state)
+
+
+def test_producers_are_noted_in_bounded_steps() -> None:
+    """Apply waits while the state is noted, and the event loop for each step of it."""
+    noted = 0
+    for frozen in freeze(filled().state):
+        assert len(frozen.producers.ids) - noted <= PRODUCERS + 1, "one may have been noted before"
+        noted = len(frozen.producers.ids)
+    assert noted == 8
+
+
+def test_a_snapshot_is_of_one_revision_whatever_producers_do_while_it_is_written() -> None:
+    """Producers are not copied for a snapshot: who changes one afterwards changes a copy."""
+    script = filled()
+    writer = Producer(script, A, "writer")
+    writer.init()
+    writer.add(7)
+    writer.send(7)
+    before, expected = plain(script.state), encode(script.state)
+    steps = encode_steps(freeze_now(script.state))
+    next(steps)
+    producers = script.state.partitions[1].producers  # type: ignore[union-attr]  # it exists
+    kept = producers[105]
+    script.commit(A, (1, 1, 100, 0, 1), (1, 1, 101, 3, 0), (1, 1, 102, 0, 9), (1, 1, 999, 0, 0))
+    writer.end(commit=True)
+    script.commit(A, (1, 1, 100, 0, 2))
+    *_, parts = steps
+    assert b"".join(parts) == expected
+    assert plain(decode(b"".join(parts))) == before
+    assert producers[105] is kept, "what nobody touches is not copied"
+    assert list(producers[100].recent) == [0, 0, 1, 8, 2, 11]
+
+
+def test_an_entry_is_copied_once_for_a_snapshot() -> None:
+    script = filled()
+    freeze_now(script.state)
+    producers = script.state.partitions[1].producers  # type: ignore[union-attr]  # it exists
+    noted = producers[100]
+    script.commit(A, (1, 1, 100, 0, 1))
+    copied = producers[100]
+    script.commit(A, (1, 1, 100, 0, 2))
+    assert noted is not copied
+    assert producers[100] is copied
+
+
+@pytest.mark.parametrize("spoil", ["handle", "rows"])
+def test_rows_that_are_out_of_place_are_no_snapshot(spoil: str) -> None:
+    made = list(sections(freeze_now(filled().state)))
+    thaw, place = Thaw(), next(at for at, one in enumerate(made) if one.HasField("partition_rest"))
+    for section in made[:place]:
+        thaw.take(section)
+    made[place].partition_rest.handle += spoil == "handle"
+    made[place].partition_rest.rows += b"x" * (spoil == "rows")
+    with pytest.raises(BadSnapshot, match="out of place"):
+        thaw.take(made[place])
+
+
+def test_a_state_without_partitions_is_a_snapshot() -> None:
+    assert plain(decode(encode(State()))) == plain(State())
