@@ -46,6 +46,7 @@ def encode_steps(frozen: Frozen) -> Iterator[list[bytes]]:
     digest = blake2b(signed, digest_size=_CHECKSUM_BYTES)
     for part in body:
         digest.update(part)
+        yield body
     yield [signed + digest.digest(), *body]
 
 
@@ -69,8 +70,14 @@ def decode_steps(content: bytes) -> Iterator[State]:
     Raises CorruptSnapshot; StateError when the snapshot is of a newer version or feature level.
     """
     body = memoryview(content)[_HEADER.size :]
-    revision = _check(content, body)
+    revision, checksum = _header(content, body)
     thaw = Thaw()
+    digest = blake2b(content[: _SIGNED.size], digest_size=_CHECKSUM_BYTES)
+    for start in range(0, len(body), READ_BYTES):
+        digest.update(body[start : start + READ_BYTES])
+        yield thaw.state
+    if digest.digest() != checksum:
+        raise CorruptSnapshot(f"snapshot at revision {revision}: the checksum is wrong")
     try:
         for section in _sections(body):
             thaw.take(section)
@@ -87,8 +94,8 @@ def decode(content: bytes) -> State:
     return state
 
 
-def _check(content: bytes, body: memoryview) -> int:
-    """The revision of the header, once everything is as it was written."""
+def _header(content: bytes, body: memoryview) -> tuple[int, bytes]:
+    """Revision and checksum, when magic, format and length are right."""
     if len(content) < _HEADER.size:
         raise CorruptSnapshot(f"{len(content)} bytes are no snapshot: the header has {_HEADER.size}")
     magic, form, revision, length, checksum = _HEADER.unpack_from(content)
@@ -96,11 +103,7 @@ def _check(content: bytes, body: memoryview) -> int:
         raise CorruptSnapshot(f"magic {magic!r}, format {form}: expected {MAGIC!r}, {FORMAT}")
     if length != len(body):
         raise CorruptSnapshot(f"snapshot at revision {revision}: {len(body)} bytes of {length}")
-    digest = blake2b(content[: _SIGNED.size], digest_size=_CHECKSUM_BYTES)
-    digest.update(body)
-    if digest.digest() != checksum:
-        raise CorruptSnapshot(f"snapshot at revision {revision}: the checksum is wrong")
-    return int(revision)
+    return int(revision), bytes(checksum)
 
 
 def _delimited(frozen: Frozen) -> Iterator[bytes]:

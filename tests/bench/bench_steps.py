@@ -1,0 +1,116 @@
+"""How long the event loop and apply stand still with a state that is large in one respect.
+
+Each figure is CPU time of this thread, of the longest step between two moments at which others may run. The
+states are smaller than the largest that are allowed; the last column of steps must not grow with them.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+from coordination.commands import (
+    BindSchema,
+    CommitChunk,
+    CreateTopic,
+    DeleteTopic,
+    RegisterAgent,
+    SetFeatureLevel,
+)
+from coordination.snapshot import decode_steps, encode, encode_steps
+from coordination.state import State
+from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.state.freeze import freeze, freeze_now
+from tests.bench.bench_apply import entry
+from tests.bench.bench_state import longest
+from tests.bench.figure import Figure
+
+STEP_MS_GOAL = 5.0
+PRODUCERS = 500_000
+SCHEMAS = 50_000
+PER_CHUNK = 10_000
+
+
+class Log:
+    """Entries of one agent, applied as they are made."""
+
+    def __init__(self) -> None:
+        self.state, self._sequence, self._chunks = State(), 0, 0
+        agent = RegisterAgent(name="bench", node_id=-1, feature_min=1, feature_max=FEATURE_LEVEL_MAX)
+        self.apply(agent, SetFeatureLevel(level=FEATURE_LEVEL_MAX))
+
+    def apply(self, *messages: object) -> float:
+        """CPU seconds that applying one entry took."""
+        self._sequence += 1
+        made = entry(self._sequence, list(messages))  # type: ignore[arg-type]  # messages of commands
+        begun = time.thread_time()
+        self.state.apply(made)
+        return time.thread_time() - begun
+
+    def producers(self, count: int, handle: int) -> None:
+        """So many producers write one batch each to a partition."""
+        for first in range(0, count, PER_CHUNK):
+            self._chunks += 1
+            ids = range(first, min(first + PER_CHUNK, count))
+            size = len(ids)
+            chunk = CommitChunk(
+                number=self._chunks, size=1 << 30, first_position=64, partition=[handle] * size,
+                length=[100] * size, offsets=[1] * size, max_timestamp_ms=[1_700_000_000_000] * size,
+                producer_id=ids, producer_epoch=[0] * size, base_sequence=[0] * size,
+            )  # fmt: skip
+            self.apply(chunk)
+
+
+def _step(name: str, seconds: float) -> Figure:
+    return Figure(name, seconds * 1e3, "ms", goal=STEP_MS_GOAL, better="less")
+
+
+def producers(count: int = PRODUCERS) -> Iterator[Figure]:
+    """One partition with very many idempotent producers."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    log = Log()
+    log.apply(CreateTopic(name="t", topic_id=bytes(16), partitions=1))
+    log.producers(count, 0)
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    yield Figure(f"{count:,} producers, memory of each", more * 1024 / count, "B")
+    total, worst = longest(freeze(log.state))
+    yield Figure(f"{count:,} producers, freezing, apply waits", total * 1e3, "ms")
+    yield _step(f"{count:,} producers, freezing, the loop waits", worst)
+    total, worst = longest(encode_steps(freeze_now(log.state)))
+    yield Figure(f"{count:,} producers, encoding beside apply", total * 1e3, "ms")
+    yield _step(f"{count:,} producers, encoding, the loop waits", worst)
+    content = encode(log.state)
+    yield Figure(f"{count:,} producers, snapshot of each", len(content) / count, "B")
+    gc.disable()  # as an agent does it (coordination/replica/loading.py)
+    total, worst = longest(decode_steps(content))
+    gc.enable()
+    yield Figure(f"{count:,} producers, loading", total * 1e3, "ms")
+    yield _step(f"{count:,} producers, loading, the loop waits", worst)
+
+
+def schemas(count: int = SCHEMAS) -> Iterator[Figure]:
+    """Deleting a topic with one schema, and binding another, among many schemas of others."""
+    log = Log()
+    log.apply(*[CreateTopic(name=n, topic_id=n.encode().ljust(16), partitions=1) for n in ("t", "o")])
+    bind = BindSchema(topic="t", message="m", descriptor_set=b"d")
+    log.apply(bind)
+    for first in range(0, count, 1000):
+        each = range(first, min(first + 1000, count))
+        log.apply(*[BindSchema(topic="o", message="m", descriptor_set=b"%d" % n) for n in each])
+    bind.descriptor_set = b"e"
+    yield _step(f"BindSchema among {count:,} schemas", log.apply(bind))
+    yield _step(f"DeleteTopic among {count:,} schemas", log.apply(DeleteTopic(name="t")))
+
+
+def figures() -> Iterable[Figure]:
+    """All of them; the producers first, in a process that has used little memory."""
+    yield from producers()
+    yield from schemas()
+
+
+if __name__ == "__main__":
+    for one in producers(int(sys.argv[1])):
+        print(one.line(), flush=True)
