@@ -91,6 +91,10 @@ _TOPICS = (
             "Most partitions in one page of DescribeTopicPartitions.", 1, PARTITIONS_PER_ANSWER_MAX),
     _acting("producer.id.expiration.ms", _I, "86400000",
             "An idempotent producer idle for this long, ms, is forgotten.", 1, INT_MAX),
+    _acting("floe.producers.max", _I, "2000000",
+            "Most idempotent producers that the cluster remembers, counted per partition that they write to. "
+            "Beyond it the longest idle ones go in partitions that have more than their share.",
+            1, INT_MAX, since=2),
     _shown("producer.id.expiration.check.interval.ms", _I, "600000",
            _NONE + "the job that forgets idle producers has a pace of its own."),
 )  # fmt: skip

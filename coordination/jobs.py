@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -26,7 +26,11 @@ from coordination.log import LogError
 from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
+from coordination.state.data import HANDLE_RANGE
+from coordination.state.levels import NAMED_PRODUCERS
 from coordination.state.members import runs_jobs
+from coordination.state.producers import is_idle
+from coordination.state.types import Partition
 from coordination.trouble import Trouble, Troubles
 from objectstore import tasks
 from objectstore.store import Ambiguous, Denied, Retryable, StoreError
@@ -171,22 +175,63 @@ class Job(ABC):
 class ProducerExpiry(Job):
     """Forgets idempotent producers that wrote nothing for the cluster's producer.id.expiration.ms.
 
-    Goes over the partitions in ranges, so that no single command holds up apply.
+    Looks for them itself, in steps, and names a bounded number in each command.
     """
 
     claim = "producer-expiry"
-    RANGE = 2000  # partitions in one command
+    NAMED_MAX = 1000  # producers that one command names
+    LOOKED_AT = 4096  # producers and partitions between two moments at which others run
+    RANGE = 2000  # below level 2: partitions in one command
 
     def __init__(self, replica: Replica, clock: Clock, *, poll_s: float = 600.0) -> None:
         super().__init__(replica, poll_s)
         self._clock = clock
+        self._looked_at = 0
 
     async def step(self, held: ClaimHolder) -> None:
         """One pass over all partitions."""
-        idle_ms = integer(self.replica.state.cluster_configs, "producer.id.expiration.ms")
-        since = deletion_ms(self.replica.state, self._clock.now_ms()) - idle_ms
-        for first in range(0, len(self.replica.state.partitions), self.RANGE):
-            await self.replica.propose(
-                ExpireProducers(idle_since_ms=since, first_partition=first, partitions=self.RANGE),
-                incarnation=held.incarnation,
-            )
+        state = self.replica.state
+        idle_ms = integer(state.cluster_configs, "producer.id.expiration.ms")
+        since = deletion_ms(state, self._clock.now_ms()) - idle_ms
+        if state.feature_level < NAMED_PRODUCERS:
+            for first in range(0, len(state.partitions), self.RANGE):
+                ranged = ExpireProducers(idle_since_ms=since, first_partition=first, partitions=self.RANGE)
+                await self.replica.propose(ranged, incarnation=held.incarnation)
+            return
+        named = ExpireProducers(idle_since_ms=since)
+        async for handle, producer_id in self._idle(since):
+            named.partition.append(handle)
+            named.producer_id.append(producer_id)
+            if len(named.producer_id) == self.NAMED_MAX:
+                await self.replica.propose(named, incarnation=held.incarnation)
+                named = ExpireProducers(idle_since_ms=since)
+        if named.producer_id:
+            await self.replica.propose(named, incarnation=held.incarnation)
+
+    async def _idle(self, since_ms: int) -> AsyncIterator[tuple[int, int]]:
+        """Handle and id of producers that are idle. The state goes on meanwhile: apply looks again."""
+        for number in range(len(self.replica.state.live_in_range)):
+            if not self.replica.state.live_in_range[number]:
+                continue
+            for handle in range(number * HANDLE_RANGE, (number + 1) * HANDLE_RANGE):
+                partition = self._partition(handle)
+                ids = list(partition.producers) if partition is not None else []
+                await self._others(1)
+                for start in range(0, len(ids), self.LOOKED_AT):
+                    some = ids[start : start + self.LOOKED_AT]
+                    await self._others(len(some))
+                    partition = self._partition(handle)
+                    found = [one for one in some if partition and is_idle(partition, one, since_ms)]
+                    for producer_id in found:
+                        yield handle, producer_id
+
+    def _partition(self, handle: int) -> Partition | None:
+        known = self.replica.state.partitions
+        return known[handle] if handle < len(known) else None
+
+    async def _others(self, more: int) -> None:
+        """Let others run before so many more are looked at, if it is time."""
+        if self._looked_at + more > self.LOOKED_AT:
+            self._looked_at = 0
+            await asyncio.sleep(0)
+        self._looked_at += more

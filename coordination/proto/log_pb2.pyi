@@ -878,7 +878,8 @@ Global___AllocateProducerIds: _TypeAlias = AllocateProducerIds  # noqa: Y015
 @_typing.final
 class ExpireProducers(_message.Message):
     """Forgets producers that last wrote before `idle_since_ms` (by the entries' proposed_ms).
-    A range of partitions keeps one command short; 0 partitions means all from the first on.
+    Those that are named (from level 2 on), or all in a range of partitions; 0 partitions means all from the
+    first on.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -886,20 +887,30 @@ class ExpireProducers(_message.Message):
     IDLE_SINCE_MS_FIELD_NUMBER: _builtins.int
     FIRST_PARTITION_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
     idle_since_ms: _builtins.int
     first_partition: _builtins.int
     """handle"""
     partitions: _builtins.int
+    @_builtins.property
+    def partition(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """handles, with the next in columns"""
+
+    @_builtins.property
+    def producer_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
         idle_since_ms: _builtins.int = ...,
         first_partition: _builtins.int = ...,
         partitions: _builtins.int = ...,
+        partition: _abc.Iterable[_builtins.int] | None = ...,
+        producer_id: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_partition", b"first_partition", "idle_since_ms", b"idle_since_ms", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_partition", b"first_partition", "idle_since_ms", b"idle_since_ms", "partition", b"partition", "partitions", b"partitions", "producer_id", b"producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,7 @@ class StateData:
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
         self.whole_garbage: dict[int, int] = {}  # how many of these with True there are, by partition
         self.next_producer_id = 0
+        self.producer_count = 0  # entries of all partitions
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts
         self.fenced_count = 0

@@ -10,6 +10,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 1 | everything that is not named below |
 | 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
 | 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check |
+| 2 | ExpireProducers names those that expire; of more than a partition, or the cluster (floe.producers.max), remembers the longest idle ones go |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 """  # noqa: E501 - a table
 
@@ -31,6 +32,8 @@ NAMES_OF_ONE_REQUEST = 2  # and names are compared with those from before the re
 TRIM_LAG_BOUND = 2  # and who is far behind does not hold up the log's end any more
 JUDGED_AGENTS = 2  # and agents that cannot do their work are said to be unwell
 KNOWN_VALUES = 2  # and a value of an enumeration that nobody knows is refused
+NAMED_PRODUCERS = 2  # and producers that expire are named
+BOUNDED_PRODUCERS = 2  # and there is a most that are remembered
 PIECES_OF_PARTITIONS = 2  # and a large partition goes over several sections of a snapshot
 INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
 

@@ -6,14 +6,22 @@ the rest: first contact, a new epoch, duplicates, gaps. Plus producer ids and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
+from coordination.broker_configs import integer
 from coordination.commands import AllocateProducerIds, ExpireProducers
 from coordination.kafka_codes import Code
 from coordination.state import bounds
 from coordination.state.data import StateData
 from coordination.state.expiry import not_above
+from coordination.state.levels import BOUNDED_PRODUCERS, NAMED_PRODUCERS
 from coordination.state.types import At, Done, Partition, ProducerEntry, Refused, Result
 
 PRODUCER_ID_BLOCK_MAX = 1_000_000  # ids in one AllocateProducerIds
+PRODUCERS_PER_PARTITION_MAX = 65_536  # remembered by one partition: a larger table grows in steps that stall
+LOOKED_AT_FOR_ROOM = 1024  # of the producers that came first, when some must go
+FORGOTTEN_SHARE = 4  # of those looked at, one in so many goes at once
 _MASK = (1 << 31) - 1
 _HALF = 1 << 30  # a sequence less than this far behind the last one is behind it, not ahead
 
@@ -91,25 +99,65 @@ def allocate_producer_ids(state: StateData, message: AllocateProducerIds, at: At
     return Done(first)
 
 
+def make_room(state: StateData, partition: Partition) -> None:
+    """Before a producer is added to the partition: forget the longest idle ones when it has its most.
+
+    As after their expiry: the next batch of such a producer is taken whatever its sequence (KIP-360).
+    """
+    if state.feature_level < BOUNDED_PRODUCERS:
+        return
+    most, count = PRODUCERS_PER_PARTITION_MAX, len(partition.producers)
+    of_cluster = integer(state.cluster_configs, "floe.producers.max")
+    if state.producer_count >= of_cluster:  # each partition keeps its share, whatever others have
+        most = min(most, max(1, of_cluster // state.partition_count))
+    if count < most:
+        return
+    oldest = [
+        (entry.last_timestamp, producer_id)
+        for producer_id, entry in islice(partition.producers.items(), LOOKED_AT_FOR_ROOM)
+        if not in_transaction(partition, producer_id)
+    ]
+    oldest.sort()
+    for _, producer_id in oldest[: max(1, min(count, LOOKED_AT_FOR_ROOM) // FORGOTTEN_SHARE)]:
+        del partition.producers[producer_id]
+        state.producer_count -= 1
+
+
 def expire_producers(state: StateData, message: ExpireProducers, at: At) -> Result:
     """Forget producers that were idle since `idle_since_ms`. Done's value: how many entries went."""
     idle_since_ms = not_above(state, message.idle_since_ms, "producer.id.expiration.ms")
-    first = message.first_partition
-    end = first + message.partitions if message.partitions else len(state.partitions)
-    expired = 0
-    for partition in state.partitions[first:end]:
-        if partition is None or not partition.producers:
-            continue
-        idle = [
-            producer_id
-            for producer_id, entry in partition.producers.items()
-            if entry.last_timestamp < idle_since_ms and not _in_transaction(partition, producer_id)
-        ]
-        for producer_id in idle:
+    if state.feature_level >= NAMED_PRODUCERS and (message.partition or message.producer_id):
+        if len(message.partition) != len(message.producer_id):
+            return Refused(Code.INVALID_REQUEST, "ExpireProducers: columns of different lengths")
+        names = list(zip(message.partition, message.producer_id, strict=True))
+    else:
+        names = list(_idle_in(state, message.first_partition, message.partitions, idle_since_ms))
+    before = state.producer_count
+    for handle, producer_id in names:
+        partition = state.partitions[handle] if handle < len(state.partitions) else None
+        if partition is not None and is_idle(partition, producer_id, idle_since_ms):
             del partition.producers[producer_id]
-        expired += len(idle)
-    return Done(expired)
+            state.producer_count -= 1
+    return Done(before - state.producer_count)
 
 
-def _in_transaction(partition: Partition, producer_id: int) -> bool:
+def _idle_in(state: StateData, first: int, partitions: int, idle_since_ms: int) -> Iterator[tuple[int, int]]:
+    """Handle and id of the idle producers in a range of partitions."""
+    end = first + partitions if partitions else len(state.partitions)
+    for partition in state.partitions[first:end]:
+        if partition is not None:
+            ids = (one for one in partition.producers if is_idle(partition, one, idle_since_ms))
+            yield from ((partition.handle, producer_id) for producer_id in ids)
+
+
+def is_idle(partition: Partition, producer_id: int, idle_since_ms: int) -> bool:
+    """Whether the partition remembers a producer that wrote nothing since then and is in no transaction."""
+    entry = partition.producers.get(producer_id)
+    if entry is None or entry.last_timestamp >= idle_since_ms:
+        return False
+    return not in_transaction(partition, producer_id)
+
+
+def in_transaction(partition: Partition, producer_id: int) -> bool:
+    """Whether the producer has a transaction open that wrote to the partition."""
     return partition.transactions is not None and producer_id in partition.transactions.open

@@ -176,6 +176,7 @@ class Thaw:
                 partition.producers = _producers(pb.Producers.FromString(message.producers))
             if message.transactions:
                 partition.transactions = thaw_partition(message.transactions)
+            state.producer_count += len(partition.producers)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition
             state.live_in_range[message.handle // HANDLE_RANGE] += 1
@@ -189,6 +190,7 @@ class Thaw:
             raise BadSnapshot(f"{len(rest.rows)} bytes of rows of partition {rest.handle}: out of place")
         partition.slices.append_rows(rest.rows)
         partition.producers |= _producers(rest.producers)
+        self.state.producer_count += len(rest.producers.producer_id)
 
     def _schema(self, s: pb.Schema) -> None:
         self.state.schemas[s.schema_id] = Schema(

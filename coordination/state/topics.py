@@ -115,6 +115,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
         state.chunks.release(partition.slices.serials(), at.now_ms)
         drop_merged(state, partition, at.now_ms)
         state.partitions[partition.handle] = None
+        state.producer_count -= len(partition.producers)
         state.live_in_range[partition.handle // HANDLE_RANGE] -= 1
         state.partition_count -= 1
         at.touched.append(partition.handle)

@@ -32,6 +32,9 @@ def admit(
         return entry, 0, partition.high_watermark
     if entry is not None:
         entry = producers.own(state, partition, producer_id, entry)
+    else:
+        producers.make_room(state, partition)
+        state.producer_count += 1
     return producers.admit(partition, entry, producer_id, epoch, sequence, count)
 
 
