@@ -36,19 +36,14 @@ class StateData:
         # Topic names by what metric names make of them, oldest first; two or more were of one request.
         self.names_without_dots: dict[str, tuple[str, ...]] = {}
         self.partitions: list[Partition | None] = []  # by handle
-        self.partition_count = 0  # of existing topics
-        self.live_in_range: list[int] = []  # how many of them are in each HANDLE_RANGE of handles
         self.chunks = ChunkTable()
         # Objects that nothing refers to any more → Unix ms of the entry that let go of them. A manifest with
         # True takes the segments that it names along.
         self.segment_garbage: dict[SegmentId, int] = {}
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
-        self.whole_garbage: dict[int, int] = {}  # how many of these with True there are, by partition
         self.next_producer_id = 0
-        self.producer_count = 0  # entries of all partitions
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts
-        self.fenced_count = 0
         self.brokers: dict[int, Broker] = {}
         self.node_ids: dict[str, int] = {}
         self.next_node_id = 1
@@ -68,8 +63,17 @@ class StateData:
         self.claims: dict[str, ClaimHolder] = {}
         self.snapshots: list[SnapshotRecord] = []  # oldest first
         self.trimmed_through = 0
-        self.freezes = 0  # of this process: how often somebody began to note the state (freeze.py)
         self.pending: dict[tuple[int, int], list[bytes]] = {}  # open multi-part changes
+        self._count()
+
+    def _count(self) -> None:
+        """What follows from the rest, and is kept so that nobody has to go over it."""
+        self.partition_count = 0  # of existing topics
+        self.live_in_range: list[int] = []  # how many of them are in each HANDLE_RANGE of handles
+        self.producer_count = 0  # entries of all partitions
+        self.whole_garbage: dict[int, int] = {}  # manifests in the garbage with True, by partition
+        self.fenced_count = 0
+        self.freezes = 0  # in this process: how often somebody began to note the state (freeze.py)
 
     def is_live(self, incarnation: int) -> bool:
         """Whether the incarnation is registered and not fenced."""

@@ -70,23 +70,7 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.group_configs = list(state.group_configs.items())  # a change puts a new dict in
     frozen.features, frozen.features_epoch = dict(state.features), state.features_epoch
     yield frozen
-    noted = 0
-    for topic in state.topics.values():
-        partitions: list[FrozenPartition] = []
-        frozen.topics.append((_topic(topic.name, state), partitions))
-        if topic.extents:
-            frozen.extents[topic.name] = note_extents(topic.extents)
-        for partition in topic.partitions:
-            partitions.append(note_partition(partition))
-            noted += 1
-            for count in frozen.producers.note(partition.producers):
-                noted += count // PRODUCERS_LIKE_A_PARTITION
-                if noted >= PARTITIONS_PER_STEP:
-                    noted = 0
-                    yield frozen
-            if noted >= PARTITIONS_PER_STEP:
-                noted = 0
-                yield frozen
+    yield from _topics(frozen, state)
     for consumers in _groups(state.groups.values(), GROUPS_PER_STEP):
         frozen.groups += [note_group(one) for one in consumers]
         yield frozen
@@ -105,6 +89,27 @@ def freeze(state: State) -> Iterator[Frozen]:
     for replaced in _groups(state.manifest_garbage.items(), CHUNKS_PER_STEP):
         frozen.manifest_garbage += [(*manifest, *since) for manifest, since in replaced]
         yield frozen
+
+
+def _topics(frozen: Frozen, state: State) -> Iterator[Frozen]:
+    """Note the topics with their partitions and producers."""
+    noted = 0
+    for topic in state.topics.values():
+        partitions: list[FrozenPartition] = []
+        frozen.topics.append((_topic(topic.name, state), partitions))
+        if topic.extents:
+            frozen.extents[topic.name] = note_extents(topic.extents)
+        for partition in topic.partitions:
+            partitions.append(note_partition(partition))
+            noted += 1
+            for count in frozen.producers.note(partition.producers):
+                noted += count // PRODUCERS_LIKE_A_PARTITION
+                if noted >= PARTITIONS_PER_STEP:
+                    noted = 0
+                    yield frozen
+            if noted >= PARTITIONS_PER_STEP:
+                noted = 0
+                yield frozen
 
 
 def freeze_now(state: State) -> Frozen:

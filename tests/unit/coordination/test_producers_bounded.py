@@ -138,6 +138,26 @@ def test_at_level_1_names_are_not_looked_at() -> None:
     assert script.one(A, named) == Done(3)
 
 
+class Steps:
+    """Counts the producers that are looked at between two turns of the event loop."""
+
+    def __init__(self) -> None:
+        self.looked_at = self.longest = 0
+        self._real = jobs.is_idle
+
+    def is_idle(self, *args: Any) -> bool:
+        """In place of the job's own."""
+        self.looked_at += 1
+        return self._real(*args)
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        seen = 0
+        while True:
+            self.longest, seen = max(self.longest, self.looked_at - seen), self.looked_at
+            await asyncio.sleep(0)
+
+
 async def test_the_job_looks_and_names_in_small_steps(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,32 +177,21 @@ async def test_the_job_looks_and_names_in_small_steps(
     await replica.propose(Heartbeat())
     monkeypatch.setattr(ProducerExpiry, "NAMED_MAX", step + 2)
     monkeypatch.setattr(ProducerExpiry, "LOOKED_AT", step)
-    looked_at, sizes, is_idle, propose = [0], [], jobs.is_idle, replica.propose
-
-    def counted(*args: Any) -> bool:
-        looked_at[0] += 1
-        return is_idle(*args)
+    steps, sizes, propose = Steps(), [], replica.propose
 
     async def noted(message: Any, **fields: Any) -> Any:
         if isinstance(message, ExpireProducers):
             sizes.append(len(message.producer_id))
         return await propose(message, **fields)
 
-    async def watch() -> None:
-        seen = 0
-        while True:
-            longest[0], seen = max(longest[0], looked_at[0] - seen), looked_at[0]
-            await asyncio.sleep(0)
-
-    longest = [0]
-    monkeypatch.setattr(jobs, "is_idle", counted)
+    monkeypatch.setattr(jobs, "is_idle", steps.is_idle)
     monkeypatch.setattr(replica, "propose", noted)
-    job, watching = ProducerExpiry(replica, clock, poll_s=1000.0), asyncio.ensure_future(watch())
+    job, watching = ProducerExpiry(replica, clock, poll_s=1000.0), asyncio.ensure_future(steps.watch())
     job.start()
     await until(lambda: replica.state.producer_count == 0)
     await job.stop()
     watching.cancel()
     assert remembered(replica.state) == [[], [], []]
-    assert looked_at[0] == count + 1
-    assert longest[0] <= step
+    assert steps.looked_at == count + 1
+    assert steps.longest <= step
     assert sizes == [7, 7, 7, 7, 7, 6]
