@@ -238,6 +238,39 @@ def config(
         print_table(("config", "value", "from"), [row[:3] for row in rows])
 
 
+@app.command("skip-damaged")
+def skip_damaged(
+    name: TopicName,
+    partition: Annotated[int, typer.Option(min=0, help="Number of the partition.")],
+    start: Annotated[int, typer.Option("--from", min=0, help="Look from this offset on.")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Record it; without, damage is only shown.")] = False,
+    by: Annotated[str, typer.Option(help="Who decides it; your user name if not given.")] = "",
+    http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """Find records that are damaged or lost in the bucket; with --yes, readers and tables go on without them.
+
+    Reads the whole partition from the bucket, so it takes its time. Sound records are never passed over.
+    """
+    from agent.cli import damage
+
+    found = damage.find(http, name, partition, start)
+    new = [each for each in found if not each["skipped"]]
+    if new and yes:
+        damage.skip(http, name, partition, new, by or damage.whoever())
+    if output is Form.JSON:
+        passed = [each for each in damage.skipped(http, name) if each["partition"] == partition]
+        print_json({"topic": name, "partition": partition, "damaged": found, "skipped": passed})
+        return
+    if found:
+        rows = [
+            (d["from_offset"], d["to_offset"], "yes" if d["skipped"] or yes else "no", d["reason"])
+            for d in found
+        ]
+        print_table(("from", "to", "passed over", "reason"), rows)
+    damage.say(name, partition, found, recorded=yes)
+
+
 def _pairs(assignments: Iterable[str]) -> dict[str, str]:
     pairs = {}
     for assignment in assignments:

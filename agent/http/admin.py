@@ -55,7 +55,7 @@ class AdminRoutes:
     async def read(self, request: Request) -> Response:
         """The topic's bindings, as of now (a read barrier comes first)."""
         await barrier(self._parts)
-        topic = self._topic(request)
+        topic = topic_of(self._parts, request)
         return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic)})
 
     async def bind(self, request: Request) -> Response:
@@ -63,7 +63,7 @@ class AdminRoutes:
         body = await read_body(request, self._parts.config.http.body_bytes_max)
         wanted = _binding(body)
         await barrier(self._parts)
-        topic = self._topic(request)
+        topic = topic_of(self._parts, request)
         descriptor_set = b"" if wanted.unbind else await _descriptor_set(wanted)
         message = BindSchema(
             topic=topic.name,
@@ -77,19 +77,21 @@ class AdminRoutes:
         result = await submit(self._parts, command(message))
         if isinstance(result, Refused):
             raise refused(result)
-        return JSONResponse({"topic": topic.name, "schemas": self._bindings(self._topic(request))})
-
-    def _topic(self, request: Request) -> Topic:
-        name: str = request.path_params["name"]
-        topic = self._parts.replica.state.topics.get(name)
-        if topic is None:
-            raise Problem(404, f"topic {name!r} does not exist", "create it first: floe topic create NAME")
-        return topic
+        return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic_of(self._parts, request))})
 
     def _bindings(self, topic: Topic) -> list[dict[str, object]]:
         ids = (topic.value_schema_id, topic.key_schema_id)
         schemas = self._parts.replica.state.schemas
         return [_shown(schemas[schema_id]) for schema_id in ids if schema_id is not None]
+
+
+def topic_of(parts: Parts, request: Request) -> Topic:
+    """The topic that the path names. Raises Problem 404."""
+    name: str = request.path_params["name"]
+    topic = parts.replica.state.topics.get(name)
+    if topic is None:
+        raise Problem(404, f"topic {name!r} does not exist", "create it first: floe topic create NAME")
+    return topic
 
 
 async def _descriptor_set(wanted: Binding) -> bytes:

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from agent.http.admin import AdminRoutes
 from agent.http.answers import Problem
 from agent.http.catalog import CatalogRoutes
+from agent.http.damage import DamageRoutes
 from agent.http.gauges import Gauges
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
@@ -25,6 +26,7 @@ def build(parts: Parts) -> Starlette:
     health = HealthRoutes(parts)
     status = StatusRoutes(parts)
     admin = AdminRoutes(parts)
+    damage = DamageRoutes(parts)
     catalog = CatalogRoutes(parts)
     every = ["GET", "HEAD", "POST", "PUT", "DELETE"]
     return Starlette(
@@ -38,6 +40,9 @@ def build(parts: Parts) -> Starlette:
             Route("/status.json", status.json),
             Route("/admin/topics/{name}/schema", admin.read, methods=["GET"]),
             Route("/admin/topics/{name}/schema", admin.bind, methods=["POST"]),
+            Route("/admin/topics/{name}/damaged", damage.damaged, methods=["GET"]),
+            Route("/admin/topics/{name}/skipped", damage.skipped, methods=["GET"]),
+            Route("/admin/topics/{name}/skipped", damage.skip, methods=["POST"]),
             Route("/iceberg/{path:path}", catalog.handle, methods=every),
         ],
         middleware=[

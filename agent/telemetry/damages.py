@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.telemetry.logs import logger
+from objectstore.offset_ranges import covered
 
 if TYPE_CHECKING:
     from agent.telemetry.metrics import Metrics
@@ -70,7 +71,7 @@ class Damages:
             self._tell(found, now_s)
 
     def ranges(self, state: State) -> list[DamagedRange]:
-        """The damaged ranges of which records are left, by topic, partition and offset."""
+        """The damaged ranges that are in the way of readers, by topic, partition and offset."""
         left = [each for each in self._ranges.values() if _remains(state, each)]
         return sorted(left, key=lambda each: (each.topic, each.partition, each.start))
 
@@ -89,11 +90,13 @@ class Damages:
             to_offset=found.end,
             reason=found.reason,
             met=found.count,
-            remedy=f"restore the object from the bucket's versions; until then a consumer that seeks to "
-            f"{found.end} gets what lies behind",
+            remedy=f"restore the object from the bucket's versions, or go on without these records: "
+            f"floe topic skip-damaged {found.topic} --partition {found.partition}",
         )
 
 
 def _remains(state: State, found: DamagedRange) -> bool:
     partition = state.partitions[found.handle] if found.handle < len(state.partitions) else None
-    return partition is not None and partition.log_start < found.end
+    if partition is None or partition.log_start >= found.end:
+        return False
+    return not covered(max(found.start, partition.log_start), found.end, partition.skipped)

@@ -484,6 +484,7 @@ class Partition(_message.Message):
     PRODUCERS_FIELD_NUMBER: _builtins.int
     MERGED_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     log_start: _builtins.int
     high_watermark: _builtins.int
@@ -502,6 +503,8 @@ class Partition(_message.Message):
     def merged(self) -> Global___MergedRange:
         """unset: nothing is merged"""
 
+    @_builtins.property
+    def skipped(self) -> _containers.RepeatedCompositeFieldContainer[Global___SkippedRange]: ...
     def __init__(
         self,
         *,
@@ -513,14 +516,45 @@ class Partition(_message.Message):
         producers: _builtins.bytes = ...,
         merged: Global___MergedRange | None = ...,
         transactions: _builtins.bytes = ...,
+        skipped: _abc.Iterable[Global___SkippedRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["merged", b"merged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "skipped", b"skipped", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Partition: _TypeAlias = Partition  # noqa: Y015
+
+@_typing.final
+class SkippedRange(_message.Message):
+    """Offsets [start, end) of which the damaged ones are passed over, since when and on whose word."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    since_ms: _builtins.int
+    by: _builtins.str
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "end", b"end", "since_ms", b"since_ms", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkippedRange: _TypeAlias = SkippedRange  # noqa: Y015
 
 @_typing.final
 class PartitionTransactions(_message.Message):

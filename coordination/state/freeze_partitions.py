@@ -8,7 +8,7 @@ from itertools import islice
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_transactions import encode_partition
 from coordination.state.slices import ROW_BYTES
-from coordination.state.types import Merged, Partition, ProducerEntry
+from coordination.state.types import Merged, Partition, ProducerEntry, Skipped
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 PRODUCERS_PER_STEP = 2048  # producers encoded in one step
@@ -16,9 +16,11 @@ PRODUCERS_NOTED_PER_STEP = 16_384
 SECTION_BYTES = 16_384 * ROW_BYTES  # rows and producers of one section, about; what is larger goes in pieces
 PRODUCER_BYTES = SECTION_BYTES // PRODUCERS_PER_STEP  # counted for a producer: more than it ever has
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; number of producers;
-# merged range; transactions, encoded. Made of what the garbage collector need not look into: notes on 100,000
-# partitions would set off full collections.
-FrozenPartition = tuple[int, int, int, int, bytearray, int, int, int, tuple[int, ...] | None, bytes]
+# merged range; transactions, encoded; skipped ranges. Made of what the garbage collector need not look into:
+# notes on 100,000 partitions would set off full collections.
+FrozenPartition = tuple[
+    int, int, int, int, bytearray, int, int, int, tuple[int, ...] | None, bytes, tuple[Skipped, ...]
+]
 _MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
 
 
@@ -55,6 +57,7 @@ def note_partition(partition: Partition) -> FrozenPartition:
         len(partition.producers),
         _note_merged(partition.merged),
         encode_partition(partition.transactions),
+        partition.skipped,
     )
 
 
@@ -134,6 +137,7 @@ def _bare(noted: FrozenPartition) -> pb.Partition:
         high_watermark=noted[2],
         first_offset=noted[3],
         transactions=noted[9],
+        skipped=[pb.SkippedRange(**each._asdict()) for each in noted[10]],
     )
     if merged is not None:
         message.merged.CopyFrom(pb.MergedRange(**dict(zip(_MERGED_FIELDS, merged, strict=True))))

@@ -12,6 +12,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check |
 | 2 | ExpireProducers names those that expire; of more than a partition, or the cluster (floe.producers.max), remembers the longest idle ones go |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
+| 2 | SkipDamaged |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ NAMED_PRODUCERS = 2  # and producers that expire are named
 BOUNDED_PRODUCERS = 2  # and there is a most that are remembered
 PIECES_OF_PARTITIONS = 2  # and a large partition goes over several sections of a snapshot
 INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
+SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 
-SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS} | dict.fromkeys(
+SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS, "skip_damaged": SKIPPED_DAMAGE} | dict.fromkeys(
     (
         "init_transactions",
         "add_to_transaction",

@@ -32,6 +32,7 @@ from coordination.state import (
     producers,
     schemas,
     segments,
+    skipped,
     tables,
     topics,
     transactions,
@@ -115,6 +116,7 @@ HANDLERS: dict[str, Handler] = {
     "expire_transactions": transactions.expire_transactions,
     "swap_segments": segments.swap_segments,
     "forget_segments": segments.forget_segments,
+    "skip_damaged": skipped.skip_damaged,
 }
 
 

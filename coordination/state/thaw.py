@@ -31,6 +31,7 @@ from coordination.state.types import (
     Partition,
     ProducerEntry,
     Schema,
+    Skipped,
     SnapshotRecord,
     Table,
     Topic,
@@ -176,6 +177,7 @@ class Thaw:
                 partition.producers = _producers(pb.Producers.FromString(message.producers))
             if message.transactions:
                 partition.transactions = thaw_partition(message.transactions)
+            partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
             state.producer_count += len(partition.producers)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition

@@ -12,7 +12,7 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import bounds
+from coordination.state import bounds, skipped
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
@@ -175,6 +175,7 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
             state.chunks.release(partition.slices.trim(offset), at.now_ms)
             if partition.transactions is not None:
                 partition.transactions.forget_below(offset)
+            skipped.forget_below(partition, offset)
             at.touched.append(handle)
         starts.append(partition.log_start)
     return Done(tuple(starts))

@@ -59,6 +59,15 @@ class Merged(NamedTuple):
     first_dirty_ms: int
 
 
+class Skipped(NamedTuple):
+    """Offsets [start, end) of which the damaged ones are passed over; since when (Unix ms), on whose word."""
+
+    start: int
+    end: int
+    since_ms: int
+    by: str
+
+
 class Partition:
     """One partition. Offsets [log_start, high_watermark) are readable; `handle` is its name in the log.
 
@@ -72,6 +81,7 @@ class Partition:
         "log_start",
         "merged",
         "producers",
+        "skipped",
         "slices",
         "topic",
         "transactions",
@@ -87,6 +97,7 @@ class Partition:
         self.merged: Merged | None = None
         self.producers: dict[int, ProducerEntry] = {}
         self.transactions: PartitionTransactions | None = None  # until there is one
+        self.skipped: tuple[Skipped, ...] = ()  # in order, apart from each other
 
     @property
     def size_bytes(self) -> int:

@@ -123,6 +123,8 @@ class Storyteller:
                 yield from self._show_merged(partition)
                 for s in partition.slices.plan(0, 1 << 60):
                     yield f"  {s.base_offset}..{s.end_offset - 1} {self._where(s)}"
+                for skipped in partition.skipped:
+                    yield f"  damage in {skipped.start}..{skipped.end - 1} is passed over, says {skipped.by}"
                 for key, entry in partition.producers.items():
                     yield f"  producer {key} epoch {entry.epoch} last {entry.last_sequence}"
                 for each in partition.aborted(0, 1 << 60):

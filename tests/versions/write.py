@@ -34,7 +34,7 @@ START_MS = 1_700_000_000_000
 NOT_DRAWN = ("register_agent", "set_feature_level", "end", "part", "begin")
 LATER = (
     "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction",
-    "abort_transaction", "expire_transactions", "judge_agent",
+    "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged",
 )  # fmt: skip
 """Commands above level 1. Code of level 1 does not have them."""
 RARE = (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent.kafka.fetch.pieces import Damage, Lost, damage_of, taken, unreadable
+from agent.kafka.fetch.pieces import Damage, Lost, damage_of, passed_over, taken, unreadable
 from agent.kafka.fetch.planner import Plan, Planned, Wanted, cut, plan_fetch
 from agent.kafka.fetch.waiters import Waiters
 from agent.telemetry.damages import Damages
@@ -238,7 +238,7 @@ class FetchDriver:
         for planned in plan.partitions:
             read = found[position : position + len(planned.slices)]
             position += len(read)
-            records, trouble = _records(planned, read, nothing_yet)
+            records, trouble = _records(planned, read, nothing_yet, lost)
             if trouble is not None:
                 damage = damage_of(planned, trouble, lost)
                 planned.code = Code.CORRUPT_MESSAGE if damage is not None else Code.KAFKA_STORAGE_ERROR
@@ -257,14 +257,18 @@ class FetchDriver:
 
 
 def _records(
-    planned: Planned, read: Sequence[memoryview | StoreError | TimeoutError], nothing_yet: bool
+    planned: Planned, read: Sequence[memoryview | StoreError | TimeoutError], nothing_yet: bool, lost: Lost
 ) -> tuple[list[memoryview], Exception | None]:
     """A partition's batches; without any, what was in the way if something was."""
     if planned.gap:
         return [memoryview(empty_batch(planned.wanted.offset, planned.end_offset))], None
     if planned.failed:
-        return [], planned.wanted.failure
-    refs, buffers, unread = taken(planned, read)
+        hole = passed_over(planned, lost)
+        if hole is None:
+            return [], planned.wanted.failure
+        planned.code = Code.NONE
+        return [hole], None
+    refs, buffers, unread = taken(planned, read, lost)
     return cut(refs, buffers, planned, nothing_yet), unreadable(planned, unread)
 
 

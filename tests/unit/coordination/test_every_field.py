@@ -43,6 +43,7 @@ from coordination.commands import (
     PutClassicGeneration,
     PutNamespace,
     RegisterAgent,
+    SkipDamaged,
     UpdateFeatures,
     config_entries,
 )
@@ -224,6 +225,8 @@ def rest(script: Script) -> None:
     up = Update(name="group.version", level=1, kind=Update.UPGRADE)
     script.apply(A, UpdateFeatures(updates=[down]), UpdateFeatures(updates=[up]))
     script.apply(A, Claim(name="job"), applied=5)
+    skip = SkipDamaged(partition=0, start=[8, 20], end=[9, 22], by="me")
+    assert script.one(A, skip) == Done(3)
     script.apply(B, Begin(id=3), Part(id=3, content=b"abc"))
     script.one(A, chunk(99, (7 << 20, 1)))
     script.state.snapshots.append(SnapshotRecord(3, "k", 4))

@@ -120,6 +120,36 @@ def test_topics_are_listed_configured_grown_and_deleted(dev: Dev) -> None:
     assert "doomed" not in dev.run("topic", "list").out
 
 
+def test_damage_is_shown_and_passed_over_when_somebody_says_so(dev: Dev) -> None:
+    """From the first reader's error to the consumer that goes on behind it."""
+    dev.run("topic", "create", "hurt", "--partitions", "2")
+    for number in range(3):
+        dev.run("produce", "hurt", "--partition", "1", "-v", f"hurt-{number}")
+    command = ("topic", "skip-damaged", "hurt", "--partition", "1", "--by", "me")
+    assert dev.run(*command).out == "nothing of hurt-1 is damaged\n"
+    (path,) = [each for each in dev.data_dir.rglob("*.chunk") if b"hurt-1" in each.read_bytes()]
+    path.write_bytes(path.read_bytes().replace(b"hurt-1", b"hurt-x"))
+    shown = dev.run(*command)
+    columns = [line.split()[:4] for line in shown.out.splitlines()]
+    assert columns == [["from", "to", "passed", "over"], ["1", "2", "no", path_key(path)]]
+    assert "--partition 1 --yes" in shown.err
+    told = json.loads(dev.run(*command, "--output", "json").out)
+    assert ([d["skipped"] for d in told["damaged"]], told["skipped"]) == ([False], [])
+    done = dev.run(*command, "--yes")
+    assert "1 offsets of hurt-1 are passed over from now on" in done.err
+    told = json.loads(dev.run(*command, "--output", "json").out)
+    (row,) = told["skipped"]
+    assert (row["from_offset"], row["to_offset"], row["by"]) == (1, 2, "me")
+    assert [d["skipped"] for d in told["damaged"]] == [True]
+    assert dev.fails("topic", "skip-damaged", "hurt", "--partition", "2")[0] == 5
+    assert dev.fails("topic", "skip-damaged", "absent", "--partition", "0")[0] == 5
+
+
+def path_key(path: Path) -> str:
+    """The object's key in the bucket."""
+    return "/".join(path.parts[-3:])
+
+
 def test_configs_of_the_cluster_are_shown_set_and_unset(dev: Dev) -> None:
     before = json.loads(dev.run("cluster", "config", "get", "message.max.bytes", "--output", "json").out)
     assert [(row["name"], row["source"]) for row in before] == [("message.max.bytes", "default")]
