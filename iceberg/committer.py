@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from coordination.clock import Clock
@@ -27,7 +27,8 @@ from iceberg.head import Head, follows, load, pointer, table_key
 from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
-from iceberg.plan import CommitPlan, FilePlan, older_slices, plan
+from iceberg.obstacles import Obstacles, Replan
+from iceberg.plan import CommitPlan, FilePlan, Unplanned, older_slices, plan
 from iceberg.sealed import sealed
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
+REPLANS_MAX = 1_000  # of one commit: one or two for each object that is damaged, gone or moved
 FACTOR_MAX = 1 << 20  # files that one partition may give to a commit, so that a transaction is taken whole
 
 
@@ -112,6 +114,7 @@ class Committer:
         self._head: Head | None = None
         self._layout: tuple[tuple[object, ...], Layout] | None = None
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
+        self._obstacles = Obstacles(parts.reader, parts.merged)
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
@@ -142,6 +145,7 @@ class Committer:
     async def run_once(self) -> Committed | None:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
 
+        Once all that can be read is committed, CommitError tells of damage that is in the way of the rest.
         Raises CommitError, LostRace, coordination.log.LogError and objectstore.store.StoreError.
         """
         replica = self._parts.replica
@@ -161,10 +165,21 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or topic.topic_id.hex() != head.topic_id:
             return None
-        work = await self._plan(topic, head)
-        if work is None:
+        await self._obstacles.begin(topic.partitions)
+        for _ in range(REPLANS_MAX):
+            if replica.state.topics.get(self.topic) is not topic:
+                return None
+            try:
+                work = await self._plan(topic, head)
+                if work is not None:
+                    return await self._commit(work, incarnation)
+            except Replan:
+                await replica.barrier()
+                continue
+            if self._obstacles:
+                raise CommitError(f"records are damaged or lost: {self._obstacles.told()}")
             return None
-        return await self._commit(work, incarnation)
+        raise CommitError("what the table lacks moved or was lost again and again while it was read")
 
     async def follow(self) -> int:
         """Remove the files whose rows all lie below their partition's log start; how many rows went.
@@ -278,11 +293,18 @@ class Committer:
 
     async def _plan(self, topic: Topic, head: Head) -> _Work | None:
         options = self._parts.options
-        known = ledger.next_offsets(head.metadata, topic.topic_id)
+        before = ledger.next_offsets(head.metadata, topic.topic_id)
+        passed = self._obstacles.passed(topic.partitions, before)
+        known = ledger.advance(before, [each.range for each in passed], len(topic.partitions))
+        limits = self._obstacles.limits(topic.partitions)
         found, factor = _TOO_SMALL, 1
         while found.too_small and factor <= FACTOR_MAX:  # until a whole transaction fits
             size = options.bytes_per_file_max * factor
-            older = await older_slices(self._parts.merged, topic.partitions, known, size)
+            try:
+                older = await older_slices(self._parts.merged, topic.partitions, known, size, limits)
+            except Unplanned as unplanned:
+                self._obstacles.note(topic.partitions[unplanned.partition], unplanned)
+                raise Replan from unplanned
             if self._parts.replica.state.topics.get(topic.name) is not topic:
                 return None
             found = plan(
@@ -295,13 +317,15 @@ class Committer:
                 file_bytes_max=options.bytes_per_file_max,
                 extents=topic.extents,
                 factor=factor,
+                limits=limits,
             )
             factor *= 2
+        found = replace(found, files=(*passed, *found.files))
         layout = self._build_layout(topic, head)
         changed = layout.fields != metadata.current_fields(head.metadata)
         if not found.files and not changed:
             return None
-        after = ledger.advance(known, [each.range for each in found.files], len(topic.partitions))
+        after = ledger.advance(before, [each.range for each in found.files], len(topic.partitions))
         return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after)
 
     def _build_layout(self, topic: Topic, head: Head | None) -> Layout:
@@ -341,7 +365,7 @@ class Committer:
             sum(each.rows for each in files),
             sum(each.size for each in files),
             len(files),
-            work.plan.more,
+            work.plan.more or bool(self._obstacles),
             work.layout.problems,
         )
 
@@ -376,7 +400,7 @@ class Committer:
         parts = self._parts
         partition, start, end = each.range
         await self._steps.before("read-records")
-        slices = await parts.reader.read_many(each.slices)
+        slices = await self._obstacles.records(work.topic.partitions[partition], each)
         await self._steps.before("write-file")
         written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted)
         if written is None:

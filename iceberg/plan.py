@@ -8,8 +8,9 @@ from typing import Protocol
 
 from coordination.state.transaction_types import Extent
 from iceberg.ledger import Range
-from objectstore.merged import MergedRanges, Partition, SlicePlan
+from objectstore.merged import DamagedIndex, MergedRanges, Partition, SlicePlan
 from objectstore.naming import SliceRef
+from objectstore.reader import ChunkMissing
 from objectstore.transactions import Aborted
 
 
@@ -21,6 +22,16 @@ class ReadablePartition(Partition, Protocol):
     @property
     def last_stable(self) -> int: ...
     def aborted(self, start: int, end: int) -> list[Aborted]: ...
+
+
+class Unplanned(Exception):
+    """Where merged records of a partition are, from `start` on: an object that says it is gone or damaged."""
+
+    def __init__(self, partition: int, start: int, trouble: ChunkMissing | DamagedIndex) -> None:
+        super().__init__(f"partition {partition} from offset {start} on: {trouble}")
+        self.partition = partition
+        self.start = start
+        self.trouble = trouble
 
 
 LOOKS_MAX = 8  # rounds of looking up merged ranges for one commit
@@ -68,6 +79,7 @@ def plan(
     file_bytes_max: int,
     extents: Sequence[Extent] = (),
     factor: int = 1,
+    limits: Mapping[int, int] | None = None,
 ) -> CommitPlan:
     """The oldest records that the table lacks, shared evenly among partitions. Bytes as stored in chunks.
 
@@ -75,28 +87,30 @@ def plan(
     for ever. Records below a partition's log start are gone from the topic: the table goes on after them.
     `older` (see `older_slices`) plans merged ranges; a partition that needs one and has none waits for the
     next commit. Of the transactions `extents` each is taken whole, in all its partitions, or not at all; with
-    `factor` a partition may give so many files for that.
+    `factor` a partition may give so many files for that. `limits`: by partition, offsets that none may reach.
     """
+    limits = limits or {}
+    stable = {p.index: min(p.last_stable, limits.get(p.index, p.last_stable)) for p in partitions}
     starts = {partition.index: _start(partition, ledger) for partition in partitions}
     waiting, late = [], False
     for partition in partitions:
         start = starts[partition.index]
         each = _Waiting(partition, start, older.get(partition.index, partition.slices))
-        if start < partition.last_stable and _reaches(each):
+        if start < stable[partition.index] and _reaches(each):
             waiting.append(each)
         else:
-            late |= start < partition.last_stable
+            late |= start < stable[partition.index]
     if not waiting:
         return CommitPlan((), more=late)
-    whole = {each.partition.index: each.partition.last_stable for each in waiting}
+    whole = {each.partition.index: stable[each.partition.index] for each in waiting}
     possible = consistent({**starts, **whole}, starts, extents)
     share_bytes = min(file_bytes_max, bytes_max // len(waiting)) * factor
     share_rows = max(1, min(file_rows_max, rows_max // len(waiting))) * factor
-    limits = {
+    reaches = {
         each.partition.index: _reach(each, possible[each.partition.index], share_rows, share_bytes)
         for each in waiting
     }
-    ends = consistent({**starts, **limits}, starts, extents)
+    ends = consistent({**starts, **reaches}, starts, extents)
     files = [
         file
         for each in waiting
@@ -143,25 +157,33 @@ def consistent(
 
 
 async def older_slices(
-    merged: MergedRanges, partitions: Sequence[ReadablePartition], ledger: Sequence[int], bytes_max: int
+    merged: MergedRanges,
+    partitions: Sequence[ReadablePartition],
+    ledger: Sequence[int],
+    bytes_max: int,
+    limits: Mapping[int, int] | None = None,
 ) -> dict[int, SlicePlan]:
     """By partition index, what plans the records that the table lacks where they are merged already.
 
-    Raises ChunkMissing and what the store raises.
+    `limits` as for `plan`. Raises Unplanned and what the store raises.
     """
+    limits = limits or {}
     older: dict[int, SlicePlan] = {}
     for _ in range(LOOKS_MAX):  # what was a tail may be merged while another partition is looked up
         missing = [
             (partition, start)
             for partition in partitions
             if (start := _start(partition, ledger)) < partition.slices.first_offset
-            and start < partition.last_stable
+            and start < min(partition.last_stable, limits.get(partition.index, partition.last_stable))
             and partition.index not in older
         ]
         if not missing:
             break
         for partition, start in missing:
-            older[partition.index] = await merged.slices(partition, start, bytes_max)
+            try:
+                older[partition.index] = await merged.slices(partition, start, bytes_max)
+            except (ChunkMissing, DamagedIndex) as error:
+                raise Unplanned(partition.index, start, error) from error
     return older
 
 

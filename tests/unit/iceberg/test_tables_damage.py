@@ -1,0 +1,192 @@
+"""Damaged records stop the rows of their own partition, until they are back or passed over."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.background.rewriting.merging.merge import Parts, merge, plan
+from agent.background.rewriting.merging.planner import Due
+from agent.background.rewriting.merging.worker import Session, Worker
+from coordination.clock import SystemClock
+from coordination.commands import SkipDamaged
+from coordination.state.types import Done
+from iceberg import ledger
+from iceberg.committer import CommitError, Committer
+from objectstore.cache import SliceCache
+from objectstore.merged import MergedRanges
+from objectstore.naming import ChunkId, chunk_key, manifest_key, segment_key
+from tests.unit.agent.background.merging_rig import EAGER, Inline
+from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg.rig import Rig, value_of
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A cluster of one agent, with nothing of the records in memory."""
+    async with rigs.running(tmp_path) as found:
+        found.reader._tail = found.reader._cold = SliceCache(0)
+        yield found
+
+
+async def filled(rig: Rig, partitions: int = 2) -> None:
+    """Three chunks of two records in each partition."""
+    await rig.create_topic(partitions=partitions)
+    for number in range(3):
+        for index in range(partitions):
+            await rig.produce([b"%d-%d" % (index, 2 * number), b"%d-%d" % (index, 2 * number + 1)], index)
+
+
+def chunk_at(rig: Rig, index: int, offset: int) -> ChunkId:
+    chunk = rig.replica.state.topics["t"].partitions[index].slices.plan(offset, 1)[0].chunk
+    assert isinstance(chunk, ChunkId)
+    return chunk
+
+
+async def spoil(rig: Rig, chunk: ChunkId, how: str) -> bytes:
+    """What the object was before it was damaged or deleted."""
+    return await spoil_key(rig, chunk_key(chunk), how, 100)
+
+
+async def spoil_key(rig: Rig, key: str, how: str, at: int) -> bytes:
+    """The same by its key: deleted, or one bit of the byte `at` flipped."""
+    content = await rig.store.get(key)
+    if how == "gone":
+        await rig.store.delete([key])
+    else:
+        data = bytearray(content)
+        data[at] ^= 1
+        await rig.store.put(key, [data])
+    return content
+
+
+async def skip(rig: Rig, start: int, end: int, index: int = 0) -> None:
+    handle = rig.replica.state.topics["t"].partitions[index].handle
+    done = await rig.replica.propose(SkipDamaged(partition=handle, start=[start], end=[end], by="me"))
+    assert isinstance(done, Done)
+
+
+async def merged(rig: Rig) -> None:
+    """The two oldest rows of partition 0, merged into segments of their own."""
+    handle = rig.replica.state.topics["t"].partitions[0].handle
+    worker = Worker(Inline(Session()))
+    ranges = MergedRanges(rig.store)
+    parts = Parts(rig.replica, rig.store, ranges, worker, SystemClock(), bytes(16), EAGER)
+    for _ in range(2):
+        works = await plan(parts, [Due(handle, 1, 1)], rig.replica.incarnation)
+        outcome = await merge(parts, works, rig.replica.incarnation)
+        assert outcome.swapped == [handle]
+
+
+async def values(rig: Rig) -> list[bytes | None]:
+    rows = await rig.rows()
+    return sorted((value_of(row) for row in rows), key=str)
+
+
+async def next_offsets(rig: Rig) -> list[int]:
+    head = await rig.head()
+    return ledger.next_offsets(head.metadata, rig.replica.state.topics["t"].topic_id)
+
+
+async def commit_all(rig: Rig, committer: Committer) -> str:
+    """What it ends with: an error's text, or nothing."""
+    try:
+        await rig.drain(committer)
+    except CommitError as error:
+        return str(error)
+    return ""
+
+
+def expected(*left_out: tuple[int, int]) -> list[bytes]:
+    return [b"%d-%d" % (p, o) for p in (0, 1) for o in range(6) if (p, o) not in left_out]
+
+
+@pytest.mark.parametrize("how", ["gone", "flipped"])
+async def test_a_partition_stops_at_its_damage_and_others_go_on(rig: Rig, how: str) -> None:
+    await filled(rig)
+    chunk = chunk_at(rig, 0, 2)
+    before = await spoil(rig, chunk, how)
+    committer = rig.committer()
+    error = await commit_all(rig, committer)
+    assert "partition 0 from offset 2 on" in error
+    assert chunk_key(chunk) in error
+    assert await values(rig) == expected((0, 2), (0, 3), (0, 4), (0, 5))
+    await rig.produce([b"1-6"], 1)
+    assert "partition 0 from offset 2 on" in await commit_all(rig, committer)
+    assert await next_offsets(rig) == [2, 7], "also what comes later"
+    await rig.store.put(chunk_key(chunk), [before])
+    assert await commit_all(rig, committer) == "", "and all of it once the object is there again"
+    assert await values(rig) == sorted([*expected(), b"1-6"])
+
+
+@pytest.mark.parametrize("how", ["gone", "flipped"])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_skipped_damage_gives_no_rows_and_stops_nothing(rig: Rig, how: str, when: str) -> None:
+    await filled(rig)
+    await spoil(rig, chunk_at(rig, 0, 2), how)
+    committer = rig.committer()
+    if when == "after":
+        assert await commit_all(rig, committer)
+    await skip(rig, 0, 6)
+    assert await commit_all(rig, committer) == ""
+    assert await values(rig) == expected((0, 2), (0, 3))
+    assert await next_offsets(rig) == [6, 6]
+
+
+async def test_only_what_was_asked_for_is_passed_over(rig: Rig) -> None:
+    await filled(rig)
+    for offset in (0, 4):
+        await spoil(rig, chunk_at(rig, 0, offset), "gone")
+    await skip(rig, 0, 4)
+    assert "partition 0 from offset 4 on" in await commit_all(rig, rig.committer())
+    assert await next_offsets(rig) == [4, 6]
+    assert await values(rig) == expected((0, 0), (0, 1), (0, 4), (0, 5))
+
+
+async def test_damage_at_the_very_end_is_gone_behind(rig: Rig) -> None:
+    """A table that never reached the end would be behind for ever."""
+    await filled(rig, partitions=1)
+    for offset in (0, 2, 4):
+        await spoil(rig, chunk_at(rig, 0, offset), "gone")
+    await skip(rig, 0, 6)
+    assert await commit_all(rig, rig.committer()) == ""
+    assert await next_offsets(rig) == [6]
+    assert await rig.rows() == []
+
+
+async def test_a_store_out_of_reach_passes_over_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await filled(rig)
+    await skip(rig, 0, 6)
+
+    async def away(key: str, start: int, length: int) -> bytes:
+        raise TimeoutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "get_range", away)
+        with pytest.raises(TimeoutError):
+            await rig.drain(rig.committer())
+    assert await commit_all(rig, rig.committer()) == ""
+    assert await values(rig) == expected()
+
+
+@pytest.mark.parametrize("how", ["gone", "flipped"])
+@pytest.mark.parametrize("what", ["manifest", "index", "block"])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_damage_of_merged_records(rig: Rig, how: str, what: str, when: str) -> None:
+    """A manifest takes all that is merged along, a segment or its index what is in it."""
+    await filled(rig)
+    await merged(rig)
+    pointer = rig.replica.state.topics["t"].partitions[0].merged
+    assert pointer is not None
+    manifest = await MergedRanges(rig.store).manifest(pointer.manifest)
+    lost = 0 if what == "manifest" else 2
+    key = manifest_key(pointer.manifest) if what == "manifest" else segment_key(manifest[1].segment)
+    await spoil_key(rig, key, how, 100 if what == "block" else -1)
+    committer = rig.committer()
+    if when == "after":
+        assert f"partition 0 from offset {lost} on" in await commit_all(rig, committer)
+        assert await next_offsets(rig) == [lost, 6]
+    await skip(rig, lost, 4)
+    assert await commit_all(rig, committer) == ""
+    assert await values(rig) == expected(*((0, offset) for offset in range(lost, 4)))
+    assert await next_offsets(rig) == [6, 6]
