@@ -25,6 +25,7 @@ from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID, Session, session
 from agent.config import Config
+from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
     from iceberg.spark.audit import Leaving
@@ -118,6 +119,14 @@ async def departed(given: Auditing) -> tuple[dict[tuple[str, int], int], Leaving
         return {(given.topic, b.partition): b.start for b in bounds}, await _leaving(kafka, given.topic)
 
 
+def skipped(given: Auditing) -> dict[int, list[Range]]:
+    """By partition the offsets of which damaged records are passed over, side by side ones joined."""
+    by_partition: dict[int, list[Range]] = {}
+    for each in agent_http.ask(given.http, f"/admin/topics/{given.topic}/skipped")["skipped"]:
+        by_partition.setdefault(each["partition"], []).append((each["from_offset"], each["to_offset"]))
+    return {partition: joined(ranges) for partition, ranges in by_partition.items()}
+
+
 async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds], history: Path) -> None:
     from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers_hash
 
@@ -177,6 +186,7 @@ def audit(given: Auditing) -> Verdict:
         bounds, without = asyncio.run(consume(given, history))
         table = asyncio.run(caught_up(given, bounds))
         starts, leaving = asyncio.run(departed(given))
+        passed = skipped(given)
         remarks().print("comparing in Spark …", style="dim")
         try:
             spark = spark_session(
@@ -199,6 +209,7 @@ def audit(given: Auditing) -> Verdict:
                     log_start=starts,
                     ends={(given.topic, b.partition): b.end for b in bounds},
                     holes={(given.topic, partition): found for partition, found in without.items()},
+                    skipped={(given.topic, partition): found for partition, found in passed.items()},
                     leaving={given.topic: leaving},
                 ),
             )

@@ -16,6 +16,7 @@ from agent.cli.requests import READ_COMMITTED, Bounds
 from agent.cli.session import Session, check_code
 from agent.net.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from objectstore.batch import BatchHeader, peek, records, split
+from objectstore.offset_ranges import joined
 
 FETCH_BYTES = 4 << 20
 FETCH_VERSION_MAX = 12  # topics by name
@@ -94,17 +95,6 @@ async def _fetch(session: Session, topic: str, partition: int, offset: int) -> P
     answer = await session.call("Fetch", request, version_max=FETCH_VERSION_MAX)
     found: PartitionData = answer.responses[0].partitions[0]
     check_code(found.error_code, None, f"{topic}-{partition} cannot be read at {offset}")
-    return found
-
-
-def joined(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges in order, those that touch as one."""
-    found: list[Range] = []
-    for start, end in sorted(ranges):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
     return found
 
 

@@ -72,8 +72,8 @@ def audit_table(
     if output is Form.JSON:
         print(verdict.to_json())
     else:
-        for finding in verdict.findings:
-            print(finding)
+        for line in (*verdict.skipped, *verdict.findings):
+            print(line)
         rows = sum(count.table for count in verdict.topics)
         history = sum(count.history for count in verdict.topics)
         of_them = f", {history:,} of them gone from the topic" if history else ""

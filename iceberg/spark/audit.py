@@ -38,9 +38,11 @@ from iceberg.spark.verdict import (
     GAP,
     MISSING,
     Finding,
+    Skipped,
     TopicCount,
     Verdict,
 )
+from objectstore.offset_ranges import joined as joined_ranges
 
 KEYS = ("topic", "partition", "offset")
 COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_ms")
@@ -75,7 +77,8 @@ class AuditInput:
     are compared below `ends` (topic → partition → offset) where given: a live topic has a moving end.
     `log_start`: what is below it needs not be read; `leaving`: by topic, where it is not only by that.
     `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
-    markers of transactions: they are no gaps.
+    markers of transactions: they are no gaps. `skipped`: ranges likewise of which damaged records are passed
+    over: what one side lacks there is right, what two sides have is compared.
     """
 
     tables: Mapping[str, str]
@@ -85,7 +88,12 @@ class AuditInput:
     log_start: Mapping[tuple[str, int], int] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
     holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
+    skipped: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
     leaving: Mapping[str, Leaving] = field(default_factory=dict)
+
+    def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
+        """The ranges of a partition that need hold no record, in order and apart."""
+        return joined_ranges([*self.holes.get(place, ()), *self.skipped.get(place, ())])
 
     def topics_that(self, leave: Callable[[Leaving], bool]) -> list[str]:
         """The topics whose records leave in this way."""
@@ -113,7 +121,10 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
-    return Verdict(counts, [*findings, *gaps[:EXAMPLES_MAX], *accounts[:EXAMPLES_MAX]], topics)
+    skipped = tuple(
+        Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
+    )
+    return Verdict(counts, [*findings, *gaps[:EXAMPLES_MAX], *accounts[:EXAMPLES_MAX]], topics, skipped)
 
 
 def table_history(spark: SparkSession, topic: str, table: str) -> DataFrame:
@@ -165,7 +176,8 @@ def _tables(spark: SparkSession, given: AuditInput) -> DataFrame:
 def _bounded(joined: DataFrame, names: Sequence[str], given: AuditInput) -> DataFrame:
     """The rows below the ends, each with `start`, the log start of its partition.
 
-    `gone`: it is right that nobody reads it any more; `dropped`: nor need it be in the table. What compaction
+    `gone`: it is right that nobody reads it any more; `dropped`: nor need it be in the table; `hurt`: damaged
+    records there are passed over, which is reason for both, and no gap. What compaction
     could take is seen before the ends cut: what supersedes a record may have come meanwhile.
     """
     places = sorted({*given.log_start, *given.ends})
@@ -176,14 +188,28 @@ def _bounded(joined: DataFrame, names: Sequence[str], given: AuditInput) -> Data
     rows = joined.join(F.broadcast(bounds), ["topic", "partition"], "left")
     below = F.col("offset") < F.col("start")
     follow = F.col("topic").isin(given.topics_that(lambda how: how.table_follows))
+    rows = _hurt(rows, given)
     rows = (
         rows.withColumn("start", F.coalesce("start", F.lit(0)))
-        .withColumn("gone", below | _superseded(names, given))
-        .withColumn("dropped", below & follow)
+        .withColumn("gone", below | _superseded(names, given) | F.col("hurt"))
+        .withColumn("dropped", (below & follow) | F.col("hurt"))
     )
     if given.ends:
         rows = rows.withColumn("table", F.when(F.col("offset") < F.col("end"), F.col("table")))
     return rows.where(F.coalesce(*names).isNotNull())
+
+
+def _hurt(rows: DataFrame, given: AuditInput) -> DataFrame:
+    """With a column `hurt`: whether damaged records are passed over at this offset."""
+    ranges = [(*place, *each) for place, skipped in sorted(given.skipped.items()) for each in skipped]
+    if not ranges:
+        return rows.withColumn("hurt", F.lit(False))
+    fields = "hurt_topic string, hurt_partition int, first long, last long"
+    skipped = F.broadcast(rows.sparkSession.createDataFrame(ranges, fields))
+    here = (F.col("topic") == F.col("hurt_topic")) & (F.col("partition") == F.col("hurt_partition"))
+    within = (F.col("offset") >= F.col("first")) & (F.col("offset") < F.col("last"))
+    found = rows.join(skipped, here & within, "left").withColumn("hurt", F.col("first").isNotNull())
+    return found.drop("hurt_topic", "hurt_partition", "first", "last")
 
 
 def _superseded(names: Sequence[str], given: AuditInput) -> Column:
@@ -266,14 +292,15 @@ def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int]
 
 def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
     """Per topic and partition: rows with each kind of problem (a row once per kind), and per witness its
-    rows, and from the log start on its different offsets, lowest and highest offset. The only pass over the
-    data when all is well.
+    rows, and from the log start on, of what is not passed over, its different offsets, lowest and highest
+    offset. The only pass over the data when all is well.
     """
     columns = [F.count_if(condition).alias(kind) for kind, condition in _found(names).items()]
     unread = F.col("consumed").isNull() if "consumed" in names else F.lit(True)
     columns.append(F.count_if(F.col("table").isNotNull() & F.col("gone") & unread).alias("history"))
     for name in names:
-        offset = F.when(F.col(name).isNotNull() & (F.col("offset") >= F.col("start")), F.col("offset"))
+        counted = F.col(name).isNotNull() & (F.col("offset") >= F.col("start")) & ~F.col("hurt")
+        offset = F.when(counted, F.col("offset"))
         columns += [
             F.sum(F.col(f"{name}.n")).alias(f"{name}_rows"),
             F.count(offset).alias(f"{name}_offsets"),
@@ -289,7 +316,7 @@ def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> li
     compacted = given.topics_that(lambda how: how.compacted)
     for row in (row for row in partitions if row["topic"] not in compacted):
         place = row["topic"], row["partition"]
-        holes = given.holes.get(place, ())
+        holes = given.no_gaps(place)
         log_start = given.log_start.get(place, 0)
         start = next((end for first, end in holes if first <= log_start < end), log_start)
         for name in (name for name in _WORDS if name in joined.columns and row[f"{name}_offsets"]):

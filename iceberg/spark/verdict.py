@@ -52,12 +52,30 @@ class TopicCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """Offsets [start, end) of which damaged records are passed over: one side may lack what another has."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return (
+            f"passed over: topic {self.topic} partition {self.partition} "
+            f"offsets {self.start} to {self.end - 1}: "
+            "records damaged in the bucket are not compared where a side lacks them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of an audit. `counts` holds every kind of KINDS; `findings` at most EXAMPLES_MAX of each."""
 
     counts: Mapping[str, int]
     findings: Sequence[Finding]
     topics: Sequence[TopicCount]
+    skipped: Sequence[Skipped] = ()
 
     @property
     def equal(self) -> bool:
@@ -76,4 +94,5 @@ class Verdict:
             counts=data["counts"],
             findings=[Finding(**finding) for finding in data["findings"]],
             topics=[TopicCount(**count) for count in data["topics"]],
+            skipped=tuple(Skipped(**each) for each in data.get("skipped", ())),
         )

@@ -36,6 +36,7 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
         log_start: dict[tuple[str, int], int] | None = None,
         ends: dict[tuple[str, int], int] | None = None,
         holes: dict[tuple[str, int], list[tuple[int, int]]] | None = None,
+        skipped: dict[tuple[str, int], list[tuple[int, int]]] | None = None,
         leaving: Leaving | None = None,
         by_consumer: bool = False,
     ) -> Verdict:
@@ -55,6 +56,7 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
             log_start=log_start or {},
             ends=ends or {},
             holes=holes or {},
+            skipped=skipped or {},
             leaving={} if leaving is None else {"orders": leaving},
         )
         return audit(spark, given)
@@ -169,6 +171,38 @@ def test_offsets_known_to_hold_no_record_are_no_gap_and_hide_no_other(judge: Jud
     assert judge(**sides, holes={("orders", 0): [(0, 1), (2, 4)]}).equal
     findings = only(judge(**sides, holes={("orders", 0): [(0, 1), (2, 3)]}), GAP)
     assert places(findings) == {(GAP, 0, 3)}
+
+
+@pytest.mark.parametrize("lacking", [("consumed",), ("table",), ("consumed", "table")])
+def test_what_is_passed_over_may_be_on_one_side_only_and_is_named(
+    judge: Judge, lacking: tuple[str, ...]
+) -> None:
+    """It was in the table before it was damaged, or came back when the table had gone on."""
+    passed = {("orders", 0): [(0, 1), (2, 4)]}
+    less = [told for told in story() if told.partition or told.offset not in (0, 2, 3)]
+    sides = dict.fromkeys(lacking, less)
+    for by_consumer in (False, True):
+        verdict = judge(**sides, skipped=passed, account=None, by_consumer=by_consumer)
+        assert verdict.equal, verdict.findings
+        assert [str(each).split(":")[1] for each in verdict.skipped] == [
+            " topic orders partition 0 offsets 0 to 0", " topic orders partition 0 offsets 2 to 3",
+        ]  # fmt: skip
+        assert Verdict.from_json(verdict.to_json()) == verdict
+    fewer = [told for told in less if (told.partition, told.offset) != (0, 1)]
+    found = judge(**dict.fromkeys(lacking, fewer), skipped=passed, account=None)
+    assert {place for place in places(only_places(found)) if place[0] == MISSING} == {(MISSING, 0, 1)}
+
+
+def only_places(verdict: Verdict) -> list[Finding]:
+    assert not verdict.equal
+    return list(verdict.findings)
+
+
+def test_what_is_passed_over_is_compared_where_all_have_it(judge: Judge) -> None:
+    other = [
+        replace(told, value=b"other") if (told.partition, told.offset) == (0, 2) else told for told in story()
+    ]
+    assert places(only(judge(table=other, skipped={("orders", 0): [(0, 6)]}), CHANGED)) == {(CHANGED, 0, 2)}
 
 
 def test_offsets_that_do_not_begin_at_the_log_start_are_a_gap(judge: Judge) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from agent.cli.holes import Walk, joined
+from agent.cli.holes import Walk
 from objectstore.batch import NewRecord, build, empty_batch, patch
 from objectstore.markers import marker_batch
 from objectstore.naming import MarkerId
+from objectstore.offset_ranges import joined
 
 STAMP_MS = 1_700_000_000_000
 
