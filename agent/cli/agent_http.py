@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
 
@@ -16,6 +12,12 @@ ANSWER_S_MAX = 30.0
 
 def ask(base: str, path: str, body: object | None = None) -> Any:
     """GET, or POST when there is a body; the answer's JSON. Raises Failure."""
+    # imported here: Python's HTTP client takes a while, and not every command that may ask does
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.parse import urlsplit
+    from urllib.request import Request, urlopen
+
     url = base.rstrip("/") + path
     if urlsplit(url).scheme not in ("http", "https"):
         raise usage(f"--http {base!r} must begin with http:// or https://")
@@ -30,7 +32,7 @@ def ask(base: str, path: str, body: object | None = None) -> Any:
     except URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
         raise unreachable(f"no agent answers at {base}: {reason}; give --http http://host:port") from None
-    except (TimeoutError, http.client.HTTPException, OSError) as error:
+    except (TimeoutError, HTTPException, OSError) as error:
         raise unreachable(f"no agent answers at {base}: {error}; give --http http://host:port") from None
     except ValueError:
         raise Failure(Status.FAILED, f"{url} did not answer with JSON; is it an agent of Floe?") from None

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
 from agent.cli.failures import EPILOG, Failure, Status
+from agent.cli.plain_values import take_plainly
 from agent.version import VERSION
 
 
@@ -97,6 +98,7 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit status. Never shows a traceback."""
     command = typer.main.get_command(app)
+    take_plainly()
     try:
         sys.exit(command.main(args=arguments, prog_name="floe", standalone_mode=False) or Status.OK)
     except TyperException as error:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent.cli.failures import refused
 from agent.cli.session import Session, check_code
-from agent.net.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from agent.net.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from agent.net.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from agent.net.wire.generated.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-)
-from agent.net.wire.generated.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from agent.net.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from agent.net.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from coordination.kafka_codes import Code
+
+if (
+    TYPE_CHECKING
+):  # a codec is imported by the function that uses it: each takes some ms, and a command needs few
+    from agent.net.wire.generated.describe_configs import DescribeConfigsResourceResult
+    from agent.net.wire.generated.metadata import MetadataResponseTopic
 
 TOPIC_RESOURCE = 2
 SET, DELETE = 0, 1
@@ -43,6 +35,12 @@ class Bounds:
 
 async def create(session: Session, name: str, partitions: int, configs: Mapping[str, str]) -> int:
     """Create a topic; returns its number of partitions. -1 partitions: the cluster's default."""
+    from agent.net.wire.generated.create_topics import (
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+    )
+
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -57,6 +55,8 @@ async def create(session: Session, name: str, partitions: int, configs: Mapping[
 
 async def delete(session: Session, names: Sequence[str]) -> None:
     """Delete topics, all or up to the first that is refused."""
+    from agent.net.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names], topic_names=list(names), timeout_ms=TIMEOUT_MS
     )
@@ -67,6 +67,8 @@ async def delete(session: Session, names: Sequence[str]) -> None:
 
 async def grow(session: Session, name: str, total: int) -> None:
     """Give a topic more partitions, `total` altogether."""
+    from agent.net.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)], timeout_ms=TIMEOUT_MS
     )
@@ -79,6 +81,8 @@ async def topics(
     session: Session, names: Sequence[str] | None = None, *, create: bool = False
 ) -> list[MetadataResponseTopic]:
     """Topics by name; all when `names` is None. With `create`, the agent makes them if it is set to."""
+    from agent.net.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
     answer = await session.call("Metadata", request)
@@ -106,6 +110,12 @@ async def bounds(session: Session, found: MetadataResponseTopic) -> list[Bounds]
 
 
 async def _offsets(session: Session, name: str, numbers: Sequence[int], which: int) -> dict[int, int]:
+    from agent.net.wire.generated.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        ListOffsetsTopic,
+    )
+
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=READ_COMMITTED,
@@ -121,6 +131,8 @@ async def _offsets(session: Session, name: str, numbers: Sequence[int], which: i
 
 async def configs(session: Session, name: str) -> list[DescribeConfigsResourceResult]:
     """All configs of a topic with their source and documentation."""
+    from agent.net.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(TOPIC_RESOURCE, name, None)], include_documentation=True
     )
@@ -133,6 +145,12 @@ async def configs(session: Session, name: str) -> list[DescribeConfigsResourceRe
 
 async def alter(session: Session, name: str, changes: Mapping[str, str], unset: Sequence[str]) -> None:
     """Set and unset configs of a topic, all or none."""
+    from agent.net.wire.generated.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
     rows = [AlterableConfig(key, SET, value) for key, value in changes.items()]
     rows += [AlterableConfig(key, DELETE, None) for key in unset]
     request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(TOPIC_RESOURCE, name, rows)])
