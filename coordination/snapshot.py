@@ -80,8 +80,10 @@ def decode_steps(content: bytes) -> Iterator[State]:
         raise CorruptSnapshot(f"snapshot at revision {revision}: the checksum is wrong")
     try:
         for section in _sections(body):
-            thaw.take(section)
             yield thaw.state
+            for _ in thaw.steps(section) if section is not None else ():
+                yield thaw.state
+        yield thaw.state
     except (BadSnapshot, DecodeError, zstandard.ZstdError, error, KeyError, IndexError, ValueError) as cause:
         raise CorruptSnapshot(f"snapshot at revision {revision}: {cause}") from cause
     if not thaw.finished or thaw.state.revision != revision:
@@ -115,13 +117,14 @@ def _delimited(frozen: Frozen) -> Iterator[bytes]:
         yield _varint(len(content)) + content
 
 
-def _sections(body: memoryview) -> Iterator[pb.Section]:
-    """The sections of a compressed body."""
+def _sections(body: memoryview) -> Iterator[pb.Section | None]:
+    """The sections of a compressed body; None after other steps of the work."""
     buffer = bytearray()
     with zstandard.ZstdDecompressor().stream_reader(body) as reader:
         while piece := reader.read(READ_BYTES):
             buffer += piece
             position = 0
+            yield None
             while (found := _next(buffer, position)) is not None:
                 start, position = found
                 yield pb.Section.FromString(bytes(buffer[start:position]))

@@ -79,9 +79,10 @@ def thaw_consumer_group(message: pb.ConsumerGroup) -> ConsumerGroupData:
     )
 
 
-def thaw_members(data: ConsumerGroupData, message: pb.ConsumerMembers) -> None:
-    """Add the members of a section. Raises ValueError for partitions with two owners, or bad columns."""
+def thaw_members(data: ConsumerGroupData, message: pb.ConsumerMembers) -> Iterator[None]:
+    """Add a section's members, one a step. Raises ValueError for partitions of two owners, bad columns."""
     for row in message.members:
+        yield
         data.put(_thawed(row))
         if row.targeted:
             data.targets[row.member_id] = {one.topic_id: tuple(one.partition) for one in row.target}

@@ -135,8 +135,10 @@ def thaw_transaction(state: StateData, told: pb.Transaction) -> None:
     state.transactions_by_producer[told.producer_id] = transaction
 
 
-def thaw_pending(state: StateData, told: pb.PendingOffsets) -> None:
-    """Add positions that wait. Raises ValueError for columns of different lengths."""
+def thaw_pending(
+    state: StateData, told: pb.PendingOffsets
+) -> Iterator[tuple[dict[int, PendingOffset], int, PendingOffset]]:
+    """Positions that wait, each with where it goes. Raises ValueError for columns of different lengths."""
     waiting = state.pending_offsets.setdefault(told.group, {}).setdefault(told.transactional_id, {})
     columns = zip(
         told.partition,
@@ -148,7 +150,7 @@ def thaw_pending(state: StateData, told: pb.PendingOffsets) -> None:
         strict=True,
     )
     for handle, *position in columns:
-        waiting[handle] = PendingOffset(*position)
+        yield waiting, handle, PendingOffset(*position)
 
 
 def thaw_partition(content: bytes) -> PartitionTransactions:
@@ -163,13 +165,11 @@ def thaw_partition(content: bytes) -> PartitionTransactions:
     return made
 
 
-def thaw_extents(numbers: Sequence[int]) -> list[Extent]:
+def thaw_extents(numbers: Sequence[int]) -> Iterator[Extent]:
     """Extents from their flat form."""
-    extents: list[Extent] = []
     at = 0
     while at < len(numbers):
         size = numbers[at]
         rows = [numbers[at + 1 + 3 * row : at + 4 + 3 * row] for row in range(size)]
-        extents.append({index: (first, marker) for index, first, marker in rows})
+        yield {index: (first, marker) for index, first, marker in rows}
         at += 1 + 3 * size
-    return extents

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.chunk_table import Chunk
@@ -38,13 +39,17 @@ from coordination.state.types import (
 )
 from objectstore.naming import ChunkId, ManifestId, SegmentId
 
+ENTRIES_PER_STEP = 256  # rows of a section taken in one step; each costs some microseconds
+Steps = Iterator[None]
+_T = TypeVar("_T")
+
 
 class BadSnapshot(Exception):
     """The sections do not make a state: cut off, out of order or contradictory."""
 
 
 class Thaw:
-    """Takes sections one by one; `state` is complete once `finished`."""
+    """Takes sections one by one, each in short steps; `state` is complete once `finished`."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -52,7 +57,7 @@ class Thaw:
         self._sections = 0
         self._topic: Topic | None = None
         self._group: Group | None = None
-        self._take: dict[str, Callable[[Any], None]] = {
+        self._take: dict[str, Callable[[Any], Steps | None]] = {
             "head": self._head,
             "topic": self._new_topic,
             "partitions": self._partitions,
@@ -76,13 +81,21 @@ class Thaw:
         }
 
     def take(self, section: pb.Section) -> None:
-        """Add one section. Raises BadSnapshot; UnknownCommand and UnsupportedFeature for what is too new."""
+        """Add one section in one go. Raises as `steps`."""
+        for _ in self.steps(section):
+            pass
+
+    def steps(self, section: pb.Section) -> Steps:
+        """Add one section in steps; it is there after the last.
+
+        Raises BadSnapshot; UnknownCommand and UnsupportedFeature for what is too new.
+        """
         kind = section.WhichOneof("kind")
         if kind is None:
             raise UnknownCommand("the snapshot holds a section this code does not know: run a newer version")
         if self.finished or (kind == "head") != (self._sections == 0):
             raise BadSnapshot(f"section {self._sections} is a {kind}: out of place")
-        self._take[kind](getattr(section, kind))
+        yield from self._take[kind](getattr(section, kind)) or ()
         self._sections += 1
 
     def _head(self, head: pb.Head) -> None:
@@ -157,11 +170,12 @@ class Thaw:
         unified = topic.name.replace(".", "_")
         state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)
 
-    def _partitions(self, group: pb.PartitionGroup) -> None:
+    def _partitions(self, group: pb.PartitionGroup) -> Steps:
         topic, state = self._topic, self.state
         if topic is None:
             raise BadSnapshot("partitions before the first topic")
         for message in group.partitions:
+            yield
             slices = SliceIndex(state.chunks)
             slices.rows = bytearray(message.rows)
             if len(slices.rows) % ROW_BYTES:
@@ -173,25 +187,25 @@ class Thaw:
             partition.high_watermark = message.high_watermark
             if message.HasField("merged"):
                 partition.merged = _merged(message.handle, message.merged)
-            if message.producers:
-                partition.producers = _producers(pb.Producers.FromString(message.producers))
             if message.transactions:
                 partition.transactions = thaw_partition(message.transactions)
             partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
-            state.producer_count += len(partition.producers)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition
             state.live_in_range[message.handle // HANDLE_RANGE] += 1
+            if message.producers:
+                yield from _producers(partition, pb.Producers.FromString(message.producers))
+                state.producer_count += len(partition.producers)
         state.partition_count += len(group.partitions)
 
-    def _partition_rest(self, rest: pb.PartitionRest) -> None:
+    def _partition_rest(self, rest: pb.PartitionRest) -> Steps:
         if self._topic is None or not self._topic.partitions:
             raise BadSnapshot("rows before the first partition")
         partition = self._topic.partitions[-1]
         if rest.handle != partition.handle or len(rest.rows) % ROW_BYTES:
             raise BadSnapshot(f"{len(rest.rows)} bytes of rows of partition {rest.handle}: out of place")
         partition.slices.append_rows(rest.rows)
-        partition.producers |= _producers(rest.producers)
+        yield from _producers(partition, rest.producers)
         self.state.producer_count += len(rest.producers.producer_id)
 
     def _schema(self, s: pb.Schema) -> None:
@@ -223,35 +237,43 @@ class Thaw:
             raise BadSnapshot("positions before the first group")
         thaw_offsets(self._group, message)
 
-    def _consumer_members(self, message: pb.ConsumerMembers) -> None:
+    def _consumer_members(self, message: pb.ConsumerMembers) -> Steps:
         if self._group is None or self._group.consumer is None:
             raise BadSnapshot("members before the first group of KIP-848")
         try:
-            thaw_members(self._group.consumer, message)
+            yield from thaw_members(self._group.consumer, message)
         except ValueError as error:
             raise BadSnapshot(f"group {self._group.group_id!r}: {error}") from error
 
-    def _chunks(self, chunks: pb.Chunks) -> None:
+    def _chunks(self, chunks: pb.Chunks) -> Steps:
         columns = zip(chunks.serial, chunks.incarnation, chunks.number, chunks.references, strict=True)
         table = self.state.chunks
-        for serial, incarnation, number, references in columns:
-            chunk = table.by_serial[serial] = Chunk(ChunkId(incarnation, number), references)
-            table.serials[chunk.id] = serial
+        for some in _portions(columns):
+            yield
+            for serial, incarnation, number, references in some:
+                chunk = table.by_serial[serial] = Chunk(ChunkId(incarnation, number), references)
+                table.serials[chunk.id] = serial
 
-    def _garbage(self, garbage: pb.Garbage) -> None:
+    def _garbage(self, garbage: pb.Garbage) -> Steps:
         columns = zip(garbage.incarnation, garbage.number, garbage.since_ms, strict=True)
-        for incarnation, number, since_ms in columns:
-            self.state.chunks.garbage[ChunkId(incarnation, number)] = since_ms
+        for some in _portions(columns):
+            yield
+            for incarnation, number, since_ms in some:
+                self.state.chunks.garbage[ChunkId(incarnation, number)] = since_ms
 
-    def _segment_garbage(self, garbage: pb.SegmentGarbage) -> None:
+    def _segment_garbage(self, garbage: pb.SegmentGarbage) -> Steps:
         columns = zip(garbage.incarnation, garbage.partition, garbage.number, garbage.since_ms, strict=True)
-        for *name, since_ms in columns:
-            self.state.segment_garbage[SegmentId(*name)] = since_ms
+        for some in _portions(columns):
+            yield
+            for *name, since_ms in some:
+                self.state.segment_garbage[SegmentId(*name)] = since_ms
 
-    def _manifest_garbage(self, garbage: pb.ManifestGarbage) -> None:
+    def _manifest_garbage(self, garbage: pb.ManifestGarbage) -> Steps:
         names = zip(garbage.incarnation, garbage.partition, garbage.number, strict=True)
-        for name, since_ms, whole in zip(names, garbage.since_ms, garbage.whole, strict=True):
-            let_go(self.state, ManifestId(*name), since_ms, whole=whole)
+        for some in _portions(zip(names, garbage.since_ms, garbage.whole, strict=True)):
+            yield
+            for name, since_ms, whole in some:
+                let_go(self.state, ManifestId(*name), since_ms, whole=whole)
 
     def _administration(self, message: pb.Administration) -> None:
         state = self.state
@@ -264,17 +286,23 @@ class Thaw:
     def _pending(self, change: pb.PendingChange) -> None:
         self.state.pending[change.incarnation, change.id] = list(change.parts)
 
-    def _transactions(self, message: pb.Transactions) -> None:
+    def _transactions(self, message: pb.Transactions) -> Steps:
         for told in message.transactions:
+            yield
             thaw_transaction(self.state, told)
 
-    def _pending_offsets(self, message: pb.PendingOffsets) -> None:
-        thaw_pending(self.state, message)
+    def _pending_offsets(self, message: pb.PendingOffsets) -> Steps:
+        for some in _portions(thaw_pending(self.state, message)):
+            yield
+            for waiting, handle, position in some:
+                waiting[handle] = position
 
-    def _extents(self, message: pb.Extents) -> None:
+    def _extents(self, message: pb.Extents) -> Steps:
         if self._topic is None:
             raise BadSnapshot("transactions of a table before the first topic")
-        self._topic.extents = thaw_extents(message.numbers)
+        for some in _portions(thaw_extents(message.numbers)):
+            yield
+            self._topic.extents += some
 
     def _tail(self, tail: pb.Tail) -> None:
         if tail.sections != self._sections:
@@ -287,8 +315,8 @@ def _merged(handle: int, message: pb.MergedRange) -> Merged:
     return Merged(ManifestId(message.incarnation, handle, message.number), *summary)
 
 
-def _producers(message: pb.Producers) -> dict[int, ProducerEntry]:
-    producers: dict[int, ProducerEntry] = {}
+def _producers(partition: Partition, message: pb.Producers) -> Steps:
+    """Add producers to a partition."""
     columns = zip(
         message.producer_id,
         message.epoch,
@@ -298,13 +326,21 @@ def _producers(message: pb.Producers) -> dict[int, ProducerEntry]:
         message.remembered,
         strict=True,
     )
-    start = 0
-    for producer_id, epoch, last_sequence, floor_sequence, updated_ms, remembered in columns:
-        entry = producers[producer_id] = ProducerEntry(epoch, floor_sequence)
-        entry.last_sequence = last_sequence
-        entry.last_timestamp = updated_ms
-        end = start + remembered
-        pairs = zip(message.first_sequence[start:end], message.base_offset[start:end], strict=True)
-        entry.recent = array("q", [number for pair in pairs for number in pair])
-        start = end
-    return producers
+    sequences, offsets, start = message.first_sequence, message.base_offset, 0
+    for some in _portions(columns):
+        yield
+        for producer_id, epoch, last_sequence, floor_sequence, updated_ms, remembered in some:
+            entry = partition.producers[producer_id] = ProducerEntry(epoch, floor_sequence)
+            entry.last_sequence = last_sequence
+            entry.last_timestamp = updated_ms
+            end = start + remembered
+            pairs = zip(sequences[start:end], offsets[start:end], strict=True)
+            entry.recent = array("q", [number for pair in pairs for number in pair])
+            start = end
+
+
+def _portions(rows: Iterable[_T]) -> Iterator[list[_T]]:
+    """The rows, as many at a time as one step takes."""
+    iterator = iter(rows)
+    while some := list(islice(iterator, ENTRIES_PER_STEP)):
+        yield some

@@ -7,6 +7,7 @@ partitions. The log is in memory: tests/bench/bench_start.py has the whole agent
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import subprocess
 import sys
@@ -95,6 +96,7 @@ def write(size: int, path: str) -> None:
 def load(size: int, path: str) -> None:
     """Start an agent from the snapshot in a fresh process."""
     content = Path(path).read_bytes()
+    gc.disable()  # as an agent does while it loads
     _, worst = longest(decode_steps(content))
     figure("decoding, the loop waits", size, worst * 1e3, "ms")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from coordination import snapshot
@@ -9,6 +11,7 @@ from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode, encode_steps
 from coordination.state import freeze as notes
 from coordination.state import freeze_partitions
+from coordination.state import thaw as thaw_module
 from coordination.state.freeze import freeze, freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.state import State
@@ -141,3 +144,117 @@ def test_rows_that_are_out_of_place_are_no_snapshot(spoil: str) -> None:
 
 def test_a_state_without_partitions_is_a_snapshot() -> None:
     assert plain(decode(encode(State()))) == plain(State())
+
+
+LARGE: dict[str, pb.Section] = {
+    "partitions": pb.Section(
+        partitions=pb.PartitionGroup(partitions=[pb.Partition(handle=handle) for handle in range(1, 10)])
+    ),
+    "producers": pb.Section(
+        partition_rest=pb.PartitionRest(
+            producers=pb.Producers(
+                producer_id=range(9),
+                epoch=[0] * 9,
+                last_sequence=[0] * 9,
+                floor_sequence=[0] * 9,
+                updated_ms=[1] * 9,
+                remembered=[1] * 9,
+                first_sequence=range(9),
+                base_offset=range(9),
+            )
+        )
+    ),
+    "producers of a whole partition": pb.Section(
+        partitions=pb.PartitionGroup(
+            partitions=[
+                pb.Partition(
+                    handle=1,
+                    producers=pb.Producers(
+                        producer_id=range(9),
+                        epoch=[0] * 9,
+                        last_sequence=[0] * 9,
+                        floor_sequence=[0] * 9,
+                        updated_ms=[1] * 9,
+                        remembered=[0] * 9,
+                    ).SerializeToString(),
+                )
+            ]
+        )
+    ),
+    "chunks": pb.Section(
+        chunks=pb.Chunks(serial=range(9), incarnation=[1] * 9, number=range(9), references=[1] * 9)
+    ),
+    "garbage": pb.Section(garbage=pb.Garbage(incarnation=[1] * 9, number=range(9), since_ms=[1] * 9)),
+    "segments": pb.Section(
+        segment_garbage=pb.SegmentGarbage(
+            incarnation=[1] * 9, partition=[0] * 9, number=range(9), since_ms=[1] * 9
+        )
+    ),
+    "manifests": pb.Section(
+        manifest_garbage=pb.ManifestGarbage(
+            incarnation=[1] * 9, partition=[0] * 9, number=range(9), since_ms=[1] * 9, whole=[False] * 9
+        )
+    ),
+    "positions that wait": pb.Section(
+        pending_offsets=pb.PendingOffsets(
+            group="g",
+            transactional_id="t",
+            partition=range(9),
+            offset=range(9),
+            leader_epoch=[-1] * 9,
+            metadata=["m"] * 9,
+            committed_ms=[1] * 9,
+            revision=[1] * 9,
+        )
+    ),
+    "transactions": pb.Section(
+        transactions=pb.Transactions(
+            transactions=[pb.Transaction(transactional_id=f"t{n}", producer_id=n) for n in range(9)]
+        )
+    ),
+    "extents": pb.Section(
+        extents=pb.Extents(numbers=[number for n in range(9) for number in (1, 0, n, n + 1)])
+    ),
+    "members": pb.Section(
+        consumer_members=pb.ConsumerMembers(members=[pb.ConsumerMember(member_id=f"m{n}") for n in range(9)])
+    ),
+}
+"""Sections of nine rows each."""
+
+
+def entries(state: State) -> int:
+    """How much of what sections have many rows of is in a state."""
+    partitions = [partition for partition in state.partitions if partition is not None]
+    pending = [rows for ids in state.pending_offsets.values() for rows in ids.values()]
+    groups = [group.consumer for group in state.groups.values() if group.consumer is not None]
+    return sum(
+        (
+            len(partitions),
+            sum(len(partition.producers) for partition in partitions),
+            len(state.chunks.by_serial),
+            len(state.chunks.garbage),
+            len(state.segment_garbage),
+            len(state.manifest_garbage),
+            sum(map(len, pending)),
+            len(state.transactions),
+            sum(len(topic.extents) for topic in state.topics.values()),
+            sum(len(group.members) for group in groups),
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_section_is_taken_in_small_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step took a whole section, of up to 4,096 rows, and the event loop stood still for it."""
+    monkeypatch.setattr(thaw_module, "ENTRIES_PER_STEP", 2)
+    thaw = Thaw()
+    thaw.take(pb.Section(head=pb.Head(feature_level=2, handles=10)))
+    thaw.take(pb.Section(group=pb.Group(group_id="g", kind="consumer", consumer=pb.ConsumerGroup())))
+    thaw.take(pb.Section(topic=pb.Topic(name="t", topic_id=bytes(16))))
+    thaw.take(pb.Section(partitions=pb.PartitionGroup(partitions=[pb.Partition(handle=0)])))
+    seen = [entries(thaw.state)]
+    for _ in thaw.steps(LARGE[kind]):
+        seen.append(entries(thaw.state))
+    seen.append(entries(thaw.state))
+    assert seen[-1] - seen[0] in (9, 10)  # ten: a partition and its producers
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 3
