@@ -220,6 +220,28 @@ def test_raising_the_level_forgets_a_highest_stamp_that_nobody_says_any_more() -
     assert script.state.clock_ms == START_MS + SKEW_MS
 
 
+@pytest.mark.parametrize("agents", [(A, B), (A, B, C, D)])
+def test_raising_the_level_believes_no_agent_that_is_ahead(agents: tuple[int, ...]) -> None:
+    """Half of the agents made the highest stamp that the level below went by: it is no witness for them."""
+    script, ahead = Script(), agents[len(agents) // 2 :]
+    for author in agents:
+        script.register(author, level=1)
+        script.state.incarnations[author].feature_max = 2
+    script.topic(A, "t")
+    script.commit(A, (0, 3))
+    clocks = Clocks(script, **{"abcd"[author - A]: 8 * DAY_MS * (author in ahead) for author in agents})
+    clocks.beat()
+    script.now_ms = clocks.true_ms
+    script.apply(A, SetFeatureLevel(level=2))
+    assert clocks.early_ms <= SKEW_MS
+    clocks.beat(times=3)
+    script.now_ms = clocks.true_ms + 8 * DAY_MS
+    moved = script.one(ahead[0], MoveLogStart(partition=[0], offset=[3], judged_ms=script.now_ms))
+    assert isinstance(moved, Refused)
+    assert 0 <= clocks.early_ms <= SKEW_MS
+    assert [apart_ms(script.state, author) > 0 for author in agents] == [one in ahead for one in agents]
+
+
 def test_an_agent_counts_up_to_a_distance(three: Script) -> None:
     clocks = Clocks(three, a=0, b=0, c=APART_MS)
     clocks.beat()
