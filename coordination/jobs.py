@@ -7,7 +7,9 @@ not heard yet), so each job's effects must be safe under that: they go through t
 
 What a job may catch: whatever concerns one item of its work (a partition, a topic, a group, a kind of
 object) is noted against that item, and the pass goes on to the others: `Job.item`. The log concerns all of
-them, and so does a store that fails for many in a row: these end the pass, which is tried again.
+them, and so does a store that fails for many in a row: these end the pass, which is tried again. An item for
+which it failed before does not count among these: objects that never can be read must not keep each pass from
+what stands behind them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from objectstore.store import Ambiguous, Denied, Retryable, StoreError
 _logger = logging.getLogger("floe.coordination.jobs")
 
 FAILURES_MAX = 1_000  # items whose failure is remembered, of one job; the oldest are forgotten
-STORE_FAILURES_MAX = 3  # items in a row that the store fails for before a pass ends: it is away
+STORE_FAILURES_MAX = 3  # items in a row that the store begins to fail for before a pass ends: it is away
 TOLD_EVERY = 100  # failures of one item between two log lines about it
 TEXT_MAX = 500  # characters of an error
 
@@ -65,7 +67,7 @@ class Job(ABC):
         self.replica = replica
         self._poll_s = poll_s
         self._task: asyncio.Task[None] | None = None
-        self._store_failures = 0  # items in a row that the store failed for
+        self._store_failures = 0  # items in a row that the store failed for, and had not failed for before
         self.failures: dict[str, ItemFailure] = {}
         """Items that failed when they were last worked on, by name."""
         self.troubles: Troubles | None = None
@@ -101,9 +103,10 @@ class Job(ABC):
         except LogError:
             raise
         except Exception as error:
+            known = name in self.failures
             self.item_failed(name, error)
             away = isinstance(error, Retryable | Ambiguous | Denied | TimeoutError)
-            self._store_failures = self._store_failures + 1 if away else 0
+            self._store_failures = self._store_failures + (not known) if away else 0
             if self._store_failures >= STORE_FAILURES_MAX:
                 self._store_failures = 0
                 raise

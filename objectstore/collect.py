@@ -95,10 +95,12 @@ class Candidate:
 class Report:
     """What a run found and did. Sizes in bytes.
 
-    `unknown_authors`: incarnation → how many chunks it has that the state does not refer to.
+    `unknown_authors`: incarnation → how many chunks it has that the state does not refer to. `blind`: whether
+    there are any could not be looked at, so nothing uncommitted may go.
     """
 
     dry_run: bool
+    blind: bool = False
     examined: int = 0
     deleted: list[Candidate] = field(default_factory=list)  # in a dry run: what would be
     deleted_bytes: int = 0

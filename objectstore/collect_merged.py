@@ -110,7 +110,7 @@ class MergedCollector:
         found: list[Candidate] = []
         for kind in (SEGMENTS, MANIFESTS):
             found += await self._survey(report, kind)
-        if not report.unknown_authors:
+        if not report.unknown_authors and not report.blind:
             await self._delete(report, found[:CANDIDATES_MAX])
 
     async def _collect_released(self, report: Report) -> None:

@@ -91,7 +91,7 @@ class Collection(Job):
     async def step(self, held: ClaimHolder) -> None:
         """One pass over what the state released and what fenced authors left."""
         reach("collect/list")
-        report = Report(self._dry_run)
+        report = Report(self._dry_run, blind=True)
         with self.item("chunks"):
             report = await self._collector.run(dry_run=self._dry_run)
         with self.item("segments and manifests"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 
 from agent.background.retention.planner import Piece, Rules, merged_pieces, new_start, rules_of, tail_pieces
 from agent.telemetry.logs import logger
@@ -22,6 +23,7 @@ from coordination.state import ClaimHolder
 from coordination.state.types import Done, Merged, Partition, Refused
 from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.reader import ChunkMissing
+from objectstore.store import StoreError
 
 _log = logger("retention")
 
@@ -67,8 +69,17 @@ class LogRetention(Job):
         state = self.replica.state
         self._now_ms = deletion_ms(state, self._clock.now_ms())
         moves: dict[int, int] = {}
+        try:
+            await self._look_through(moves, held)
+        except (StoreError, TimeoutError):  # it is away; what was found without it goes all the same
+            await self._move(moves, held)
+            raise
+        await self._move(moves, held)
+
+    async def _look_through(self, moves: dict[int, int], held: ClaimHolder) -> None:
+        """Find what moves, and move it as soon as it is enough for a command; `moves` holds the rest."""
         looks = 0
-        for name in list(state.topics):
+        for name in list(self.replica.state.topics):
             topic = self.replica.state.topics.get(name)
             if topic is None:
                 continue
@@ -80,12 +91,10 @@ class LogRetention(Job):
                         moves[partition.handle] = start
                 if len(moves) == MOVES_MAX:
                     await self._move(moves, held)
-                    moves = {}
+                    moves.clear()
                 looks += 1
                 if looks % LOOKS_MAX == 0:
                     await asyncio.sleep(0)
-        if moves:
-            await self._move(moves, held)
 
     async def _new_start(self, partition: Partition, rules: Rules) -> int:
         """How far the partition's log start moves; the manifest is read when its first segment goes."""
@@ -109,7 +118,9 @@ class LogRetention(Job):
         pieces = [*older, *tail_pieces(partition)]
         return new_start(pieces, partition.log_start, partition.size_bytes, rules, now_ms)
 
-    async def _move(self, moves: dict[int, int], held: ClaimHolder) -> None:
+    async def _move(self, moves: Mapping[int, int], held: ClaimHolder) -> None:
+        if not moves:
+            return
         move = MoveLogStart(partition=list(moves), offset=list(moves.values()), judged_ms=self._now_ms)
         result = await self.replica.propose(move, incarnation=held.incarnation)
         if isinstance(result, Refused):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state.types import ClaimHolder, Done
 from objectstore.adapters.memory import MemoryStore
 from objectstore.merged import MergedRanges
-from objectstore.naming import chunk_key, manifest_key
-from objectstore.store import Retryable
+from objectstore.naming import ChunkId, ManifestId, chunk_key, manifest_key
+from objectstore.store import Denied, NotFound, Retryable
 from tests.unit.agent.background.compaction_rig import NOW, compaction
 from tests.unit.agent.background.compaction_rig import At as ClockAt
 from tests.unit.agent.background.merging_rig import job_of, merge_rows, partition_of
@@ -161,6 +162,38 @@ async def test_collection_of_one_kind_does_not_wait_for_another(
     assert list(job.failures) == ["chunks"]
 
 
+async def test_nothing_uncommitted_goes_while_nobody_knows_whose_chunks_there_are(
+    agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An author that the log never met may have chunks: what this log calls uncommitted is kept then."""
+    replica, clock = agent.services.replica, agent.services.clock
+    fenced = 0xBEEF
+    replica.state.incarnations[fenced] = replace(
+        next(iter(replica.state.incarnations.values())), incarnation=fenced, fenced_revision=1
+    )
+    orphan = manifest_key(ManifestId(fenced, 0, 5))
+    await memory_store.put(orphan, [b"half"])
+    stranger = chunk_key(ChunkId(0xDEAD, 1))
+    await memory_store.put(stranger, [b"acknowledged by a log that is lost"])
+    chunks = collection.make_collector(replica, memory_store, clock, 0)
+    merged = collection.make_merged_collector(replica, memory_store, MergedRanges(memory_store), clock, 0)
+    job = collection.Collection(replica, chunks, merged, Metrics(), interval_s=1)
+    held = await holding(agent, job.claim)
+
+    async def away(**_: bool) -> None:
+        raise Retryable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "run", away)
+        await job.step(held)
+    await job.step(held)
+    assert [(await memory_store.head(key)).key for key in (orphan, stranger)] == [orphan, stranger]
+    await memory_store.delete([stranger])
+    await job.step(held)
+    with pytest.raises(NotFound):
+        await memory_store.head(orphan)
+
+
 async def test_the_log_is_trimmed_though_no_snapshot_can_be_written(
     agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,3 +261,30 @@ async def test_a_store_that_is_away_ends_the_pass(
     with pytest.raises(Retryable):
         await job.run(held)
     assert looked == names[:STORE_FAILURES_MAX]
+
+
+async def test_objects_that_never_can_be_read_keep_no_pass_from_what_stands_around_them(
+    agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store refuses as many side by side as say that it is away: it is not, for the others."""
+    sick = [f"sick{number}" for number in range(STORE_FAILURES_MAX)]
+    names = ["before", *sick, "behind"]
+    await create(agent, *(topic(name, 1, retention_ms="50") for name in names))
+    for name in names:
+        await fill(agent, name, NOW - 100)
+    held = await holding(agent, LogRetention.claim)
+    job = LogRetention(agent.services.replica, MergedRanges(memory_store), ClockAt(NOW), Metrics())
+    look = job._new_start
+
+    async def refused(partition: Any, rules: Any) -> int:
+        if partition.topic.name in sick:
+            raise Denied("the key that it was encrypted with is gone")
+        return await look(partition, rules)
+
+    monkeypatch.setattr(job, "_new_start", refused)
+    with pytest.raises(Denied):
+        await job.run(held)
+    assert starts(agent, "before") == [1], "what was found until then is not lost"
+    await job.run(held)
+    assert [starts(agent, name) for name in names] == [[1], *[[0] for _ in sick], [1]]
+    assert list(job.failures) == [f"{name}-0" for name in sick]
