@@ -44,20 +44,14 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
-    """The machine's clock and a generator seeded from the operating system."""
+_Generator = random.Random
 
-    def __init__(self) -> None:
-        self._random = random.SystemRandom()
 
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+class _Entropy:
+    """The part of a Clock that draws from a generator."""
 
-    def now_us(self) -> int:
-        return time.time_ns() // 1_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    def __init__(self, generator: _Generator) -> None:
+        self._random = generator
 
     def random(self) -> float:
         return self._random.random()
@@ -68,15 +62,31 @@ class SystemClock:
     def random_bytes(self, size: int) -> bytes:
         return self._random.getrandbits(size * 8).to_bytes(size, "big")
 
+
+class SystemClock(_Entropy):
+    """The machine's clock and a generator seeded from the operating system."""
+
+    def __init__(self) -> None:
+        super().__init__(random.SystemRandom())
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-class ManualClock:
+class ManualClock(_Entropy):
     """A clock that moves only when told, with seeded entropy. For tests and simulation."""
 
     def __init__(self, seed: int = 0, start_ms: int = 1_700_000_000_000) -> None:
-        self._random = random.Random(seed)
+        super().__init__(random.Random(seed))
         self._us = start_ms * 1000
 
     def advance(self, seconds: float) -> None:
@@ -91,15 +101,6 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self._us / 1_000_000
-
-    def random(self) -> float:
-        return self._random.random()
-
-    def random_bits(self, bits: int) -> int:
-        return self._random.getrandbits(bits)
-
-    def random_bytes(self, size: int) -> bytes:
-        return self._random.getrandbits(size * 8).to_bytes(size, "big")
 
     async def sleep(self, seconds: float) -> None:
         self.advance(seconds)

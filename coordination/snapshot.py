@@ -18,6 +18,7 @@ from coordination.proto import snapshot_pb2 as pb
 from coordination.state import State
 from coordination.state.freeze import Frozen, freeze_now, sections
 from coordination.state.thaw import BadSnapshot, Thaw
+from objectstore.varint import varint
 
 MAGIC = b"FLOESNAP"
 FORMAT = 1
@@ -114,7 +115,7 @@ def _delimited(frozen: Frozen) -> Iterator[bytes]:
         if len(content) > SECTION_BYTES_MAX:  # nobody could load it: better no snapshot than this one
             kind, most = section.WhichOneof("kind"), SECTION_BYTES_MAX
             raise ValueError(f"section {kind} of {len(content)} bytes: no reader takes more than {most}")
-        yield _varint(len(content)) + content
+        yield varint(len(content)) + content
 
 
 def _sections(body: memoryview) -> Iterator[pb.Section | None]:
@@ -145,12 +146,3 @@ def _next(buffer: bytearray, position: int) -> tuple[int, int] | None:
             end = start + 1 + length
             return (start + 1, end) if end <= len(buffer) else None
     return None
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append((value & 0x7F) | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

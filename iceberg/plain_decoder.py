@@ -10,6 +10,7 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from iceberg.mapping import Field, Kind, Leaf, ListOf, Node, Struct
+from objectstore.varint import varint
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _MICROS = 1_000_000
@@ -96,14 +97,5 @@ def opaque(message: Any) -> bytes:
 def any_bytes(type_url: str, value: bytes) -> bytes:
     """A serialized google.protobuf.Any."""
     url = type_url.encode()
-    parts = [b"\x0a", _varint(len(url)), url] if url else []
-    return b"".join((*parts, b"\x12", _varint(len(value)), value) if value else parts)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    parts = [b"\x0a", varint(len(url)), url] if url else []
+    return b"".join((*parts, b"\x12", varint(len(value)), value) if value else parts)

@@ -42,6 +42,7 @@ from objectstore.batch import (
 from objectstore.compression import compress
 from objectstore.offset_map import KEY_BYTES_MAX, NOTHING, OffsetMap, hashed, opened
 from objectstore.transactions import Markers, Transactions
+from objectstore.varint import zigzag
 
 HORIZON_MS_MAX = 1 << 62  # the base timestamp of a batch is an int64, and so are the differences from it
 _DELTA_BITS = 63
@@ -276,8 +277,8 @@ def _shifted(record: memoryview, shift: int) -> bytes:
     moved = delta + shift
     if moved >> _DELTA_BITS not in (0, -1):
         raise CorruptBatch(f"a timestamp delta of {moved} ms")
-    content = bytes((record[position],)) + _encoded(moved) + record[following:]
-    return _encoded(len(content)) + content
+    content = bytes((record[position],)) + zigzag(moved) + record[following:]
+    return zigzag(len(content)) + content
 
 
 def _varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -291,14 +292,3 @@ def _varint(buffer: Buffer, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         shift += 7
     return (number >> 1) ^ -(number & 1), position
-
-
-def _encoded(number: int) -> bytes:
-    """A number as zigzag varint."""
-    left = number << 1 if number >= 0 else (-number << 1) - 1
-    out = bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)

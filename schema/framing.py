@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from objectstore.varint import zigzag
+
 MAGIC = 0
 INDEXES_MAX = 32
 """Longest path of message indexes accepted: deeper nesting than any real schema."""
@@ -35,7 +37,7 @@ def prefix(schema_id: int, indexes: tuple[int, ...]) -> bytes:
     header = _HEADER.pack(MAGIC, schema_id)
     if indexes == (0,):
         return header + b"\x00"
-    return header + b"".join(_zigzag(number) for number in (len(indexes), *indexes))
+    return header + b"".join(zigzag(number) for number in (len(indexes), *indexes))
 
 
 def parse(record: bytes) -> Frame:
@@ -57,16 +59,6 @@ def parse(record: bytes) -> Frame:
             raise FramingError(f"Confluent frame has the message index {index}")
         indexes.append(index)
     return Frame(schema_id, tuple(indexes), position)
-
-
-def _zigzag(number: int) -> bytes:
-    value = number << 1 if number >= 0 else (-number << 1) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _read_zigzag(record: bytes, position: int) -> tuple[int, int]:

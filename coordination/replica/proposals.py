@@ -18,6 +18,7 @@ from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.state import Applied, Done, Refused, Result, State
 from coordination.state.multipart import CHANGE_BYTES_MAX
 from coordination.steps import reach
+from objectstore.varint import varint
 
 HEADER_BYTES_MAX = 64  # of an Entry without commands
 FRAMING_BYTES_MAX = 6  # of one command inside an Entry
@@ -317,17 +318,8 @@ def payload(batch: Batch, proposed_ms: int, applied_revision: int) -> bytes:
     parts = [header.SerializeToString()]
     for proposal in batch.proposals:
         for encoded in proposal.commands:
-            parts += (_COMMAND_TAG, _varint(len(encoded)), encoded)
+            parts += (_COMMAND_TAG, varint(len(encoded)), encoded)
     return b"".join(parts)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append((value & 0x7F) | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _fail(proposal: Proposal, error: Exception) -> None:
