@@ -23,7 +23,7 @@ _logger = logging.getLogger("floe.coordination.replica")
 
 
 class Author:
-    """This agent's pen. `incarnation` is 0 while there is none: nothing may be written under a name then."""
+    """Writes this agent's entries to the log. `incarnation` is 0 while none counts: nothing is written."""
 
     def __init__(
         self, log: Log, clock: Clock, options: ReplicaOptions, follower: Follower, proposals: Proposals
@@ -172,7 +172,7 @@ class Author:
                 await asyncio.sleep(self._options.retry_s * (0.5 + self._clock.random()))
 
     def _look_at_registration(self, incarnation: int, future: Results) -> None:
-        """Begin to write once the state has this incarnation, however its author learned of it."""
+        """Begin to write once this incarnation is in the state: by its applied entry, or in a snapshot."""
         known = self._follower.state.incarnations.get(incarnation)
         if known is None:
             if future.done() and future.exception() is None:

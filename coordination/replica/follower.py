@@ -89,7 +89,7 @@ class Follower:
             await self.revisions.wait(revision)
 
     def knows(self, revision: int) -> None:
-        """The log has reached this revision, says another of its calls."""
+        """Take note that the log has reached this revision: an append or a read barrier was told so."""
         self._known = max(self._known, revision)
 
     @property

@@ -19,7 +19,10 @@ def too_soon(state: StateData, judged_ms: int) -> Refused | None:
 
 
 def not_above(state: StateData, idle_since_ms: int, config: str) -> int:
-    """Since when something must have been idle to expire: at least as long as the cluster's config says."""
+    """The newest time (Unix ms) at which something may last have been used and expire now.
+
+    That is what the command says, but at most the log's clock less the time in the cluster's `config`.
+    """
     if state.feature_level < AGREED_TIME:
         return idle_since_ms
     return min(idle_since_ms, state.clock_ms - integer(state.cluster_configs, config))

@@ -39,7 +39,7 @@ def refusal(transaction: Transaction, fence: Fence, at: At) -> Refused | None:
 def positions_refusal(transaction: Transaction, group: str, fence: Fence, at: At) -> Refused | None:
     """Why a TxnOffsetCommit may be older than what is known of its group; None when it is taken.
 
-    In a transaction that has not added the group, only what is proven gets an answer.
+    Where the transaction has not added the group, only a proven request (`refusal`) is answered.
     """
     if group not in transaction.groups:
         return refusal(transaction, fence, at)

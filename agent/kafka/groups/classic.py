@@ -209,7 +209,7 @@ class ClassicGroup(MemberTable):
         return codes if self._abandoned is None else [self._abandoned] * len(codes)
 
     def when_settled(self, tell: Callable[[], None]) -> None:
-        """Call once no change of the group is under way; or it is not run here any more."""
+        """Call `tell` once no change of the group is under way, or it is not run here any more."""
         if self.busy:
             self._later.append(lambda _: self.when_settled(tell))
         else:

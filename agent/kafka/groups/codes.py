@@ -8,5 +8,7 @@ _AGENTS_TROUBLE = (Code.NOT_CONTROLLER, Code.STALE_BROKER_EPOCH, Code.BROKER_ID_
 
 
 def told(code: Code) -> Code:
-    """The refusal as a group's client understands it: its agent's own trouble is to be tried elsewhere."""
+    """The code for a group's client: COORDINATOR_NOT_AVAILABLE, so that it looks for another agent, where the
+    trouble is this agent's own; else the refusal itself.
+    """
     return Code.COORDINATOR_NOT_AVAILABLE if code in _AGENTS_TROUBLE else code

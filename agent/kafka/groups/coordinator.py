@@ -280,7 +280,11 @@ class GroupCoordinator:
             self._alarm.set()
 
     def _heard(self, group: ClassicGroup, future: Results) -> None:
-        """A callback of nobody's: a group that cannot go on is dropped, which answers whoever waits."""
+        """The log has answered for the group.
+
+        Nobody waits for this callback, so what it raises must not get lost: a group that cannot go on is
+        dropped, which answers the requests that wait for it.
+        """
         try:
             self._decided(group, future)
         except BaseException as error:

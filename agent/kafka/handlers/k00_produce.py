@@ -149,7 +149,11 @@ async def _admit_in_order(
 
 
 def _note_refused(ctx: Context, request: ProduceRequest, version: int) -> None:
-    """What is sent again comes before what is on its way behind it, should this agent serve again by then."""
+    """Remember a request's first batch of each producer: this agent refuses it, as it does not serve now.
+
+    Its client sends the request again. What the client had sent behind it may arrive before that, when this
+    agent serves again, and must not be stored first.
+    """
     firsts = []
     for topic_data in request.topic_data:
         topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, version >= TOPIC_IDS_SINCE)
@@ -163,7 +167,7 @@ def _note_refused(ctx: Context, request: ProduceRequest, version: int) -> None:
 
 
 def _failures(ctx: Context) -> tuple[int, int]:
-    """What a request that is being admitted may be behind: equal as long as nothing has failed."""
+    """Counts of what failed, here and on this connection. When they change, a request may be out of order."""
     return ctx.services.produce.failures, ctx.client.failures
 
 
@@ -201,7 +205,10 @@ async def _room(
 
 
 async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
-    """A transactional id vouches for its own producer's batches only: its transaction would take them in."""
+    """Refuse transactional batches of another producer than the one that the transactional id belongs to.
+
+    They would become part of that other producer's transaction.
+    """
 
     def foreign() -> list[int]:
         known = ctx.state.transactions.get(name)

@@ -124,7 +124,10 @@ async def _by_time(ctx: Context, partition: Partition, timestamp: int) -> Found 
 
 
 def _damaged(ctx: Context, partition: Partition, ref: SliceRef, trouble: StoreError) -> Found:
-    """Of damaged records no time is known: the first of them, where whoever reads on hears of it."""
+    """The answer where damaged records are in the way: the first of them, as their times are not known.
+
+    A client that reads on from there is told of the damage.
+    """
     ctx.services.damages.note(partition, ref.base_offset, ref.end_offset, str(trouble))
     return Found(max(ref.base_offset, partition.log_start), ref.max_timestamp_ms)
 

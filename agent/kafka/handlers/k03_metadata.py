@@ -79,7 +79,10 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
 
 
 def _no_ids_yet(asked: Sequence[MetadataRequestTopic], version: int) -> Encoded:
-    """Versions 10 and 11 have room for topic ids and know nothing of them: as Kafka, all is refused."""
+    """Refuse a request of version 10 or 11 that names topics by id.
+
+    They have the field, but Kafka takes ids from version 12 on only, and refuses all of the request.
+    """
     refused = [
         MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)
         for each in asked

@@ -143,7 +143,10 @@ class ConsumerGroups:
             raise GroupError(code, "This is not the correct coordinator.")
 
     def interval_ms(self, answer: Answer, group_id: str) -> int:
-        """When the member shall come again. Who waits for something that may come any moment: soon."""
+        """After how many ms the member shall send its next heartbeat.
+
+        Sooner than the group's config says where an assignment that it waits for may be ready any moment.
+        """
         interval = group_configs.integer(self._replica.state, group_id, "consumer.heartbeat.interval.ms")
         return min(interval, HURRY_MS) if answer.hurry else interval
 

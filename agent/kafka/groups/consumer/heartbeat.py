@@ -245,7 +245,8 @@ def static_member(data: ConsumerGroupData, instance_id: str, member_id: str) -> 
 def check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
     """Refuse an epoch that is not the member's.
 
-    But for the one before, whose answer may have got lost, and that of joining: then it owns nothing.
+    Two others are taken: the epoch of joining, with which a member says that it owns nothing, and its
+    previous one, as the answer that told the new one may have got lost.
     """
     if request.epoch in (member.epoch, JOIN):
         return

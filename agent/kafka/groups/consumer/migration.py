@@ -54,7 +54,10 @@ def classic_generation(draft: Draft) -> ClassicGeneration:
 
 
 def _common_protocol(members: Mapping[str, ConsumerMember]) -> str:
-    """What most prefer among what all know; there is one: who joins without is refused."""
+    """The protocol that most members prefer among those that all know.
+
+    There is one: a member that shares none with the others is refused when it joins.
+    """
     lists = [[name for name, _ in m.classic.protocols] for m in members.values() if m.classic is not None]
     common = [name for name in lists[0] if all(name in names for names in lists)]
     votes = Counter(next(name for name in names if name in common) for names in lists if common)

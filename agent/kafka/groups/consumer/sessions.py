@@ -1,6 +1,7 @@
 """When the members of one group are late, and with what. Seconds of the event loop's clock.
 
-Nothing here decides anything: what is late is proposed, and heard again before that is planned, it stays.
+Nothing here decides anything: that a member is late is a proposal. A member that is heard of before the
+proposal is planned stays in the group.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Sessions:
         return self._at.get((member_id, Timer.SESSION), 0.0)
 
     def stands(self, member: ConsumerMember, now: float) -> None:
-        """The member has taken a step: from here on it gives partitions back, or does no longer."""
+        """After a change of the member: begin to wait for what it must give back, or stop waiting."""
         if member.state != MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self._giving_back.pop(member.member_id, None)
             self.clear(member.member_id, Timer.REBALANCE)

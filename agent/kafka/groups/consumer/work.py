@@ -70,7 +70,10 @@ def plan_all(draft: Draft, works: list[Work], exists: bool) -> int:
 def fencing(
     member_id: str, still_late: Callable[[], bool], gives_back_at: int | None = None
 ) -> Callable[[Draft], None]:
-    """Take a member out, if it is still late; with an epoch given, if it still gives back in that epoch."""
+    """Work that takes a member out if it is still late.
+
+    With `gives_back_at`: only if it still has partitions to give back that it was asked for in that epoch.
+    """
 
     def plan(draft: Draft) -> None:
         member = draft.data.members.get(member_id)
