@@ -10,7 +10,7 @@ PY
 stamp=.venv/.floe-stamp
 want="$(cat requirements.lock pyproject.toml deploy/setup/requirements-bootstrap.txt | sha256sum)"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && exit 0
-echo "setting up .venv (pinned by requirements.lock) …"
+echo "setting up .venv (2 GB, pinned by requirements.lock; takes some minutes) …"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/setup/requirements-bootstrap.txt
 .venv/bin/uv pip sync -q --require-hashes requirements.lock deploy/setup/requirements-bootstrap.txt

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from tests.checker.operations import History, Operation, Poll, Send
+from tests.checker.operations import History, Operation, Outcome, Poll, Send
 
 KEYS = ("x", "y")
 SECOND = 1_000_000_000
 MEANINGS = ("send", "txn", "txn", "poll", "poll", "assign", "subscribe", "crash")
-OUTCOMES = ("ok", "ok", "ok", "ok", "ok", "info", "fail")
+OUTCOMES: tuple[Outcome, ...] = ("ok", "ok", "ok", "ok", "ok", "info", "fail")
 GONE_OF = 0.05
 """Of polls: those behind which one of their records is never seen again."""
 

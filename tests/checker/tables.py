@@ -119,8 +119,8 @@ def _rows(run: str, history: History) -> dict[str, list[dict[str, Any]]]:
         for position, micro in enumerate(op.micro):
             place = {"run": run, "op": op.index, "position": position}
             if isinstance(micro, Send):
-                value = json.dumps(micro.value)
-                rows["send"].append({**place, "key": micro.key, "value": value, "offset": micro.offset})
+                sent = json.dumps(micro.value)
+                rows["send"].append({**place, "key": micro.key, "value": sent, "offset": micro.offset})
                 continue
             for key, records in micro.records.items():
                 for turn, (offset, value) in enumerate(records):

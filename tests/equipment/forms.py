@@ -48,7 +48,8 @@ def note(api: str, answer: Any) -> None:
 
 
 def _walk(path: str, value: Any, found: Forms) -> None:
-    for name, nullable in _fields(type(value)):
+    kind: type = type(value)
+    for name, nullable in _fields(kind):
         each = getattr(value, name)
         at = f"{path}.{name}"
         if nullable:

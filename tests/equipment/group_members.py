@@ -256,13 +256,13 @@ class ClassicMember:
 
     async def _stay(self) -> None:
         """Heartbeats until something else is due."""
-        assert self._line is not None, "not connected"
         while True:
             await asyncio.sleep(self.heartbeat_s)
             request = hb.HeartbeatRequest(self.group, self.generation, self.member_id, self.instance_id)
-            if self._line is None:
+            line = self._line
+            if line is None:
                 return
-            code = Code((await self._line.call("Heartbeat", request, HEARTBEAT)).error_code)
+            code = Code((await line.call("Heartbeat", request, HEARTBEAT)).error_code)
             if code:
                 await self._refused(code)
                 return

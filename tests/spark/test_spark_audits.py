@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -31,7 +32,7 @@ def end(key: str, base: int, kind: str, stamp_ms: int, producer: int = P1) -> Lo
     return made if kind == "commit" else replace(made, kind="abort")
 
 
-def bounds(key: str, high: int, start: int = 0, **others: int) -> Logged:
+def bounds(key: str, high: int, start: int = 0, **others: Any) -> Logged:
     """A partition of which everything is stable, where nothing else is said."""
     return replace(Logged(key, "bounds", start, high, stable=high), **others)
 
