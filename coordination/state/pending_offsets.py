@@ -61,7 +61,7 @@ def _transaction(state: StateData, message: CommitTransactionOffsets, at: At) ->
         message.transactional_id,
         (message.producer_id, message.producer_epoch),
         Code.INVALID_PRODUCER_EPOCH,
-        abortable_known=message.abortable_known,
+        abortable_known=True,  # handlers say it to older versions as what these abort for
     )
     if isinstance(known, Refused):
         return known

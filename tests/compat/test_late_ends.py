@@ -1,4 +1,7 @@
-"""KAFKA-17754 with real v1 clients: EndTxn is held, given up, sent again, and arrives a transaction late."""
+"""KAFKA-17754 with real v1 clients: EndTxn is held, given up, sent again, and arrives a transaction late.
+
+And requests that are held until their transaction has been aborted for its timeout.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,22 @@ from typing import Any
 
 import aiokafka
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from agent.net.wire.generated.describe_transactions import DescribeTransactionsRequest
+from agent.net.wire.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from deploy.services.floe import FloeAgent
 from deploy.services.ports import free_port
-from tests.compat.test_transactions_embedded import committed
+from tests.compat.raw import call
+from tests.compat.test_transactions_embedded import committed, position
 from tests.equipment.proxy import Action, Proxy, kafka_frames
 
-END_TXN = 26
+ADD_OFFSETS, END_TXN, TXN_OFFSETS = 25, 26, 28
 ROUNDS = 3
 WAIT_S_MAX = 60.0
 GIVES_UP_MS = 1500
@@ -25,11 +35,12 @@ TOPIC = "t"
 
 
 class Link:
-    """The proxy between a client and an agent, which advertises it; holds the next EndTxn when told to."""
+    """The proxy between a client and an agent, which advertises it; holds the next request of an API."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
-        self.hold_next = False
+        self.hold_next: int | None = None
+        self.held = asyncio.Event()
         proxy.requests.rule = self._rule
 
     @property
@@ -38,8 +49,9 @@ class Link:
         return self.proxy.address
 
     def _rule(self, frame: bytes) -> Action:
-        if self.hold_next and int.from_bytes(frame[4:6], "big") == END_TXN:
-            self.hold_next = False
+        if int.from_bytes(frame[4:6], "big") == self.hold_next:
+            self.hold_next = None
+            self.held.set()
             return Action.HOLD
         return Action.PASS
 
@@ -147,7 +159,7 @@ async def test_a_held_end_does_not_end_the_next_transaction(
         await producer.begin()
         for partition in range(2):
             await producer.send(b"good %d" % number, partition)
-        link.hold_next = True
+        link.hold_next = END_TXN
         await producer.end(commit=True)
         assert link.proxy.requests.held == 1, "the first try is held, and the client went on"
         await producer.begin()
@@ -160,3 +172,57 @@ async def test_a_held_end_does_not_end_the_next_transaction(
     await producer.stop()
     found = await asyncio.to_thread(committed, link.bootstrap, TOPIC)
     assert found == sorted((index, b"good %d" % number) for number in range(ROUNDS) for index in range(2))
+
+
+async def _abort(bootstrap: str, name: str) -> None:
+    """What an agent does when the transaction's time is over, at once: `kafka-transactions.sh abort`."""
+    (told,) = (
+        await call(bootstrap, "DescribeTransactions", DescribeTransactionsRequest([name]), 0)
+    ).transaction_states
+    assert told.transaction_state == "Ongoing"
+    marker = WritableTxnMarker(
+        told.producer_id, told.producer_epoch, False, [WritableTxnMarkerTopic(TOPIC, [0])], 0
+    )
+    answer = await call(bootstrap, "WriteTxnMarkers", WriteTxnMarkersRequest([marker]), 1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == 0
+
+
+def _transaction(producer: Producer, group: object, value: bytes, offset: int) -> int:
+    """One with a record and a position; 0, or the code of an error after which it could be aborted."""
+    producer.begin_transaction()
+    producer.produce(TOPIC, value, partition=0)
+    producer.flush(WAIT_S_MAX)
+    try:
+        producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, offset)], group, WAIT_S_MAX)
+        producer.commit_transaction(WAIT_S_MAX)
+    except KafkaException as error:
+        why = error.args[0]
+        assert why.txn_requires_abort(), why
+        producer.abort_transaction(WAIT_S_MAX)
+        return int(why.code())
+    return 0
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [(ADD_OFFSETS, KafkaError.INVALID_PRODUCER_ID_MAPPING), (TXN_OFFSETS, KafkaError.ILLEGAL_GENERATION)],
+    ids=["AddOffsetsToTxn", "TxnOffsetCommit"],
+)
+async def test_librdkafka_goes_on_after_a_timeout(link: Link, api: int, code: int) -> None:
+    """KIP-588: what comes after it is abortable, and the abort gets the producer its next pair."""
+    producer = Producer({"bootstrap.servers": link.bootstrap, "transactional.id": "slow"})
+    reader = Consumer({"bootstrap.servers": link.bootstrap, "group.id": "slow"})
+    group = reader.consumer_group_metadata()
+    await asyncio.to_thread(producer.init_transactions, WAIT_S_MAX)
+    link.hold_next = api
+    late = asyncio.create_task(asyncio.to_thread(_transaction, producer, group, b"late", 1))
+    async with asyncio.timeout(WAIT_S_MAX):
+        await link.held.wait()
+    await _abort(link.bootstrap, "slow")
+    link.proxy.requests.release()
+    assert await late == code
+    assert await asyncio.to_thread(_transaction, producer, group, b"next", 2) == 0
+    await asyncio.to_thread(reader.close)
+    assert await asyncio.to_thread(committed, link.bootstrap, TOPIC) == [(0, b"next")]
+    assert await asyncio.to_thread(position, link.bootstrap, TOPIC, "slow") == 2

@@ -7,7 +7,8 @@ earlier transaction closes its connection: KAFKA-17754, docs/transactions.md. A 
 aborted answers a commit as after a timeout.
 Deviations: a commit whose retry comes after an abort is PRODUCER_FENCED, as the table of KAFKA-20785 has it.
 After a timeout an abort is NONE and a commit TRANSACTION_ABORTABLE, before version 4
-INVALID_PRODUCER_ID_MAPPING: clients recover. Kafka says PRODUCER_FENCED or INVALID_TXN_STATE, which end them.
+INVALID_PRODUCER_ID_MAPPING: clients recover. So is an abort of version 1: librdkafka then asks for its next
+pair as part of the abort. Kafka says PRODUCER_FENCED or INVALID_TXN_STATE, which end them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ KEY = 26
 VERSIONS = (0, 5)
 V2_SINCE = 5
 FENCED_KNOWN_SINCE, ABORTABLE_KNOWN_SINCE = 2, 4
+OF_LIBRDKAFKA = 1
+"""The version in which librdkafka sends it. After NONE it would go on with the pair that is over, and where
+AddOffsetsToTxn is what refuses that, it never asks for another."""
 
 
 async def handle(ctx: Context, request: EndTxnRequest, version: int) -> EndTxnResponse:
@@ -47,4 +51,6 @@ async def handle(ctx: Context, request: EndTxnRequest, version: int) -> EndTxnRe
     ctx.services.metrics.transactions_ended.labels("commit" if request.committed else "abort").inc()
     assert isinstance(result.value, tuple), f"an end answers with {result.value!r}"
     producer_id, epoch = result.value
+    if version == OF_LIBRDKAFKA and result.value != (request.producer_id, request.producer_epoch):
+        return EndTxnResponse(error_code=Code.INVALID_PRODUCER_ID_MAPPING)
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)

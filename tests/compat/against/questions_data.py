@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 from agent.net.wire.generated import describe_producers as dp
@@ -82,6 +83,57 @@ async def produce(side: Side) -> Answers:
     found["negative partition"] = await send(side, topic, batch(), -1)
     found["acks 2"] = await send(side, topic, batch(), acks=2)
     found["zstd before version 7"] = await send(side, topic, batch(attributes=4), version=5)
+    return found
+
+
+def _bodies() -> dict[str, tuple[int, bytes]]:
+    """What stands where records should stand, and how many the header says; two sound ones to begin with."""
+    raw = build([NewRecord(NOW, b"k", b"v")] * 2)
+    body = raw[HEADER_BYTES:]
+    size = 1 + (body[0] >> 1)  # of one record: its length, a varint of one byte, and itself
+
+    def changed(position: int, byte: int) -> bytes:
+        return body[:position] + bytes([byte]) + body[position + 1 :]
+
+    return {
+        "sound": (2, body),
+        "garbage": (2, b"\x55" * len(body)),
+        "random": (2, random.Random(1).randbytes(len(body))),
+        "nothing": (2, b""),
+        "cut short": (2, body[:-1]),
+        "a byte more": (2, body + b"\0"),
+        "a record more": (1, body),
+        "a record less": (3, body),
+        "longer first": (2, changed(0, body[0] + 2)),
+        "shorter first": (2, changed(0, body[0] - 2)),
+        "negative length": (2, changed(0, 1)),
+        "no length": (2, changed(0, 0)),
+        "attributes": (2, changed(1, 1)),
+        "an earlier time": (2, changed(2, 1)),
+        "offsets 1, 1": (2, changed(3, 2)),
+        "offsets 0, 0": (2, changed(size + 3, 0)),
+        "offsets 0, -1": (2, changed(size + 3, 1)),
+        "offsets 0, 5": (2, changed(size + 3, 10)),
+        "null key": (2, changed(4, 1)),
+        "key of -2": (2, changed(4, 3)),
+        "long key": (2, changed(4, 0x7E)),
+        "long value": (2, changed(6, 0x7E)),
+        "negative headers": (2, changed(size - 1, 1)),
+        "a header": (2, changed(size - 1, 2)),
+        "an endless number": (2, b"\xff" * len(body)),
+    }
+
+
+async def records(side: Side) -> Answers:
+    """Uncompressed records that are none, under a right CRC; a sound batch after each."""
+    cases = _bodies()
+    topic = await side.topic("records", len(cases), retention_ms="-1")
+    head = peek(build([NewRecord(NOW, b"k", b"v")] * 2))
+    found: Answers = {}
+    for index, (name, (count, body)) in enumerate(cases.items()):
+        header = head._replace(record_count=count, last_offset_delta=count - 1)
+        found[name] = await send(side, topic, seal(header, body), index)
+        found[f"after {name}"] = await send(side, topic, batch(), index)
     return found
 
 
@@ -291,6 +343,7 @@ async def describe_producers(side: Side) -> Answers:
 
 QUESTIONS: dict[str, Question] = {
     "Produce": produce,
+    "Produce.records": records,
     "Produce.sequences": sequences,
     "ListOffsets": list_offsets,
     "Fetch": fetch,

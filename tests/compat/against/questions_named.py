@@ -11,7 +11,7 @@ from agent.net.wire.generated import describe_transactions as dx
 from agent.net.wire.generated import metadata as m
 from agent.net.wire.generated import produce as p
 from objectstore.batch import NewRecord, build
-from tests.compat.against.questions_transactions import client, coordinated, settled
+from tests.compat.against.questions_transactions import GROUP, client, coordinated, settled
 from tests.compat.against.side import NOW, Answers, Question, Side, code, told
 from tests.compat.raw import topic_id
 from tests.equipment.transactional_client import V2
@@ -118,10 +118,14 @@ async def ends_after_a_timeout(side: Side) -> Answers:
     for name, versions in (("v1", {}), ("v2", V2)):
         topic = await side.topic(f"late-{name}", 1, retention_ms="-1")
         async with client(side, f"late-{name}", **versions) as x:
-            await settled(lambda x=x: x.init(timeout_ms=100))
+            await settled(lambda x=x: x.init(timeout_ms=3_000))
             if name == "v1":
                 await settled(lambda x=x, topic=topic: x.add(topic, 0))
+                await settled(lambda x=x: x.add_group(GROUP))
             await settled(lambda x=x, topic=topic: x.send(topic, b"a"))
+            found[f"positions in time {name}"] = await settled(
+                lambda x=x, topic=topic: x.offsets(GROUP, topic, 1)
+            )
             asked = dx.DescribeTransactionsRequest([x.name])
             async with asyncio.timeout(TIMED_OUT_S_MAX):
                 state = "Ongoing"
@@ -129,6 +133,15 @@ async def ends_after_a_timeout(side: Side) -> Answers:
                     await asyncio.sleep(0.1)
                     answer = await side.ask("DescribeTransactions", asked, 0)
                     state = answer.transaction_states[0].transaction_state
+            for version in (2, 3, 4) if name == "v1" else (V2["TxnOffsetCommit"],):
+                x.versions["TxnOffsetCommit"] = version
+                found[f"positions {version}"] = await settled(
+                    lambda x=x, topic=topic: x.offsets(GROUP, topic, 2)
+                )
+            if name == "v1":
+                found["add"] = await settled(lambda x=x, topic=topic: x.add(topic, 0))
+                found["add the group"] = await settled(lambda x=x: x.add_group(GROUP))
+            found[f"send {name}"] = await settled(lambda x=x, topic=topic: x.send(topic, b"b"))
             found[f"commit {name}"] = await settled(lambda x=x: x.end(commit=True))
             found[f"abort {name}"] = await settled(lambda x=x: x.end(commit=False))
             found[f"begins anew {name}"] = await settled(x.init)

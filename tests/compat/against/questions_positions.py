@@ -145,9 +145,37 @@ async def of_consumers(side: Side) -> Answers:
     return found
 
 
+async def deleted_while_pending(side: Side) -> Answers:
+    """DeleteGroups and OffsetDelete while a transaction holds positions of the group, then its commit."""
+    await coordinated(side)
+    found: Answers = {}
+    for kind, versions in VERSIONS.items():
+        for before in ("nothing", "a position"):
+            for what in ("group", "positions"):
+                name = f"{kind}, {before} committed, {what} deleted"
+                one = await talk(side, f"{kind}-{before.split()[-1]}-{what}")
+                if before != "nothing":
+                    await one.commit(3)
+                async with client(one.side, one.group.removeprefix(side.prefix), **versions) as x:
+                    await settled(x.init)
+                    if versions is V1:
+                        await settled(lambda x=x, one=one: x.add_group(one.group))
+                    await settled(lambda x=x, one=one: x.offsets(one.group, one.topic, 5))
+                    if what == "group":
+                        found[name] = await one.deleted(one.group)
+                    else:
+                        found[name] = await one.offsets_deleted(one.topic, 0)
+                    found[f"{name}: then"] = await one.fetch()
+                    found[f"{name}: commit"] = await settled(lambda x=x: x.end(commit=True))
+                    await settled(x.init)  # answered when Kafka's markers are written
+                    found[f"{name}: in the end"] = await one.fetch()
+    return found
+
+
 QUESTIONS: dict[str, Question] = {
     "Positions.members": of_members,
     "Positions.rebalances": in_rebalances,
     "Positions.static": of_static_members,
     "Positions.consumers": of_consumers,
+    "Positions.deleted-pending": deleted_while_pending,
 }
