@@ -44,6 +44,14 @@ class ProduceConfig(Section):
     commit_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 30_000
     """Longest time a Produce waits for its answer, milliseconds; then REQUEST_TIMED_OUT."""
 
+    first_batches_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """Producers of one connection whose first batch is remembered, by partition, until the partition knows
+    them; the oldest is forgotten first. Nothing of theirs is taken in front of a first batch that failed."""
+
+    first_batch_ms_max: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
+    """How long such a first batch is waited for, milliseconds (clients' request.timeout.ms): one that was
+    left out for good holds its producer up no longer."""
+
 
 class FetchConfig(Section):
     """The fetch path: the tail from memory, old data in a pool of its own."""

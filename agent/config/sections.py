@@ -223,6 +223,16 @@ class LoggingConfig(Section):
     format: Literal["auto", "json", "console"] = "auto"
     """`json` one object per line; `console` for people; `auto`: console on a terminal, else json."""
 
+    lines_max: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    """Lines of one kind (a logger and its event) written in `period_ms`; the next one that is written says
+    how many were not. Critical and debug lines are all written."""
+
+    period_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 10_000
+    """The time in which lines of one kind are counted, milliseconds. 0: every line is written."""
+
+    kinds_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024
+    """Kinds of lines that are counted at once; the oldest is forgotten first."""
+
 
 class ShutdownConfig(Section):
     """Leaving on SIGTERM or SIGINT."""

@@ -88,6 +88,8 @@ class Client:
 
     connection: int
     listener: str
+    firsts: Firsts
+    """Where producers begin that partitions do not know yet."""
     pauses: int = 0
     host: str = ""
     software: str = ""
@@ -96,8 +98,6 @@ class Client:
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     """How many of its Produce requests failed before they came into the buffer, to be sent again."""
-    firsts: Firsts = field(default_factory=Firsts)
-    """Where producers begin that partitions do not know yet."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
 

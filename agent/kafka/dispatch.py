@@ -12,6 +12,7 @@ from agent.kafka.context import Client, Context, Services
 from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import KINDS, Kind
+from agent.kafka.produce.firsts import Firsts
 from agent.net.server import RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, Codec, Encoded
 from agent.net.wire.errors import WireError
@@ -50,8 +51,9 @@ class Dispatcher:
         connection = context.connection
         awake = self._services.replica.check_awake()
         if connection.session is None:
+            firsts = Firsts(self._services.config.produce)
             connection.session = Client(
-                connection.id, connection.listener, self._pauses, connection.peer_host
+                connection.id, connection.listener, firsts, self._pauses, connection.peer_host
             )
             connection.on_lost = connection.session.turns.close
         client: Client = connection.session

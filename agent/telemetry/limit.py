@@ -1,8 +1,8 @@
 """A bound on log lines of one kind: what every request runs into must not fill a disk.
 
-A kind is a logger and its event, or the text before its arguments. The first LINES_MAX lines of a kind in
-PERIOD_S are written; the next that is written afterwards says how many were not. Critical lines, and those of
-the level debug, are all written.
+A kind is a logger and its event, or the text before its arguments. The first lines of a kind in a period are
+written, as many as `logging.lines_max` says; the next that is written afterwards says how many were not.
+Critical lines, and those of the level debug, are all written.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LINES_MAX = 20  # lines of one kind in one period
-PERIOD_S = 10.0  # seconds
-KINDS_MAX = 1024  # kinds remembered
+from agent.config import LoggingConfig
 
 
 @dataclass(slots=True)
@@ -30,8 +28,10 @@ class _Kind:
 class LineLimit(logging.Filter):
     """A filter for the process's handler; lines come from any thread. `now`: seconds that only go on."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, config: LoggingConfig, now: Callable[[], float]) -> None:
         super().__init__()
+        self._lines_max, self._kinds_max = config.lines_max, config.kinds_max
+        self._period_s = config.period_ms / 1000
         self._now = now
         self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
         self._lock = threading.Lock()
@@ -56,12 +56,12 @@ class LineLimit(logging.Filter):
         """How many lines were left out before this one; None when it is left out too."""
         now, kind = self._now(), self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = _Kind(now + PERIOD_S)
-            while len(self._kinds) > KINDS_MAX:
+            kind = self._kinds[key] = _Kind(now + self._period_s)
+            while len(self._kinds) > self._kinds_max:
                 self._kinds.popitem(last=False)
         elif now >= kind.until:
-            kind.until, kind.lines = now + PERIOD_S, 0
-        if kind.lines >= LINES_MAX:
+            kind.until, kind.lines = now + self._period_s, 0
+        if kind.lines >= self._lines_max:
             kind.left_out += 1
             return None
         kind.lines += 1

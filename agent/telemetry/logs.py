@@ -70,7 +70,7 @@ def configure(
     )
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(console, stream, shared))
-    handler.addFilter(LineLimit(now or SystemClock().monotonic))
+    handler.addFilter(LineLimit(config, now or SystemClock().monotonic))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(config.level.upper())

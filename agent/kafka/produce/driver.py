@@ -4,9 +4,10 @@ PUTs run side by side; their commands are submitted strictly in the order of the
 own order survives. When a flush fails for good, everything behind it fails with it, with a retriable code and
 nothing written: flushes whose command waits for the log (they share a Line), flushes under way, what is
 buffered, and requests that have come and are not buffered yet (their handler looks at `failures`). A later
-batch must not overtake an earlier one that its client will send again. (An idempotent producer is protected
-by its sequence numbers as well; for the others this is as much as Kafka promises with several requests in
-flight.)
+batch must not overtake an earlier one that its client will send again. (An idempotent producer that the
+partition knows is protected by its sequence numbers as well. One that it does not know may begin at any, so
+where each begins is remembered by connection until its first batch is taken, within bounds: firsts.py. For
+the others this is as much as Kafka promises with several requests in flight.)
 
 One error table, `code_of`, says what a producer is told: definite failures are retriable without a doubt,
 an unknown outcome is REQUEST_TIMED_OUT, never success and never a definite failure.

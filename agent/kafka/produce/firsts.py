@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from agent.config import ProduceConfig
 from agent.kafka.produce.buffer import Offered
 from coordination.state.types import Partition
 from objectstore.batch import BatchHeader
 
-PRODUCERS_MAX = 1000
-"""Beginnings kept for one connection; the oldest goes."""
-FIRST_S_MAX = 30.0
-"""So long a beginning is waited for, in seconds: what was on its way with it has come, or its connection
-ended (request.timeout.ms). A producer that left its first batch out for good may go on then."""
 _MASK = (1 << 31) - 1
 _HALF = 1 << 30
 
@@ -27,9 +23,14 @@ Failures = tuple[int, int]
 
 
 class Firsts:
-    """Of one connection: by partition (handle), producer and epoch, its first sequence, failures and time."""
+    """Of one connection: by partition (handle), producer and epoch, its first sequence, failures and time.
 
-    def __init__(self) -> None:
+    A beginning is waited for as long as the config says: what was on its way with it has come by then, or its
+    connection ended. A producer that left its first batch out for good may go on then.
+    """
+
+    def __init__(self, config: ProduceConfig) -> None:
+        self._most, self._wait_s = config.first_batches_max, config.first_batch_ms_max / 1000
         self._first: dict[tuple[int, int, int], tuple[int, Failures, float]] = {}
 
     def in_order(
@@ -53,7 +54,7 @@ class Firsts:
         if kept is None:
             return True
         first, then, at_s = kept
-        return then == failures or now_s - at_s > FIRST_S_MAX or not _behind(header.base_sequence, first)
+        return then == failures or now_s - at_s > self._wait_s or not _behind(header.base_sequence, first)
 
     def note(
         self, batches: Iterable[tuple[Partition, BatchHeader]], failures: Failures, now_s: float
@@ -65,11 +66,11 @@ class Firsts:
                 continue
             key = partition.handle, producer, header.producer_epoch
             kept = self._first.get(key)
-            stale = kept is not None and now_s - kept[2] > FIRST_S_MAX
+            stale = kept is not None and now_s - kept[2] > self._wait_s
             if kept is not None and not stale and _behind(header.base_sequence, kept[0]):
                 continue
             self._first.pop(key, None)
-            if len(self._first) >= PRODUCERS_MAX:
+            if len(self._first) >= self._most:
                 del self._first[next(iter(self._first))]
             self._first[key] = header.base_sequence, failures, now_s
 

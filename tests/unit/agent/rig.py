@@ -12,6 +12,7 @@ from agent.health.standing import Standing
 from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.context import Client, Services
 from agent.kafka.dispatch import Dispatcher
+from agent.kafka.produce.firsts import Firsts
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import RequestHeader
 from agent.telemetry.metrics import Metrics
@@ -47,7 +48,7 @@ class Agent:
 
     def connect(self) -> Client:
         """Another connection's identity."""
-        return Client(self.services.clock.random_bits(30), "PLAINTEXT")
+        return Client(self.services.clock.random_bits(30), "PLAINTEXT", Firsts(self.services.config.produce))
 
     async def call(
         self, name: str, request: Any, version: int, client: Client | None = None, client_id: str = "test"

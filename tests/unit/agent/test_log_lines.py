@@ -12,7 +12,12 @@ import structlog
 
 from agent.config import LoggingConfig
 from agent.telemetry import logs
-from agent.telemetry.limit import KINDS_MAX, LINES_MAX, PERIOD_S, LineLimit
+from agent.telemetry.limit import LineLimit
+
+LINES_MAX, PERIOD_S, KINDS_MAX = 7, 3.0, 200
+CONFIG = LoggingConfig(
+    format="json", level="debug", lines_max=LINES_MAX, period_ms=int(PERIOD_S * 1000), kinds_max=KINDS_MAX
+)
 
 
 class Lines:
@@ -21,7 +26,7 @@ class Lines:
     def __init__(self) -> None:
         self.now = 0.0
         self.stream = io.StringIO()
-        logs.configure(LoggingConfig(format="json", level="debug"), self.stream, now=lambda: self.now)
+        logs.configure(CONFIG, self.stream, now=lambda: self.now)
 
     def written(self) -> list[dict[str, object]]:
         text = self.stream.getvalue()
@@ -47,11 +52,14 @@ def test_of_a_kind_the_first_are_written_and_the_rest_are_counted(lines: Lines) 
     written = lines.written()
     assert len(written) == 2 * LINES_MAX
     assert written[0]["peer"] == 0
-    lines.now += PERIOD_S
+    lines.now += PERIOD_S - 0.1
+    logs.logger("peers").info("a peer is late", peer=4000)
+    assert not lines.written()
+    lines.now += 0.1
     logs.logger("peers").info("a peer is late", peer=5000)
     logging.getLogger("floe.chain").warning("append %d failed", 5000)
     first, second = lines.written()
-    assert (first["event"], first["left_out"]) == ("a peer is late", 1000 - LINES_MAX)
+    assert (first["event"], first["left_out"]) == ("a peer is late", 1001 - LINES_MAX)
     assert second["event"] == f"append 5000 failed (and {1000 - LINES_MAX} more of this kind before)"
     logs.logger("peers").info("a peer is late", peer=5001)
     assert "left_out" not in lines.written()[0], "told once"
@@ -74,7 +82,7 @@ def test_what_stops_an_agent_and_what_was_asked_for_is_written(lines: Lines) -> 
 
 
 def test_kinds_are_bounded() -> None:
-    limit = LineLimit(lambda: 0.0)
+    limit = LineLimit(CONFIG, lambda: 0.0)
     for number in range(2 * KINDS_MAX):
         assert limit.filter(logging.LogRecord("x", logging.INFO, "", 0, f"kind {number}", (), None))
     assert len(limit._kinds) == KINDS_MAX

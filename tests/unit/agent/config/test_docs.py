@@ -26,6 +26,9 @@ UNITS = (
     "rows",
     "entries",
     "tries",
+    "batches",
+    "lines",
+    "kinds",
 )
 
 

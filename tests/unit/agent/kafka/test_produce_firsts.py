@@ -1,44 +1,55 @@
-"""A producer that a partition does not know yet begins with its first batch, whatever was refused before."""
+"""First batches of producers that a partition does not know: how many are remembered, and how long."""
 
 from __future__ import annotations
 
-import pytest
+from agent.config import ProduceConfig
+from agent.kafka.produce.buffer import Offered
+from agent.kafka.produce.firsts import Firsts
+from coordination.state.chunk_table import ChunkTable
+from coordination.state.slices import SliceIndex
+from coordination.state.types import Partition, Topic
+from objectstore.batch import NewRecord, build, peek
 
-from coordination.kafka_codes import Code
-from tests.unit.agent.conftest import StartAgent
-from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
-from tests.unit.agent.rig import Agent, batch
-
-
-async def send(agent: Agent, sequence: int, producer: int = 5) -> Code:
-    """One batch of one record; the code that it is answered with."""
-    raw = batch(b"x", producer_id=producer, producer_epoch=0, base_sequence=sequence)
-    return Code((await produce(agent, raw)).error_code)
+BEFORE, AFTER = (0, 0), (1, 0)  # what had failed when a first batch came, and since
 
 
-async def test_what_was_on_its_way_behind_a_refused_first_batch_waits_for_it(
-    start: StartAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent = await start()
-    await create(agent)
-    standing = type(agent.services.standing)
-    with monkeypatch.context() as patch:
-        patch.setattr(standing, "away", lambda _: True)
-        assert await send(agent, 0) is Code.NOT_LEADER_OR_FOLLOWER
-        assert await send(agent, 1) is Code.NOT_LEADER_OR_FOLLOWER
-    assert await send(agent, 2) is Code.NOT_ENOUGH_REPLICAS
-    assert await send(agent, 7, producer=6) is Code.NONE  # of another: any sequence may begin
-    assert [await send(agent, n) for n in (0, 1, 2, 4)] == [
-        Code.NONE, Code.NONE, Code.NONE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ]  # fmt: skip
+def offered(producer: int, sequence: int) -> Offered:
+    raw = build([NewRecord(1, None, b"v")], producer_id=producer, producer_epoch=0, base_sequence=sequence)
+    return Offered(0, raw, peek(raw))
 
 
-async def test_a_first_batch_that_the_driver_gave_up_comes_before_those_behind_it(start: StartAgent) -> None:
-    agent = await start()
-    await create(agent)
-    driver = agent.services.produce
-    driver.away = lambda: True
-    assert await send(agent, 0) is Code.NOT_LEADER_OR_FOLLOWER
-    driver.away = lambda: False
-    assert await send(agent, 1) is Code.NOT_ENOUGH_REPLICAS
-    assert [await send(agent, n) for n in (0, 1)] == [Code.NONE, Code.NONE]
+class Connection:
+    """One connection's beginnings, and a partition that knows nobody."""
+
+    def __init__(self, config: ProduceConfig) -> None:
+        self.partition = Partition(0, Topic("t", bytes(16), {}, 0), 0, SliceIndex(ChunkTable()))
+        self.firsts = Firsts(config)
+
+    def begins(self, producer: int, now_s: float = 0.0) -> None:
+        """Its first batch, with sequence 0, comes and fails."""
+        self.firsts.note([(self.partition, offered(producer, 0).header)], BEFORE, now_s)
+
+    def takes(self, producer: int, sequence: int, now_s: float = 0.0) -> bool:
+        return self.firsts.in_order([offered(producer, sequence)], [self.partition], AFTER, now_s)
+
+
+def test_nothing_is_taken_in_front_of_a_first_batch_that_failed() -> None:
+    one = Connection(ProduceConfig())
+    one.begins(7)
+    assert not one.takes(7, 1)
+    assert one.takes(7, 0), "it came again"
+    assert one.takes(8, 5), "of another producer nothing is known"
+
+
+def test_a_first_batch_is_waited_for_as_long_as_the_config_says() -> None:
+    one = Connection(ProduceConfig(first_batch_ms_max=2_000))
+    one.begins(7)
+    assert not one.takes(7, 1, now_s=2.0)
+    assert one.takes(7, 1, now_s=2.1)
+
+
+def test_as_many_are_remembered_as_the_config_says() -> None:
+    one = Connection(ProduceConfig(first_batches_max=2))
+    for producer in (7, 8, 9):
+        one.begins(producer)
+    assert [one.takes(producer, 1) for producer in (7, 8, 9)] == [True, False, False]
