@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from agent.kafka.handlers import HANDLERS
 from agent.kafka.order import KINDS, Kind, Turns, Unheard
 from agent.net.server import Listener, Server
+from agent.net.wire.api import APIS
 from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import delete_records as dr
 from agent.net.wire.generated import join_group as jg
@@ -83,6 +85,45 @@ async def line() -> AsyncIterator[Line]:
     made = Line()
     yield made
     await made.close()
+
+
+TELLS = re.compile(r"(Api|Describe|Fetch|Find|List|OffsetF).*|.*Describe")
+"""Names of the APIs that change nothing."""
+WAITS = ("Fetch", "JoinGroup", "SyncGroup")
+"""Those that may be answered late on purpose."""
+
+
+@pytest.mark.parametrize("key", KINDS, ids=lambda key: APIS[key].name)
+async def test_what_an_api_overlaps_with_and_when_it_is_dropped(line: Line, key: int) -> None:
+    """Each line of the table: only Produces overlap, and only commits of positions do, each among themselves.
+
+    What tells something is dropped when nobody listens any more; what changes something is not, unless it
+    stands behind something that waits for others.
+    """
+    name, kind = APIS[key].name, KINDS[key]
+    for other, overlaps in (
+        (Kind.READ, False),
+        (Kind.WRITE, False),
+        (Kind.PRODUCE, name == "Produce"),
+        (Kind.COMMIT, name == "OffsetCommit"),
+    ):
+        each = Line()
+        await each.comes("first", other)
+        await each.comes("it", kind)
+        assert ("it" in each.begun) == overlaps, other
+        await each.close()
+    await line.comes("write", Kind.WRITE)
+    await line.comes("it", kind)
+    line.turns.close()
+    await settle()
+    assert line.dropped("it") == bool(TELLS.fullmatch(name) or name in WAITS)
+    behind = Line()
+    await behind.comes("it", kind)
+    await behind.comes("write", Kind.WRITE)
+    behind.turns.close()
+    await settle()
+    assert behind.dropped("write") == (name in WAITS)
+    await behind.close()
 
 
 async def test_a_read_waits_for_the_write_before_it_and_the_next_write_for_the_read(line: Line) -> None:
@@ -303,4 +344,38 @@ async def test_a_fetch_behind_a_produce_reads_it(bootstrap: str) -> None:
     await wire.send(fetch_frame(TOPIC, [0], 1 << 20, 1 << 20))
     await wire.receive()
     assert b"a" in await wire.receive()
+    await wire.close()
+
+
+async def test_a_produce_that_looks_for_a_topic_is_not_passed_by_the_next(bootstrap: str) -> None:
+    """The first names a topic that is not there: it waits for the log, as if another agent had made it."""
+    await create(bootstrap)
+    wire = await Wire.open(bootstrap)
+    first, second = produced(b"first"), produced(b"second")
+    data = p.PartitionProduceData(0, memoryview(batch(b"lost")))
+    first.topic_data.insert(0, p.TopicProduceData("absent", partition_data=[data]))
+    answers = await wire.pipeline(("Produce", first, 9), ("Produce", second, 9))
+    rows = [answer.responses[-1].partition_responses[0] for answer in answers]
+    assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 1)]
+    await wire.close()
+
+
+async def test_a_commit_that_looks_for_a_topic_is_not_passed_by_the_next(bootstrap: str) -> None:
+    """The same of positions: the one that was sent last stands in the end."""
+    await create(bootstrap)
+    wire = await Wire.open(bootstrap)
+
+    def commit(offset: int, *names: str) -> oc.OffsetCommitRequest:
+        row = oc.OffsetCommitRequestPartition(0, offset)
+        return oc.OffsetCommitRequest(
+            "g", topics=[oc.OffsetCommitRequestTopic(each, partitions=[row]) for each in names]
+        )
+
+    position = of.OffsetFetchRequest("g", [of.OffsetFetchRequestTopic(TOPIC, [0])])
+    *_, found = await wire.pipeline(
+        ("OffsetCommit", commit(1, "absent", TOPIC), 8),
+        ("OffsetCommit", commit(2, TOPIC), 8),
+        ("OffsetFetch", position, 7),
+    )
+    assert found.topics[0].partitions[0].committed_offset == 2
     await wire.close()
