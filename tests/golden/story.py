@@ -11,6 +11,7 @@ from coordination.commands import Command, Entry
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Partition, Refused, Result, State, StateError
+from coordination.state.agreed_time import agreed_ms, apart_ms
 from coordination.state.features import finalized
 from objectstore.naming import MarkerId, SliceRef
 
@@ -32,6 +33,7 @@ class Storyteller:
             "time": self._time,
             "replay": self._replay,
             "fetch": self._fetch,
+            "clock": self._clock,
         }
 
     def tell(self, story: str) -> str:
@@ -83,6 +85,13 @@ class Storyteller:
     def _time(self, argument: str) -> Iterator[str]:
         self.now_ms += int(argument)
         yield f"{self.now_ms}"
+
+    def _clock(self, argument: str) -> Iterator[str]:
+        """The log's clock, and which agents are apart from what counts."""
+        yield f"the log's clock: {self.state.clock_ms}, deletes by {agreed_ms(self.state)}"
+        for number in self.state.live:
+            if apart := apart_ms(self.state, number):
+                yield f"{self._name(number)} is apart by {apart} ms"
 
     def _snapshot(self, argument: str) -> Iterator[str]:
         before = self.state.hash
