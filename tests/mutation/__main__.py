@@ -2,14 +2,14 @@
 
     python -m tests.mutation --seconds 900 --seed 1 --only coordination/state/groups.py
 
-Mutants are drawn at random over all files. Each runs in a process of its own, in which the changed file takes the place
-of the real one; nothing is written into the tree but build/mutation.txt.
-"""  # noqa: E501 - a command
+Mutants are drawn at random over all files. One in a function is tried by the tests that run this function
+(lab.py); one in what runs as a module loads by LOADED, in a process of its own, in which the changed file
+takes the place of the real one. Nothing is written into the tree but build/mutation.txt.
+"""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib.abc
 import importlib.util
 import os
@@ -17,48 +17,62 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 import google.protobuf.message  # noqa: F401 - loaded once for all mutants, as pytest
 import pytest
 
-from tests.mutation.mutants import Mutant, mutants
+from tests.mutation.lab import Lab
+from tests.mutation.mutants import Mutant, Place, places
 
 ROOT = Path(__file__).parents[2]
-STATE = (
-    *("tests/unit/coordination/test_apply.py", "tests/unit/coordination/test_idempotence.py"),
-    *(f"tests/unit/coordination/test_apply_{part}.py" for part in ("groups", "topics", "segments")),
-    *(f"tests/unit/coordination/test_apply_{part}.py" for part in ("transactions", "pending_offsets")),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("consumer_changes", "features", "fence")),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("topic_names", "large_changes", "bounds")),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("every_field", "agreed_time")),
-    "tests/golden/test_stories.py",
+CHANGED = (
+    "coordination/state/*.py",
+    "coordination/chain.py",
+    "coordination/replica/author.py",
+    "agent/kafka/produce/*.py",
+    "agent/kafka/fetch/planner.py",
+    "agent/background/retention/planner.py",
+    "agent/background/rewriting/merging/planner.py",
+    "objectstore/collect*.py",
 )
-TARGETS: dict[str, tuple[str, ...]] = {
-    "coordination/state/*.py": STATE,
-    "coordination/chain.py": (
-        "tests/unit/coordination/test_log_chain.py",
-        "tests/unit/coordination/test_replica.py",
+"""What is changed."""
+TESTS = (
+    *(f"tests/unit/coordination/test_apply{part}.py" for part in ("", "_groups", "_topics", "_segments")),
+    *(f"tests/unit/coordination/test_apply_{part}.py" for part in ("transactions", "pending_offsets")),
+    *(f"tests/unit/coordination/test_{part}.py" for part in ("idempotence", "consumer_changes", "features")),
+    *(
+        f"tests/unit/coordination/test_{part}.py"
+        for part in ("fence", "topic_names", "bounds", "every_field")
     ),
-    "coordination/replica/author.py": ("tests/unit/coordination/test_replica.py",),
-    "agent/kafka/produce/planner.py": (
-        *("tests/unit/agent/kafka/test_produce_planner.py", "tests/unit/agent/kafka/test_produce_driver.py"),
+    *(f"tests/unit/coordination/test_{part}.py" for part in ("agreed_time", "large_changes", "skipped")),
+    *(f"tests/unit/coordination/test_{part}.py" for part in ("judged_batches", "producers_bounded")),
+    *(f"tests/unit/coordination/test_{part}.py" for part in ("snapshots", "log_chain", "replica")),
+    "tests/golden/test_stories.py",
+    *(f"tests/property/test_{part}.py" for part in ("state_machine", "transactions", "consumer_groups")),
+    *(
+        f"tests/unit/agent/kafka/test_produce_{part}.py"
+        for part in ("planner", "driver", "admission", "firsts")
     ),
-    "agent/kafka/fetch/planner.py": (
-        *("tests/unit/agent/kafka/test_fetch_planner.py", "tests/golden/test_stories.py"),
-        "tests/unit/agent/kafka/test_handlers_transactions.py",
+    *(f"tests/unit/agent/kafka/test_{part}.py" for part in ("bound_meanwhile", "fetch_planner")),
+    "tests/unit/agent/kafka/test_handlers_transactions.py",
+    *(
+        f"tests/unit/agent/background/test_{part}.py"
+        for part in ("retention_planner", "retention_job", "merging")
     ),
-    "agent/background/retention/planner.py": (
-        *("tests/unit/agent/background/test_retention_planner.py",),
-        "tests/unit/agent/background/test_retention_job.py",
-    ),
-    "agent/background/rewriting/merging/planner.py": ("tests/unit/agent/background/test_merging.py",),
-}
-"""What is changed, and which quick tests should notice."""
-LONGEST_S = 120  # of one mutant: one that goes on for ever is noticed
+    *("tests/unit/agent/background/test_merged_collection.py", "tests/unit/objectstore/test_collect.py"),
+)
+"""What should notice. Of these, whichever run the changed function."""
+LOADED = tuple(test for test in TESTS if "/test_replica" not in test and "property" not in test)
+"""What should notice a change of what runs as a module loads, that is of constants and tables."""
+OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", "-m", "not services")
+LONGEST_S = 600  # of one mutant in a process of its own
+IN_FUNCTIONS = 0.85  # of the time
 
 
 class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -78,28 +92,79 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._mutant.tree, str(self._path), "exec"), vars(module))
 
 
-def noticed(path: Path, mutant: Mutant, tests: tuple[str, ...]) -> bool:
-    """Whether a test fails with this mutant."""
+def noticed(path: Path, mutant: Mutant | None) -> bool:
+    """Whether a test of LOADED fails with this mutant."""
     child = os.fork()
     if not child:
         signal.alarm(LONGEST_S)
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        sys.meta_path.insert(0, Instead(name.removesuffix(".__init__"), path, mutant))
-        present = [each for each in tests if (ROOT / each).exists()]
-        os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *present])))
+        if mutant is not None:
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            sys.meta_path.insert(0, Instead(name.removesuffix(".__init__"), path, mutant))
+        os._exit(int(pytest.main([*OPTIONS, "-x", *LOADED])))
     _, status = os.waitpid(child, 0)
     return status != 0
 
 
-def check_unchanged() -> None:
-    """Without a change no test may fail, or every mutant would seem to be noticed."""
-    for pattern, tests in TARGETS.items():
-        path = min(each for each in ROOT.glob(pattern) if each.name != "__init__.py")
-        if noticed(path, Mutant(0, "nothing", ast.parse(path.read_text())), tests):
-            raise SystemExit(f"the tests of {pattern} fail without a change: {' '.join(tests)}")
+class Run:
+    """Mutants tried so far, of one process. Fork it and count in both."""
+
+    def __init__(self, report: TextIO) -> None:
+        self._report = report
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def note(self, path: Path, mutant: Mutant, noticed_by: str, tests: int) -> None:
+        """Count one, and tell of it: survivors to whoever looks, all to the file."""
+        self._counts[mutant.kind, "noticed" if noticed_by else "not noticed"] += 1
+        line = f"{path.relative_to(ROOT)}:{mutant.line}: {mutant.what}"
+        if not noticed_by:
+            print(f"{line}  ({tests} tests run it)", flush=True)
+        told = f"noticed by {noticed_by}" if noticed_by else "NOT NOTICED"
+        print(f"{line}  [{told}; {tests}]", file=self._report, flush=True)
+
+    def sum_up(self, title: str, seconds: float) -> None:
+        """Counts by kind."""
+        lines = [f"{title}, {seconds:.0f} s:"]
+        for kind in sorted({kind for kind, _ in self._counts}):
+            seen, survived = (self._counts[kind, how] for how in ("noticed", "not noticed"))
+            lines.append(f"  {kind}: {seen + survived} drawn, {survived} not noticed")
+        for line in (*lines, f"  in all {self._counts.total()}"):
+            print(line, flush=True)
+            print(line, file=self._report, flush=True)
+
+
+def in_functions(drawn: Sequence[tuple[Path, Place]], report: TextIO, seconds: float) -> None:
+    """Try these in a process that knows which tests run what."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+
+    def work(lab: Lab) -> None:
+        print(f"{lab.tests} tests; without a change these fail: {lab.failing or 'none'}", flush=True)
+        run, began = Run(report), time.monotonic()
+        for path, place in drawn:
+            if time.monotonic() - began > seconds:
+                break
+            mutant = place.mutant()
+            verdict = lab.try_out(path, mutant)
+            run.note(path, mutant, verdict.noticed_by, verdict.tests)
+        run.sum_up("in functions", time.monotonic() - began)
+
+    files = frozenset(str(path) for path, _ in everywhere(""))
+    lab = Lab(files, ROOT / "build" / "mutation-reach.pickle", work)
+    pytest.main([*OPTIONS, *TESTS], plugins=[lab])
+    os._exit(0)
+
+
+def everywhere(only: str) -> Iterator[tuple[Path, Place]]:
+    """Where something can be changed."""
+    for pattern in CHANGED:
+        for path in sorted(ROOT.glob(pattern)):
+            if only in str(path) and path.name != "__init__.py":
+                yield from ((path, place) for place in places(path.read_text()))
 
 
 def main() -> None:
@@ -109,32 +174,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
-    drawn = [
-        (path, tests, mutant)
-        for pattern, tests in TARGETS.items()
-        for path in sorted(ROOT.glob(pattern))
-        if arguments.only in str(path) and path.name != "__init__.py"
-        for mutant in mutants(path.read_text())
-    ]
-    total = len(drawn)
-    check_unchanged()
+    drawn = list(everywhere(arguments.only))
     random.Random(arguments.seed).shuffle(drawn)
-    began, tried, survivors = time.monotonic(), 0, 0
+    inside = [(path, place) for path, place in drawn if place.function]
+    outside = [(path, place) for path, place in drawn if not place.function]
+    print(f"{len(inside)} mutants of functions, {len(outside)} of what runs as modules load", flush=True)
     out = ROOT / "build" / "mutation.txt"
     out.parent.mkdir(exist_ok=True)
     with out.open("w") as report:
-        for path, tests, mutant in drawn:
-            if time.monotonic() - began > arguments.seconds:
+        in_functions(inside, report, arguments.seconds * IN_FUNCTIONS)
+        if outside and noticed(ROOT, None):
+            raise SystemExit(f"tests fail without a change: {' '.join(LOADED)}")
+        run, began = Run(report), time.monotonic()
+        for path, place in outside:
+            if time.monotonic() - began > arguments.seconds * (1 - IN_FUNCTIONS):
                 break
-            tried += 1
-            if not noticed(path, mutant, tests):
-                survivors += 1
-                line = f"{path.relative_to(ROOT)}:{mutant.line}: {mutant.what}"
-                print(line, flush=True)
-                print(line, file=report, flush=True)
-        said = f"{tried} of {total} mutants, {survivors} not noticed, in {time.monotonic() - began:.0f} s"
-        print(said)
-        print(said, file=report)
+            mutant = place.mutant()
+            run.note(path, mutant, "a test" if noticed(path, mutant) else "", 0)
+        run.sum_up("as modules load", time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -16,24 +16,75 @@ CHANGED: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 
 
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+KINDS: tuple[tuple[type[ast.AST], str], ...] = (
+    (ast.Compare, "comparison"),
+    (ast.BoolOp, "and, or"),
+    (ast.BinOp, "arithmetic"),
+    (ast.AugAssign, "arithmetic"),
+    (ast.If, "condition"),
+    (ast.IfExp, "condition"),
+    (ast.Constant, "number"),
+    (ast.AST, "statement dropped"),
+)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change: where, what it is, and the whole file with it."""
 
     line: int
     what: str
+    kind: str
+    function: str
+    """Qualified name of the outermost function whose body is changed; empty: what runs as it is loaded."""
     tree: ast.Module
 
 
-def mutants(source: str) -> Iterator[Mutant]:
-    """Every mutant of a file, in the order of its text. Docstrings, annotations and imports stay."""
+@dataclass(frozen=True)
+class Place:
+    """Where a file can be changed. It is made when it is asked for: a file has hundreds."""
+
+    source: ast.Module
+    node: int
+    """Its number in the order of `ast.walk`."""
+    change: int
+    function: str
+    kind: str
+
+    def mutant(self) -> Mutant:
+        """The change."""
+        made = copy.deepcopy(self.source)
+        changed = next(each for at, each in enumerate(ast.walk(made)) if at == self.node)
+        line = getattr(changed, "lineno", 0)
+        what = _change(changed, self.change)
+        return Mutant(line, what, self.kind, self.function, ast.fix_missing_locations(made))
+
+
+def places(source: str) -> Iterator[Place]:
+    """Everywhere that a file can be changed. Docstrings, annotations and imports stay."""
     tree = ast.parse(source)
-    for place, node in enumerate(ast.walk(tree)):
+    known = dict(functions(tree))
+    for number, node in enumerate(ast.walk(tree)):
+        kind = next(name for known, name in KINDS if isinstance(node, known))
         for change in range(_changes(node)):
-            made = copy.deepcopy(tree)
-            changed = next(each for at, each in enumerate(ast.walk(made)) if at == place)
-            what = _change(changed, change)
-            yield Mutant(getattr(node, "lineno", 0), what, ast.fix_missing_locations(made))
+            yield Place(tree, number, change, known.get(node, ""), kind)
+
+
+def functions(node: ast.AST, within: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """What lies in the body of which outermost function."""
+    for child in ast.iter_child_nodes(node):
+        name = f"{within}.{child.name}".lstrip(".") if isinstance(child, FUNCTIONS | ast.ClassDef) else within
+        if isinstance(child, FUNCTIONS):
+            yield child, name
+            yield from ((each, name) for part in child.body for each in ast.walk(part))
+        else:
+            yield from functions(child, name)
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Every mutant of a file."""
+    return (place.mutant() for place in places(source))
 
 
 def _changes(node: ast.AST) -> int:
