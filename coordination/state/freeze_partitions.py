@@ -15,6 +15,7 @@ PRODUCERS_PER_STEP = 2048  # producers encoded in one step
 PRODUCERS_NOTED_PER_STEP = 16_384
 SECTION_BYTES = 16_384 * ROW_BYTES  # rows and producers of one section, about; what is larger goes in pieces
 PRODUCER_BYTES = SECTION_BYTES // PRODUCERS_PER_STEP  # counted for a producer: more than it ever has
+SKIPPED_BYTES = 256  # counted for a skipped range, whose text is short
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; number of producers;
 # merged range; transactions, encoded; skipped ranges. Made of what the garbage collector need not look into:
 # notes on 100,000 partitions would set off full collections.
@@ -125,7 +126,7 @@ def _section(group: Sequence[pb.Partition]) -> pb.Section:
 
 def _size(noted: FrozenPartition) -> int:
     _, head, end, count = noted[4:8]
-    return end - head + count * PRODUCER_BYTES + len(noted[9])
+    return end - head + count * PRODUCER_BYTES + len(noted[9]) + len(noted[10]) * SKIPPED_BYTES
 
 
 def _bare(noted: FrozenPartition) -> pb.Partition:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from coordination import snapshot
+from coordination.commands import SkipDamaged
 from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode, encode_steps
 from coordination.state import freeze as notes
@@ -68,6 +69,19 @@ def test_no_section_holds_more_than_a_reader_takes_at_once() -> None:
     assert sum(producers for _, producers in held) == 8
     assert max(rows for rows, _ in held) == ROWS
     assert max(producers for _, producers in held) == PRODUCERS
+    assert plain(decode(encode(script.state))) == plain(script.state)
+
+
+def test_skipped_ranges_count_for_the_size_of_a_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions side by side may have a thousand each, with the name of who decided it."""
+    script = filled()
+    for handle in (6, 7, 8, 9):
+        script.commit(A, (handle, 1))
+        script.one(A, SkipDamaged(partition=handle, start=[0], end=[1], by="me"))
+    monkeypatch.setattr(freeze_partitions, "SKIPPED_BYTES", ROWS * ROW_BYTES)
+    made = list(sections(freeze_now(script.state)))
+    held = [sum(len(one.skipped) for one in section.partitions.partitions) for section in made]
+    assert (sum(held), max(held)) == (4, 1)
     assert plain(decode(encode(script.state))) == plain(script.state)
 
 
