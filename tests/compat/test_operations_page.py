@@ -89,7 +89,15 @@ def test_an_address_that_is_not_there_is_404(embedded: Embedded) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"\bfloe ((?:bucket |topic |table )?[a-z]+)\b", OPERATIONS + README)))
+    "command",
+    sorted(
+        set(
+            re.findall(
+                r"\bfloe ((?:bucket |cluster config |group |topic |table )?[a-z]+(?:-[a-z]+)*)\b",
+                OPERATIONS + README,
+            )
+        )
+    ),
 )
 def test_every_command_is_there(command: str) -> None:
     assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0

@@ -124,7 +124,8 @@ class Play:
             assert offset < model.asked_start or offset > end
             return
         if answer.error_code != Code.NONE:
-            assert answer.error_code == Code.KAFKA_STORAGE_ERROR
+            # Two reads of one place may both come back flipped: damage, as far as anybody can tell.
+            assert answer.error_code in (Code.KAFKA_STORAGE_ERROR, Code.CORRUPT_MESSAGE)
             model.failed += 1
             return
         assert before <= offset
