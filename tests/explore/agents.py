@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from coordination.backoff import Backoff
 from coordination.chain import AppendChain, KeyState
+from coordination.clock import ManualClock
 from coordination.log import Fenced
 from coordination.state import ChunkCommitted, State
 from objectstore.collect import Standing, judge
@@ -376,7 +377,7 @@ class _Chain(AppendChain):
     """The product's chain with nothing below it."""
 
     def __init__(self, incarnation: int, sequence: int, version: int) -> None:
-        super().__init__(incarnation, incarnation, version, 1 << 20, Backoff(1, 1, lambda: 0.0))
+        super().__init__(incarnation, incarnation, version, 1 << 20, Backoff(ManualClock()))
         self._sequence = sequence
 
     def conclude(self, outcome: int | KeyState | None, sequence: int, maybe: bool) -> int:

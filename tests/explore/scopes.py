@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from coordination.commands import Command, Fence
 from coordination.state import Partition, Result, State, fence, group_offsets, groups, transactions
+from coordination.state.data import StateData
 from coordination.state.state import HANDLERS
 from coordination.state.transaction_types import Transaction
 from coordination.state.types import At, Refused
+from objectstore.naming import MarkerId
 from tests.explore.agents import Scope
 from tests.explore.groups import Groups
 from tests.explore.produce import Produce
@@ -245,8 +247,8 @@ def _one_partition_ends() -> Iterator[None]:
     """An end that writes its marker to the first partition only."""
     write = transactions._write_marker
 
-    def first_only(partition: Partition, marker: object, at: At) -> int | None:
-        return write(partition, marker, at) if partition.handle == 0 else None
+    def first_only(state: StateData, partition: Partition, marker: MarkerId, at: At) -> int | None:
+        return write(state, partition, marker, at) if partition.handle == 0 else None
 
     transactions._write_marker = first_only
     try:
