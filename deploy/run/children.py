@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from deploy.run.patience import Patience
 from deploy.services import guardian
+from deploy.services.patience import Patience
 
 STOP_SECONDS_MAX = 5
 LOOK_SECONDS = 1

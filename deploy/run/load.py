@@ -20,10 +20,10 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from deploy.run.broken import broken_records, confluent
 from deploy.run.children import run, tell, told
-from deploy.run.patience import Patience
 from deploy.run.refusals import Refusals
 from deploy.run.source import TOPICS, Headers, Row, Topic, encoder, rows
 from deploy.run.source import Message as SourceMessage
+from deploy.services.patience import Patience
 from iceberg.spark.history import (
     NO_HEADERS,
     REJECTED,

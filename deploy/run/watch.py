@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
-from deploy.run.patience import Patience
+from deploy.services.patience import Patience
 
 INTERVAL_S = 0.3
 ANSWER_SECONDS_MAX = 5

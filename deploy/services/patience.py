@@ -1,4 +1,4 @@
-"""How long the job waits for somebody who gets on, however slowly: a busy machine is no failure."""
+"""How long to wait for somebody who gets on, however slowly: a busy machine is no failure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Patience:
 
     def over(self, seen: object) -> bool:
         """Whether to give up, when `seen` is how far it has come: anything that changes as it gets on."""
+        now = self._now()
         if seen != self._seen:
-            self._seen, self._until = seen, self._now() + self.seconds
-        return self._now() > self._until
+            self._seen, self._until = seen, now + self.seconds
+        return now > self._until

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import ssl
@@ -15,8 +16,12 @@ from pathlib import Path
 from typing import Self
 
 from deploy.services import guardian
+from deploy.services.patience import Patience
 
 READY_SECONDS_MAX = 180
+"""How long a server that starts may use no further second of the processor, and not answer."""
+START_CPU_SECONDS_MAX = 30
+"""What of the processor a start may take: a server that has had more is waited for no longer than that."""
 STOP_SECONDS_MAX = 10
 
 
@@ -91,12 +96,15 @@ class Service(ABC):
                 start_new_session=True,
             )
         guardian.guard(self._process.pid)
-        deadline = time.monotonic() + self.ready_seconds_max
+        patience = Patience(self.ready_seconds_max)
         while not self.ready():
             exited = self._process.poll()
-            if exited is not None or time.monotonic() > deadline:
+            if exited is not None or patience.over(
+                min(cpu_seconds(self._process.pid), START_CPU_SECONDS_MAX)
+            ):
                 self.kill()
-                why = "is not ready" if exited is None else f"exited with status {exited}"
+                waited = f"is not ready and has not got on for {self.ready_seconds_max} s"
+                why = waited if exited is None else f"exited with status {exited}"
                 raise ServiceError(f"{self.name} {why}; the end of its log:\n{self.log_tail()}")
             time.sleep(0.02)
         return self
@@ -156,6 +164,15 @@ class Service(ABC):
             process.kill()
             process.wait()
         guardian.release(process.pid)
+
+
+def cpu_seconds(pid: int) -> int:
+    """Whole seconds of the processor that a process has had, user and system; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(fields[11]) + int(fields[12])) // os.sysconf("SC_CLK_TCK")
 
 
 def answers(url: str, context: ssl.SSLContext | None = None) -> bool:

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from deploy.services import build
 from deploy.services.ports import PORTS, PORTS_STEP, free_port
-from deploy.services.service import Service, ServiceError
+from deploy.services.service import START_CPU_SECONDS_MAX, Service, ServiceError, cpu_seconds
 
 ROOT = Path(__file__).resolve().parents[3]
 PARENT = """
@@ -87,6 +88,41 @@ def test_a_service_is_killed_paused_resumed_and_restarted(tmp_path: Path) -> Non
 def test_a_service_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match=r"status 3(.|\n)*no such drive"):
         Sleeper(tmp_path, "echo no such drive; exit 3").start()
+
+
+class Slow(Sleeper):
+    """A service that answers when it has been looked at so often."""
+
+    ready_seconds_max = 0
+
+    def __init__(self, directory: Path, looks: int) -> None:
+        super().__init__(directory, "exec sleep 1000")
+        self.looks = looks
+
+    def ready(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_a_slow_start_is_waited_for_while_it_gets_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an agent had not answered after three minutes, and was given up."""
+    used = count(1)
+    monkeypatch.setattr("deploy.services.service.cpu_seconds", lambda pid: next(used))
+    with Slow(tmp_path, START_CPU_SECONDS_MAX) as service:
+        assert service.running
+    with pytest.raises(ServiceError, match="has not got on for 0 s"):
+        Slow(tmp_path, 10 * START_CPU_SECONDS_MAX).start()  # it only turns round
+
+
+def test_a_start_that_does_nothing_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="has not got on for 0 s"):
+        Slow(tmp_path, 1000).start()
+
+
+def test_the_processor_s_seconds_of_a_process_are_counted() -> None:
+    while not cpu_seconds(os.getpid()):
+        pass
+    assert cpu_seconds(os.getpid()) >= 1
 
 
 def test_ports_differ_and_are_below_the_kernel_s_own() -> None:
