@@ -15,7 +15,8 @@ last, because its brokers learn producers' sequences from the log: here they are
 last batch of the range keeps a record in any case, so that the log does not end below its high watermark: a
 reader that must get there (Streams restoring a store) would wait for ever.
 
-A batch that nobody can open stays as it is, and its keys are unknown. Compression stays the producer's.
+A batch that nobody can open stays as it is, and its keys are unknown. Compression stays the producer's. One
+without records, which stands for what was lost and passed over, goes, but for the last of the range.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Pass:
                 continue
             if self.full:
                 return False
-            if header.control or self.transactions.aborted(header):
+            if header.control or not header.record_count or self.transactions.aborted(header):
                 self.offsets.pass_over(header)
             elif not self._learned(batch, header):
                 self.full = True
@@ -140,6 +141,8 @@ class Pass:
             return batch
         if header.control:
             return self._clean_marker(batch, header)
+        if not header.record_count:  # takes the offsets of what was lost (empty_batch)
+            return batch if header.last_offset == self.offsets.latest else None
         try:
             return self._clean_records(batch, header)
         except CorruptBatch:

@@ -113,7 +113,9 @@ class SegmentWriter:
             if self._block is None:
                 self._block = _Block(base, self._position + begun)
                 if self._first_offset < 0:
-                    self._first_offset, self._first_timestamp = base, first_ms
+                    self._first_offset = base
+            if self._first_timestamp < 0:  # batches without records have none
+                self._first_timestamp = first_ms
             block = self._block
             if newest_ms > block.newest_ms:
                 block.newest_ms = newest_ms

@@ -119,6 +119,7 @@ class Background:
                 config.tail_slices_max,
                 config.segment_bytes,
                 config.age_s,
+                config.skipped_wait_s * 1000,
             ),
         )
         return Merging(parts, self._metrics, poll_s=config.interval_ms / 1000)
@@ -130,11 +131,12 @@ class Background:
             self._replica,
             self._store,
             self._merged,
-            Sources(self._merged, reader),
+            Sources(reader),
             HelperWorker(),
             self._clock,
             cluster_id,
             self._config.merging.segment_bytes,
             self._config.tables.enabled,
+            self._config.merging.skipped_wait_s * 1000,
         )
         return Compaction(parts, self._metrics, dirty_bytes_min=self._config.compaction.dirty_bytes_min)

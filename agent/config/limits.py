@@ -241,6 +241,10 @@ class MergingConfig(Section):
     age_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
     """A partition with slices older than this, seconds, is merged even if they are few."""
 
+    skipped_wait_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 3_600
+    """Time since damage was passed over (`floe topic skip-damaged`) until merging and compaction make it a
+    hole for good, seconds: till then an object that is restored is read again."""
+
 
 class CollectionConfig(Section):
     """Removal of chunks that nothing references."""

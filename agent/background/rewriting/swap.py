@@ -49,7 +49,7 @@ class Swap:
     released: Sequence[SegmentId]
     written: Sequence[str]
     judged_ms: int = 0
-    """By which time tombstones went, Unix ms; 0: none goes."""
+    """By which time tombstones went, or what is damaged was given up, Unix ms; 0: nothing was."""
 
     def command(self) -> SwapSegments:
         """The command that does it, or is refused when something changed (coordination/state/segments.py)."""

@@ -66,13 +66,13 @@ async def skip(rig: Rig, start: int, end: int, index: int = 0) -> None:
     assert isinstance(done, Done)
 
 
-async def merged(rig: Rig) -> None:
+async def merged(rig: Rig, times: int = 2) -> None:
     """The two oldest rows of partition 0, merged into segments of their own."""
     handle = rig.replica.state.topics["t"].partitions[0].handle
     worker = Worker(Inline(Session()))
     ranges = MergedRanges(rig.store)
     parts = Parts(rig.replica, rig.store, ranges, worker, SystemClock(), bytes(16), EAGER)
-    for _ in range(2):
+    for _ in range(times):
         works = await plan(parts, [Due(handle, 1, 1)], rig.replica.incarnation)
         outcome = await merge(parts, works, rig.replica.incarnation)
         assert outcome.swapped == [handle]
@@ -189,4 +189,18 @@ async def test_damage_of_merged_records(rig: Rig, how: str, what: str, when: str
     await skip(rig, lost, 4)
     assert await commit_all(rig, committer) == ""
     assert await values(rig) == expected(*((0, offset) for offset in range(lost, 4)))
+    assert await next_offsets(rig) == [6, 6]
+
+
+@pytest.mark.parametrize("how", ["gone", "flipped"])
+@pytest.mark.parametrize("hurt", [0, 2, 4])
+async def test_a_hole_that_merging_left_is_gone_behind(rig: Rig, how: str, hurt: int) -> None:
+    """Where a chunk was, the segment has no records any more; the table reads it as it read the chunk."""
+    await filled(rig)
+    await spoil(rig, chunk_at(rig, 0, hurt), how)
+    await skip(rig, hurt, hurt + 2)
+    await merged(rig, 3)
+    assert len(rig.replica.state.topics["t"].partitions[0].slices) == 0
+    assert await commit_all(rig, rig.committer()) == ""
+    assert await values(rig) == expected((0, hurt), (0, hurt + 1))
     assert await next_offsets(rig) == [6, 6]

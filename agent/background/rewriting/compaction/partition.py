@@ -19,6 +19,7 @@ from agent.background.rewriting.compaction.choice import Rules, limit_of
 from agent.background.rewriting.compaction.edit import Edit, Run, TailRun, edited, released
 from agent.background.rewriting.compaction.sources import READ_BYTES, Bounds, Sources, groups
 from agent.background.rewriting.compaction.worker import Begin, Worker
+from agent.background.rewriting.salvage import Salvage, decided
 from agent.background.rewriting.swap import Swap, Swapping
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
@@ -51,6 +52,7 @@ class Parts:
     cluster_id: bytes
     segment_bytes: int
     tables: bool
+    skipped_wait_ms: int = 0  # as MergeRules has it
 
     @property
     def swapping(self) -> Swapping:
@@ -112,7 +114,10 @@ class PartitionCompaction:
         self._incarnation = incarnation
         self._keys_max = keys_max
         self._now_ms = now_ms = deletion_ms(parts.replica.state, parts.clock.now_ms())
+        passed = decided(partition, now_ms, parts.skipped_wait_ms)
+        self._salvage = Salvage(parts.ranges, parts.replica.barrier, passed)
         limit = limit_of(parts.replica.state, partition, tables=parts.tables)
+        limit = min(limit, passed.alone_from(0))
         self._bounds = Bounds(limit, now_ms - rules.lag_ms_min)
         aborted = tuple(partition.aborted(partition.slices.first_offset, limit))
         self._begin = Begin(BatchRules(now_ms, rules.delete_retention_ms), keys_max, aborted)
@@ -149,23 +154,27 @@ class PartitionCompaction:
     async def _learn(self, manifest: Manifest, rows: Sequence[SliceRef]) -> tuple[int, bool]:
         """The offset up to which keys are known, -1 for none, and whether there was no room for more."""
         start, latest = manifest.first_dirty_offset, -1
-        sources, worker = self._parts.sources, self._parts.worker
+        worker = self._parts.worker
         for number in range(manifest.find(start), len(manifest)):
-            blocks = [ref for ref in await sources.blocks(manifest, number) if ref.end_offset > start]
+            blocks = [ref for ref in await self._salvage.blocks(manifest[number]) if ref.end_offset > start]
             admitted = [*self._admitted(blocks)]
             for group in groups(admitted):
-                learned = await worker.learn(await sources.read(group), start)
+                learned = await worker.learn(await self._read(group), start)
                 latest = learned.latest
                 if learned.full:
                     return latest, True
             if len(admitted) < len(blocks):
                 return latest, False
         for group in groups(rows):
-            learned = await worker.learn(await sources.read(group), start)
+            learned = await worker.learn(await self._read(group), start)
             latest = learned.latest
             if learned.full:
                 return latest, True
         return latest, False
+
+    async def _read(self, refs: Sequence[SliceRef]) -> list[memoryview]:
+        """The pieces' batches. Raises ChunkMissing, CorruptSlice and StoreError."""
+        return await self._parts.sources.read(self._salvage, refs)
 
     def _admitted(self, refs: Sequence[SliceRef]) -> Sequence[SliceRef]:
         """The pieces before the first that may not be compacted."""
@@ -183,7 +192,7 @@ class PartitionCompaction:
             info = manifest[number]
             if info.base_offset > latest:
                 break
-            kept, changed = await self._cleaned(await self._parts.sources.blocks(manifest, number))
+            kept, changed = await self._cleaned(await self._salvage.blocks(info))
             if not changed and info.record_bytes * KEPT_SHARE_MIN >= self._parts.segment_bytes:
                 await writing.close()
                 run = None
@@ -202,7 +211,7 @@ class PartitionCompaction:
             edit.tail = TailRun(manifest.end_offset, taken[-1].end_offset, taken[-1].chunk)
             writing.put = edit.tail.put
             for group in groups(taken, self._group_bytes):
-                await writing.add((await self._parts.worker.clean(await self._parts.sources.read(group)))[0])
+                await writing.add((await self._parts.worker.clean(await self._read(group)))[0])
             await writing.close()
         return edit
 
@@ -216,7 +225,7 @@ class PartitionCompaction:
         kept: list[memoryview] = []
         changed = False
         for group in groups(blocks, self._group_bytes):
-            left, differs = await self._parts.worker.clean(await self._parts.sources.read(group))
+            left, differs = await self._parts.worker.clean(await self._read(group))
             kept.append(left)
             changed = changed or differs
         return kept, changed

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agent.background.rewriting.salvage import Salvage
 from coordination.state.types import Partition
-from objectstore.manifest import Manifest
-from objectstore.merged import MergedRanges
 from objectstore.naming import SliceRef
 from objectstore.reader import ChunkReader
 
@@ -33,17 +32,12 @@ class Bounds:
 class Sources:
     """Reads a partition without touching the caches that serve clients."""
 
-    def __init__(self, ranges: MergedRanges, reader: ChunkReader) -> None:
-        self._ranges = ranges
+    def __init__(self, reader: ChunkReader) -> None:
         self._reader = reader
 
-    async def blocks(self, manifest: Manifest, number: int) -> Sequence[SliceRef]:
-        """The blocks of a segment. Raises ChunkMissing and StoreError."""
-        return (await self._ranges.index(manifest[number])).blocks
-
-    async def read(self, refs: Sequence[SliceRef]) -> list[memoryview]:
-        """The pieces' batches, checked and with their offsets. Raises ChunkMissing and StoreError."""
-        return await self._reader.read_many(refs)
+    async def read(self, salvage: Salvage, refs: Sequence[SliceRef]) -> list[memoryview]:
+        """The pieces' batches, checked and with their offsets. Raises what `salvage` raises."""
+        return [data for _, data in await salvage.read(self._reader, refs)]
 
     async def tail(self, partition: Partition, start: int, bounds: Bounds) -> list[SliceRef]:
         """The rows from `start` on that may be compacted, side by side, as many as one compaction takes."""

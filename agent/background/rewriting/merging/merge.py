@@ -17,15 +17,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agent.background.rewriting.compaction.choice import claim_of
+from agent.background.rewriting.compaction.sources import groups
 from agent.background.rewriting.merging.planner import Due, MergeRules, Step
 from agent.background.rewriting.merging.planner import plan as plan_one
 from agent.background.rewriting.merging.worker import Worker
+from agent.background.rewriting.salvage import Decided, Salvage, decided, lost_piece
 from agent.background.rewriting.swap import Swap, Swapping
 from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
 from coordination.clock import Clock
 from coordination.helper import HelperDied
 from coordination.replica import Replica
+from coordination.replica.clock_watch import deletion_ms
 from coordination.state.types import Done, Merged, Partition
 from coordination.steps import steps
 from objectstore.markers import marker_batch
@@ -41,7 +44,7 @@ from objectstore.naming import (
     segment_key,
 )
 from objectstore.ranges import Span, coalesce
-from objectstore.reader import ChunkMissing
+from objectstore.reader import ChunkMissing, ChunkReader
 from objectstore.store import NotFound, ObjectStore, StoreError
 
 _log = logger("merging")
@@ -70,6 +73,10 @@ class Parts:
         """How what was merged gets into the partitions."""
         return Swapping("merge", self.replica, self.store, self.ranges)
 
+    def salvage(self, passed: Decided) -> Salvage:
+        """How pieces are read of a partition of which damage is passed over."""
+        return Salvage(self.ranges, self.replica.barrier, passed)
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -93,6 +100,8 @@ class Work:
     refs: list[SliceRef]  # everything to be read, in order
     segment: SegmentId
     name: ManifestId
+    decided: Decided
+    now_ms: int  # as of which damage was decided on
     swap: Swap | None = None  # once its objects are stored
 
     @property
@@ -153,47 +162,65 @@ async def merge(parts: Parts, works: Sequence[Work], incarnation: int) -> Outcom
 
 async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     """One partition's work; None when there is nothing left to do."""
-    state = parts.replica.state
+    state, rules = parts.replica.state, parts.rules
     partition = state.partitions[due.handle]
-    expected = partition.merged if partition is not None else None
-    manifest = await parts.ranges.manifest(expected.manifest) if expected is not None else None
-    partition = state.partitions[due.handle]
-    if partition is None or partition.merged is not expected:
+    if partition is None:
         return None
+    now_ms, expected = deletion_ms(state, parts.clock.now_ms()), partition.merged
+    passed = decided(partition, now_ms, rules.skipped_wait_ms)
+    salvage = parts.salvage(passed)
+    manifest = await salvage.manifest(partition, expected) if expected is not None else None
+    if state.partitions[due.handle] is not partition or partition.merged is not expected:
+        return None
+    tail = partition.slices.first_offset
     alone = claim_of(due.handle) in state.claims  # what a compaction reads stays until it has swapped
-    step = plan_one(partition, manifest, due.rows, parts.rules, state.cluster_configs, alone=alone)
+    alone = alone or passed.alone_from(0) < tail
+    until = passed.alone_from(tail)
+    step = plan_one(partition, manifest, due.rows, rules, state.cluster_configs, alone=alone, until=until)
     if step is None:
         return None
     older = [
         block
         for number in range(step.absorbed, len(step.before))
-        for block in (await parts.ranges.index(step.before[number])).blocks
+        for block in await salvage.blocks(step.before[number])
     ]
     number = parts.clock.random_bits(64)
+    segment = SegmentId(incarnation, due.handle, number)
+    if expected is not None and expected.segments and not len(step.before):  # their manifest is lost
+        older = [lost_piece(segment, max(passed.log_start, expected.start_offset), expected.end_offset)]
     return Work(
         partition,
         expected,
         step,
         [*older, *step.taken.refs],
-        SegmentId(incarnation, due.handle, number),
+        segment,
         ManifestId(incarnation, due.handle, number),
+        passed,
+        now_ms,
     )
 
 
 @steps("merge/read")
 async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
-    """Give the helper every piece, each object's spans read once for all partitions."""
+    """Give the helper every piece, each object's spans read once for all partitions.
+
+    Where damage is passed over, a partition's pieces are read by themselves.
+    """
     wanted: dict[ChunkId | SegmentId, list[tuple[int, SliceRef]]] = {}
     markers: list[tuple[int, SliceRef]] = []
     made: list[memoryview] = []
+    hurt: list[tuple[Work, list[SliceRef]]] = []
     for work in works:
         handle = work.partition.handle
+        hurt.append((work, []))
         for ref in work.refs:
-            if isinstance(ref.chunk, MarkerId):
+            if work.decided.touches(ref):
+                hurt[-1][1].append(ref)
+            elif isinstance(ref.chunk, MarkerId):
                 markers.append((handle, ref))
                 made.append(memoryview(marker_batch(ref.chunk, ref.base_offset, ref.max_timestamp_ms)))
-                continue
-            wanted.setdefault(ref.chunk, []).append((handle, ref))
+            else:
+                wanted.setdefault(ref.chunk, []).append((handle, ref))
         taken, total = work.step.taken, work.bytes
         outcome.rows += len(taken.refs)
         outcome.read_bytes += total
@@ -210,6 +237,19 @@ async def _read(parts: Parts, works: Sequence[Work], outcome: Outcome) -> None:
         await asyncio.sleep(0)
     outcome.gets += len(reads)
     await _all(_read_span(parts, gate, *each) for each in reads)
+    for work, refs in hurt:
+        await _read_around(parts, work, refs)
+
+
+async def _read_around(parts: Parts, work: Work, refs: Sequence[SliceRef]) -> None:
+    """Give the helper what is sound of pieces whose damage is passed over, empty batches for the rest."""
+    handle, reader = work.partition.handle, ChunkReader(parts.store, 0)
+    try:
+        for group in groups(refs):
+            found = await parts.salvage(work.decided).read(reader, group)
+            await parts.worker.add([(handle, ref) for ref, _ in found], [data for _, data in found])
+    finally:
+        await reader.close()
 
 
 async def _read_span(
@@ -239,7 +279,8 @@ async def _store(parts: Parts, work: Work, gate: asyncio.Semaphore) -> None:
         after, released = work.step.after(info, work.partition.log_start)
         size = await parts.swapping.put_manifest(work.name, after)
         last = work.step.taken.last_chunk
-        work.swap = Swap(work.name, after, size, work.expected, last, released, work.keys)
+        judged_ms = work.now_ms if work.decided.final else 0
+        work.swap = Swap(work.name, after, size, work.expected, last, released, work.keys, judged_ms)
 
 
 async def _swap(parts: Parts, works: Sequence[Work], incarnation: int, outcome: Outcome) -> None:

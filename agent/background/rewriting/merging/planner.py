@@ -38,6 +38,8 @@ class MergeRules:
     tail_slices_max: int
     segment_bytes: int
     age_s: float
+    skipped_wait_ms: int = 0
+    """How old a decision to pass over damage is before what is lost becomes a hole for good."""
 
     def threshold(self, partitions: int) -> int:
         """Rows at which a tail is merged, in a cluster of so many partitions: bounds all tails together."""
@@ -138,12 +140,13 @@ def plan(
     cluster_configs: dict[str, str],
     *,
     alone: bool = False,
+    until: int | None = None,
 ) -> Step | None:
     """What one merge of the oldest rows does; None when there are none. `manifest`: the partition's own.
 
-    `alone`: no segment is taken along.
+    `alone`: no segment is taken along. Rows beyond the offset `until` stay.
     """
-    taken = take(partition, rows, rules.segment_bytes)
+    taken = take(partition, rows, rules.segment_bytes, until)
     if taken is None:
         return None
     if manifest is None:
@@ -159,13 +162,13 @@ def plan(
     return Step(manifest, max(absorbed, manifest.find(partition.log_start)), taken)
 
 
-def take(partition: Partition, rows: int, bytes_max: int) -> Take | None:
+def take(partition: Partition, rows: int, bytes_max: int, until: int | None = None) -> Take | None:
     """The oldest rows, at most so many and so many bytes; at least one. None when there are none.
 
-    Rows of transactions that are open stay where they are.
+    Rows of transactions that are open stay where they are, and those beyond the offset `until`.
     """
-    stable = partition.last_stable
-    planned = [ref for ref in partition.slices.oldest(rows, bytes_max) if ref.end_offset <= stable]
+    end = partition.last_stable if until is None else min(partition.last_stable, until)
+    planned = [ref for ref in partition.slices.oldest(rows, bytes_max) if ref.end_offset <= end]
     if not planned:
         return None
     last = planned[-1]

@@ -57,7 +57,7 @@ def compaction(
         services.replica,
         store,
         services.merged,
-        Sources(services.merged, reader),
+        Sources(reader),
         worker or InlineWorker(),
         clock,
         bytes(16),
