@@ -138,8 +138,9 @@ class Rig:
         return await self.store_batch(batch.build(records), partition, topic)
 
     async def store_batch(self, content: bytes, partition: int = 0, topic: str = "t") -> int:
-        """Store one batch, sound or not, as a chunk of its own and commit it; returns its base offset."""
+        """Store batches, sound or not, as a chunk of their own and commit it; returns their base offset."""
         header = batch.peek(content)
+        headers = [batch.peek(content, position) for position, _ in batch.split(content)]
         handle = self.replica.state.topics[topic].partitions[partition].handle
         self._chunks += 1
         chunk = ChunkId(self.replica.incarnation, self._chunks)
@@ -153,7 +154,7 @@ class Rig:
             first_position=HEADER_SIZE,
             partition=[handle],
             length=[len(content)],
-            offsets=[header.last_offset_delta + 1],
+            offsets=[sum(each.last_offset_delta + 1 for each in headers)],
             max_timestamp_ms=[header.max_timestamp],
             judged_revision=self.replica.state.revision,
         )

@@ -13,6 +13,7 @@ from coordination.commands import SkipDamaged
 from coordination.state.types import Done
 from iceberg import ledger
 from iceberg.committer import CommitError, Committer
+from objectstore.batch import NewRecord, build
 from objectstore.cache import SliceCache
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key, manifest_key, segment_key
@@ -131,6 +132,36 @@ async def test_skipped_damage_gives_no_rows_and_stops_nothing(rig: Rig, how: str
     assert await commit_all(rig, committer) == ""
     assert await values(rig) == expected((0, 2), (0, 3))
     assert await next_offsets(rig) == [6, 6]
+
+
+async def test_sound_batches_beside_skipped_damage_give_rows(rig: Rig) -> None:
+    """Three batches in one slice of a chunk, of which the second is damaged."""
+    await rig.create_topic(partitions=1)
+    stamp = 1_700_000_000_000
+    sent = [build([NewRecord(stamp, b"k", b"%d-%d" % (n, m), ()) for m in range(2)]) for n in range(3)]
+    await rig.store_batch(b"".join(sent))
+    key = chunk_key(chunk_at(rig, 0, 0))
+    await spoil_key(rig, key, "flipped", (await rig.store.get(key)).index(b"1-0"))
+    await skip(rig, 2, 4)
+    assert await commit_all(rig, rig.committer()) == ""
+    assert await values(rig) == [b"0-0", b"0-1", b"2-0", b"2-1"]
+    assert await next_offsets(rig) == [6]
+
+
+async def test_a_commit_before_damage_says_that_something_is_left(rig: Rig) -> None:
+    """Whoever commits goes on at once then, and hears of the damage; else the topic would seem to be done."""
+    await filled(rig)
+    await spoil(rig, chunk_at(rig, 0, 4), "gone")
+    committer = rig.committer()
+    done = await committer.run_once()
+    assert done is not None
+    assert (done.rows, done.more) == (10, True)
+    with pytest.raises(CommitError, match="partition 0 from offset 4 on"):
+        await committer.run_once()
+    await skip(rig, 4, 6)
+    done = await committer.run_once()
+    assert done is not None
+    assert (done.rows, done.more) == (0, False)
 
 
 async def test_only_what_was_asked_for_is_passed_over(rig: Rig) -> None:

@@ -16,8 +16,9 @@ from coordination.state.types import Done, Skipped
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, records, split
 from objectstore.faulty import Fault, FaultyStore
-from objectstore.merged import MergedRanges
+from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.naming import SEGMENTS, chunk_key, manifest_key, segment_key
+from objectstore.reader import ChunkMissing
 from objectstore.segment import verify
 from objectstore.store import Retryable
 from tests.unit.agent.background.compaction_rig import compaction
@@ -197,6 +198,10 @@ async def test_merged_damage_becomes_a_hole(
     with pytest.raises(Exception, match=r"match|does not exist"):
         await merge_all(agent, memory_store)
     assert partition(agent, 0).merged == pointer
+    if what == "manifest":
+        await skip(agent, (1, 2))
+        with pytest.raises((DamagedIndex, ChunkMissing)):  # half of what was in it is nobody's decision
+            await merge_all(agent, memory_store)
     await skip(agent, (start, 2))
     assert await merge_all(agent, memory_store)
     assert partition(agent, 0).merged != pointer
@@ -208,10 +213,8 @@ async def test_merged_damage_becomes_a_hole(
     assert not agent.services.damages.ranges(state)
 
 
-async def test_what_lies_below_the_log_start_is_in_nobodys_way(
-    start: StartAgent, memory_store: MemoryStore
-) -> None:
-    """A row of which the first part was deleted: only the rest was decided on, and only that counts."""
+async def lost_row(start: StartAgent, store: MemoryStore) -> tuple[Agent, int, int]:
+    """An agent with a last row of two batches of two records, [first, end), whose chunk is gone."""
     agent = await start("a", produce={"linger_ms": 300, "quiet_ms": 100})
     await create(agent)
     clients = [agent.connect() for _ in range(3)]
@@ -219,7 +222,26 @@ async def test_what_lies_below_the_log_start_is_in_nobodys_way(
     rows = partition(agent, 0).slices.plan(0, 1 << 20)
     first, end = rows[-1].base_offset, rows[-1].end_offset
     assert end - first == 4, "two batches in one row"
-    await memory_store.delete([chunk_key(chunk_at(agent, 0, first))])
+    await store.delete([chunk_key(chunk_at(agent, 0, first))])
+    return agent, first, end
+
+
+async def test_a_row_is_passed_over_when_all_that_is_lost_of_it_is(
+    start: StartAgent, memory_store: MemoryStore
+) -> None:
+    agent, first, end = await lost_row(start, memory_store)
+    await skip(agent, (first, first + 2))
+    with pytest.raises(ChunkMissing):
+        await merge_all(agent, memory_store)
+    await skip(agent, (first + 2, end))
+    assert await merge_all(agent, memory_store)
+
+
+async def test_what_lies_below_the_log_start_is_in_nobodys_way(
+    start: StartAgent, memory_store: MemoryStore
+) -> None:
+    """A row of which the first part was deleted: only the rest was decided on, and only that counts."""
+    agent, first, end = await lost_row(start, memory_store)
     await skip(agent, (first, end))
     handle, replica = partition(agent, 0).handle, agent.services.replica
     assert isinstance(await replica.propose(MoveLogStart(partition=[handle], offset=[first + 2])), Done)
