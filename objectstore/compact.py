@@ -98,7 +98,7 @@ class Pass:
                 continue
             if self.full:
                 return False
-            if header.control or not header.record_count or self.transactions.aborted(header):
+            if header.control or self.transactions.aborted(header):
                 self.offsets.pass_over(header)
             elif not self._learned(batch, header):
                 self.full = True
