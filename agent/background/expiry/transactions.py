@@ -80,7 +80,10 @@ class TransactionTimeouts(Job):
         names = iter(list(self.replica.state.transactions))
         while step := list(islice(names, LOOKS_PER_STEP)):
             since_ms = self._now_ms() - self._config(EXPIRATION)
-            idle = [t.transactional_id for t in self._known(step) if expirable(t, since_ms)]
+            idle: list[str] = []
+            for each in self._known(step):
+                with self.item(f"id {each.transactional_id}"):
+                    idle += [each.transactional_id] if expirable(each, since_ms) else []
             expire = [ExpireTransactions(idle_since_ms=since_ms, transactional_id=idle)] if idle else []
             await self._propose(expire, held)
 

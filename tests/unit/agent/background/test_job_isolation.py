@@ -8,28 +8,31 @@ from typing import Any
 import pytest
 
 from agent.background import collection
-from agent.background.expiry import positions
+from agent.background.expiry import positions, transactions
 from agent.background.expiry.positions import OffsetExpiry
+from agent.background.expiry.transactions import TransactionTimeouts
 from agent.background.retention.job import LogRetention
 from agent.telemetry.metrics import Metrics
-from coordination.clock import SystemClock
-from coordination.commands import Claim, CommitOffsets
+from coordination.clock import ManualClock, SystemClock
+from coordination.commands import Claim, CommitOffsets, DeleteTopic
 from coordination.jobs import STORE_FAILURES_MAX
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state.types import ClaimHolder, Done
 from objectstore.adapters.memory import MemoryStore
+from objectstore.faulty import Fault, FaultyStore
 from objectstore.merged import MergedRanges
-from objectstore.naming import ChunkId, ManifestId, chunk_key, manifest_key
+from objectstore.naming import SEGMENTS, ChunkId, ManifestId, chunk_key, manifest_key
 from objectstore.store import Denied, NotFound, Retryable
 from tests.unit.agent.background.compaction_rig import NOW, compaction
 from tests.unit.agent.background.compaction_rig import At as ClockAt
 from tests.unit.agent.background.merging_rig import job_of, merge_rows, partition_of
 from tests.unit.agent.background.test_compaction import put
-from tests.unit.agent.background.test_merging import damage_first_chunk
+from tests.unit.agent.background.test_merging import damage_first_chunk, keys
 from tests.unit.agent.background.test_merging import fill as fill_slices
 from tests.unit.agent.background.test_retention_job import fill, starts
 from tests.unit.agent.kafka.admin_calls import create, topic
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create as create_simple
+from tests.unit.agent.kafka.transactions_rig import Txn
 from tests.unit.agent.rig import Agent
 
 TOPICS = ("a", "b", "c")
@@ -241,6 +244,74 @@ async def test_positions_of_other_groups_expire(agent: Agent, monkeypatch: pytes
     await job.step(held)
     assert named == ["a", "c"]
     assert list(job.failures) == ["group b"]
+
+
+async def test_other_transactions_end_though_one_cannot_be_looked_at(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those past their time, and the ids that nobody uses any more."""
+    await create_simple(agent)
+    replica, clock = agent.services.replica, ManualClock(start_ms=agent.services.clock.now_ms())
+    for name in TOPICS:
+        producer = Txn(agent, name)
+        await producer.init(timeout_ms=60_000)
+        await producer.send(b"x")
+    job = TransactionTimeouts(replica, clock)
+    held = ClaimHolder(replica.incarnation, 0)
+    await job.step(held)
+    over, sick = job._over, replica.state.transactions["b"]
+
+    def looked(each: Any, known: Any) -> Any:
+        if each is sick:
+            raise AssertionError("nobody expected this")
+        return over(each, known)
+
+    def expirable(each: Any, _since_ms: int) -> bool:
+        if each is sick:
+            raise AssertionError("nobody expected this")
+        return not each.ongoing
+
+    monkeypatch.setattr(job, "_over", looked)
+    monkeypatch.setattr(transactions, "expirable", expirable)
+    named: list[str] = []
+    submit = replica.submit
+
+    async def submitted(commands: Any, **more: Any) -> Any:
+        named.extend(each for one in commands for each in one.expire_transactions.transactional_id)
+        return await submit(commands, **more)
+
+    monkeypatch.setattr(replica, "submit", submitted)
+    clock.advance(3_601)
+    await job.step(held)
+    assert [replica.state.transactions[name].ongoing for name in TOPICS] == [False, True, False]
+    assert named == ["a", "c"]
+    assert list(job.failures) == ["transaction b", "id b"]
+
+
+async def test_a_manifest_that_cannot_be_read_keeps_no_other_from_being_dropped(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    """Those of deleted topics go with their segments, whose names only they have."""
+    store = FaultyStore(memory_store)
+    await create(agent, *(topic(name, 1) for name in TOPICS))
+    for name in TOPICS:
+        await fill(agent, name, NOW)
+        await merge_rows(agent, memory_store, 1, name=name)
+        await agent.services.replica.propose(DeleteTopic(name=name))
+    state = agent.services.replica.state
+    assert len(state.manifest_garbage) == len(TOPICS)
+    replica, clock = agent.services.replica, agent.services.clock
+    merged = collection.make_merged_collector(replica, store, MergedRanges(store), clock, 0)
+    store.order("get", Fault.SLOW, Fault.REFUSED, Fault.SLOW)
+    report = await collection.make_collector(replica, memory_store, clock, 0).run()
+    await merged.run(report)
+    (left,) = state.manifest_garbage
+    assert [manifest_key(left) in line for line in report.failed] == [True]
+    assert len(await keys(memory_store, SEGMENTS)) == 1, "and its segment waits with it"
+    report = await collection.make_collector(replica, memory_store, clock, 0).run()
+    await merged.run(report)
+    assert (report.failed, state.manifest_garbage) == ([], {})
+    assert await keys(memory_store, SEGMENTS) == []
 
 
 async def test_a_store_that_is_away_ends_the_pass(
