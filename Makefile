@@ -60,9 +60,9 @@ explore: setup ## every order of events in small clusters, and broken rules; the
 mutate: setup ## small changes of the core that no quick test notices, in build/mutation.txt (SECONDS=900, SEED, ONLY=a file)
 	$(PY) -m tests.mutation --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1) --only "$(ONLY)"
 
-simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); CONTROLS=1: rules broken
+simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); SICK=1: one agent is sick; CONTROLS=1: rules broken
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) --jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED)) \
-		$(if $(PLAN),--plan $(PLAN)) $(if $(SHRINK),--shrink) $(if $(CONTROLS),--controls)
+		$(if $(PLAN),--plan $(PLAN)) $(if $(SHRINK),--shrink) $(if $(SICK),--sick) $(if $(CONTROLS),--controls)
 
 torture: services ## every fault once, every step of a death, all named experiments (SEED=n repeats one)
 	TORTURE=full $(PY) -m pytest tests/torture -s

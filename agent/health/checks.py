@@ -49,7 +49,7 @@ class Tried:
         self.evidence = evidence
         self._unanswered_s = unanswered_s
         self._slow_s = slow_s
-        self._slow = _Since(evidence.now)
+        self._slow_since: float | None = None
 
     @property
     def leaves(self) -> bool:
@@ -61,9 +61,13 @@ class Tried:
         reason = self.evidence.reason(self._unanswered_s)
         if reason:
             return Bad(reason, self.evidence.bad_s())
-        typical_s = self.evidence.typical_s()
-        slow = bool(self._slow_s) and typical_s > self._slow_s
-        return self._slow.look(f"slow: {typical_s * 1000:.0f} ms" if slow else "")
+        slow = self.evidence.slow(self._slow_s) if self._slow_s else None
+        if slow is None:
+            self._slow_since = None
+            return None
+        typical_s, began = slow
+        self._slow_since = began if self._slow_since is None else min(self._slow_since, began)
+        return Bad(f"slow: {typical_s * 1000:.0f} ms", self.evidence.now() - self._slow_since)
 
     def latency_ms(self) -> float:
         """See Check."""

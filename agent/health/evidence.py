@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-RECENT_MAX = 16  # successes whose durations say whether it is slow
+RECENT_MAX = 8  # newest attempts whose durations say whether it is slow: more would notice it late
 RECENT_MIN = 4  # fewer say nothing
 RECENT_S = 30.0  # and older ones neither
 GIVEN_UP_S = 0.5  # an attempt that was cancelled sooner says nothing
@@ -21,10 +21,11 @@ class Evidence:
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self._under_way: dict[int, float] = {}  # by number, the oldest first: when it began
+        self._untimed: set[int] = set()  # of these, the ones whose duration says nothing
         self._next = 0
         self._failed_since: float | None = None
         self._succeeded = -1e9
-        self._durations: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)  # (when, how long)
+        self._durations: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)  # (began, how long)
         self.begun = -1e9
         """When the newest attempt began."""
         self.error = ""
@@ -32,23 +33,25 @@ class Evidence:
         self.everywhere = False
         """Whether no other agent does better."""
 
-    def begin(self) -> int:
-        """An attempt begins; its number."""
+    def begin(self, *, timed: bool = True) -> int:
+        """An attempt begins; its number. `timed`: how long it takes says how fast the thing is."""
         self._next += 1
         self.begun = self._under_way[self._next] = self.now()
+        if not timed:
+            self._untimed.add(self._next)
         return self._next
 
-    def succeeded(self, attempt: int, *, timed: bool = True) -> None:
-        """It worked: whatever failed before is over. `timed`: how long it took says how fast the thing is."""
-        began = self._under_way.pop(attempt)
+    def succeeded(self, attempt: int) -> None:
+        """It worked: whatever failed before is over."""
+        began, timed = self._ended(attempt)
         self._succeeded = self.now()
         if timed:
-            self._durations.append((self._succeeded, self._succeeded - began))
+            self._durations.append((began, self._succeeded - began))
         self._failed_since, self.error, self.everywhere = None, "", False
 
     def failed(self, attempt: int, error: str, *, everywhere: bool = False) -> None:
         """It did not work; with `everywhere` it works for no other agent either."""
-        began = self._under_way.pop(attempt)
+        began, _ = self._ended(attempt)
         self.error, self.everywhere = error, everywhere
         if self._failed_since is None:
             self._failed_since = max(began, self._succeeded)
@@ -59,7 +62,7 @@ class Evidence:
         if self.now() - began >= GIVEN_UP_S and self._succeeded < began:
             self.failed(attempt, f"no answer within {self.now() - began:.1f} s")
         else:
-            del self._under_way[attempt]
+            self._ended(attempt)
 
     def unanswered(self, began: float) -> None:
         """A question that began then got no answer in its time."""
@@ -86,7 +89,25 @@ class Evidence:
         """How long the newest success took, milliseconds."""
         return round(self._durations[-1][1] * 1000, 3) if self._durations else 0.0
 
-    def typical_s(self) -> float:
-        """The middle one of the recent durations; 0.0 when there are too few to tell."""
-        recent = sorted(took for when, took in self._durations if self.now() - when <= RECENT_S)
-        return recent[len(recent) // 2] if len(recent) >= RECENT_MIN else 0.0
+    def slow(self, limit_s: float) -> tuple[float, float] | None:
+        """How long half of the newest attempts took at least, and when the first slow one of them began.
+
+        None when they took no longer than `limit_s`, or are too few to tell. What is under way and has
+        lasted for longer is one of them.
+        """
+        now = self.now()
+        known = [(began, took) for began, took in self._durations if now - began - took <= RECENT_S]
+        for attempt, began in self._under_way.items():
+            if now - began > limit_s and attempt not in self._untimed:
+                known.append((began, now - began))
+        newest = sorted(known)[-RECENT_MAX:]
+        slow = [each for each in newest if each[1] > limit_s]
+        if len(newest) < RECENT_MIN or 2 * len(slow) < len(newest):
+            return None
+        return sorted(took for _, took in newest)[len(newest) // 2], slow[0][0]
+
+    def _ended(self, attempt: int) -> tuple[float, bool]:
+        """When it began, and whether it was timed."""
+        timed = attempt not in self._untimed
+        self._untimed.discard(attempt)
+        return self._under_way.pop(attempt), timed

@@ -22,11 +22,11 @@ SMALL_BYTES_MAX = 256 * 1024  # a PUT of more takes its time on every store
 
 async def watch(evidence: Evidence, call: Awaitable[_T], *, timed: bool = True) -> _T:
     """The call's result; how it ended is noted, and how long it took when that tells something."""
-    attempt = evidence.begin()
+    attempt = evidence.begin(timed=timed)
     try:
         result = await call
     except _ANSWERS:
-        evidence.succeeded(attempt, timed=timed)
+        evidence.succeeded(attempt)
         raise
     except asyncio.CancelledError:
         evidence.given_up(attempt)
@@ -34,7 +34,7 @@ async def watch(evidence: Evidence, call: Awaitable[_T], *, timed: bool = True) 
     except BaseException as error:
         evidence.failed(attempt, f"{type(error).__name__}: {error}", everywhere=isinstance(error, Full))
         raise
-    evidence.succeeded(attempt, timed=timed)
+    evidence.succeeded(attempt)
     return result
 
 

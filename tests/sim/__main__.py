@@ -16,6 +16,7 @@ from tests.sim.controls_table import catch
 from tests.sim.many import run
 from tests.sim.plan import Plan, plan_of
 from tests.sim.shrink import shrunk
+from tests.sim.sick.spells import with_sick
 from tests.sim.timeline import page
 from tests.sim.world import Outcome, World
 
@@ -30,12 +31,17 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     if given.controls is not None:
         return _controls(given.controls, given.seconds)
+    plan_for = _sick_plan if given.sick else plan_of
     if given.seed is not None:
-        return _one(plan_of(given.seed, given.seconds), str(given.seed), given)
+        return _one(plan_for(given.seed, given.seconds), str(given.seed), given)
     if given.plan is not None:
         return _one(Plan.load(given.plan.read_text()), given.plan.stem, given)
-    plans = (plan_of(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
+    plans = (plan_for(seed, given.seconds) for seed in range(given.first, given.first + given.seeds))
     return _many((plan for plan in plans if plan.agents in (given.agents or (plan.agents,))), given)
+
+
+def _sick_plan(seed: int, seconds: float) -> Plan:
+    return with_sick(plan_of(seed, seconds))
 
 
 def _arguments() -> argparse.Namespace:
@@ -48,6 +54,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--agents", type=int, nargs=1, help="only seeds with so many agents")
     parser.add_argument("--seed", type=int, help="one seed, its plan, its trace and its timeline")
+    parser.add_argument("--sick", action="store_true", help="one agent is sick, and nothing else is wrong")
     parser.add_argument("--plan", type=Path, help="the same of a plan that was kept")
     parser.add_argument("--shrink", action="store_true", help="make a failing one small and keep its plan")
     parser.add_argument("--out", type=Path, default=Path("build/simulate"), help="where traces go")

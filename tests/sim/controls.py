@@ -62,7 +62,8 @@ class Control:
 
 
 @contextmanager
-def _patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """(where, attribute, value instead) of each, meanwhile."""
     saved = [(place, name, getattr(place, name)) for place, name, _ in changes]
     for place, name, value in changes:
         setattr(place, name, value)
@@ -81,7 +82,7 @@ def _no_dedup() -> Any:
             return entry, 0, partition.high_watermark
         return real(partition, entry, producer_id, epoch, sequence, count)
 
-    return _patched((producers, "admit", admit))
+    return patched((producers, "admit", admit))
 
 
 def _ack_before_append() -> Any:
@@ -102,7 +103,7 @@ def _ack_before_append() -> Any:
             future = self._replica.submit([command], incarnation=flush.chunk.incarnation)
             future.add_done_callback(lambda done: (done.cancelled() or done.exception(), self._completed()))
 
-    return _patched((ProduceDriver, "_advance", advance))
+    return patched((ProduceDriver, "_advance", advance))
 
 
 def _ack_before_put() -> Any:
@@ -126,7 +127,7 @@ def _ack_before_put() -> Any:
         finally:
             self._put_chunk = store
 
-    return _patched((ProduceDriver, "_put", put))
+    return patched((ProduceDriver, "_put", put))
 
 
 def _no_fence() -> Any:
@@ -145,7 +146,7 @@ def _no_fence() -> Any:
             for command, kind in zip(commands, kinds, strict=True)
         ]
 
-    return _patched((memory_server.MemoryServer, "append", append), (State, "dispatch", dispatch))
+    return patched((memory_server.MemoryServer, "append", append), (State, "dispatch", dispatch))
 
 
 def _offset_zero_on_error() -> Any:
@@ -154,7 +155,7 @@ def _offset_zero_on_error() -> Any:
         for pending in pendings:
             self._resolve(pending, Outcome(Code.NONE, 0))
 
-    return _patched((ProduceDriver, "_give_up", give_up))
+    return patched((ProduceDriver, "_give_up", give_up))
 
 
 def _skip_on_size_limit() -> Any:
@@ -166,15 +167,15 @@ def _skip_on_size_limit() -> Any:
             found = real(self, found[0].end_offset, max_bytes)
         return found
 
-    return _patched((SliceIndex, "plan", plan))
+    return patched((SliceIndex, "plan", plan))
 
 
 def _commit_without_number_check() -> Any:
-    return _patched((fence, "refusal", lambda transaction, source, at: None))
+    return patched((fence, "refusal", lambda transaction, source, at: None))
 
 
 def _last_stable_too_high() -> Any:
-    return _patched((Partition, "last_stable", property(lambda self: self.high_watermark)))
+    return patched((Partition, "last_stable", property(lambda self: self.high_watermark)))
 
 
 def _trims_through(bound: Callable[[Any], int]) -> Sequence[tuple[Any, str, Any]]:
@@ -198,7 +199,7 @@ def _retry_looks_for_the_entry() -> Any:
             return KeyState(key.owner, key.sequence, key.revision)
         return real(self, incarnation, sequence, payload, key.revision)
 
-    return _patched((memory_server.MemoryServer, "append", append), *_trims_through(_second_newest_snapshot))
+    return patched((memory_server.MemoryServer, "append", append), *_trims_through(_second_newest_snapshot))
 
 
 def _abort_keeps_positions() -> Any:
@@ -208,11 +209,11 @@ def _abort_keeps_positions() -> Any:
         del commit
         real(state, group, name, True)
 
-    return _patched((pending_offsets, "settle", settle))
+    return patched((pending_offsets, "settle", settle))
 
 
 def _trimmed_too_early() -> Any:
-    return _patched(*_trims_through(lambda state: state.revision))
+    return patched(*_trims_through(lambda state: state.revision))
 
 
 def _collected_too_early() -> Any:
@@ -222,7 +223,7 @@ def _collected_too_early() -> Any:
         verdict = real(meta, view, now_ms, grace_ms)
         return Verdict.UNCOMMITTED if verdict is Verdict.UNCOMMITTED_LATELY else verdict
 
-    return _patched(
+    return patched(
         (collect, "judge", judge),
         (collection.StateView, "standing", lambda self, incarnation: Standing.FENCED),
     )
@@ -241,16 +242,16 @@ class _Impatient(MergedCollector):
 
 
 def _remembers_one_batch() -> Any:
-    return _patched((chunks, "REMEMBERED", 2))
+    return patched((chunks, "REMEMBERED", 2))
 
 
 def _commit_overtakes() -> Any:
     """What a coordinator of before held back is written over what the next one acknowledged."""
-    return _patched((group_offsets, "_overtaken", lambda group, message, at: False))
+    return patched((group_offsets, "_overtaken", lambda group, message, at: False))
 
 
 def _unnamed_merged_collected_early() -> Any:
-    return _patched((collection, "MergedCollector", _Impatient))
+    return patched((collection, "MergedCollector", _Impatient))
 
 
 def _committer_without_ledger() -> Any:
@@ -266,7 +267,7 @@ def _committer_without_ledger() -> Any:
         memory[NODE.get(), work.topic_id] = work.after
         return done
 
-    return _patched((ledger, "next_offsets", next_offsets), (Committer, "_commit", remembered))
+    return patched((ledger, "next_offsets", next_offsets), (Committer, "_commit", remembered))
 
 
 def _apply_depends_on_the_agent() -> Any:
@@ -296,23 +297,23 @@ def _compaction_overtakes_tables() -> Any:
         del state, tables
         return int(partition.last_stable)
 
-    return _patched((choice, "limit_of", limit_of), (compaction, "limit_of", limit_of))
+    return patched((choice, "limit_of", limit_of), (compaction, "limit_of", limit_of))
 
 
 def _compaction_drops_the_newest() -> Any:
     def find(self: Any) -> Callable[[bytes, int], int]:
         return lambda key, default: self._newest.get(key, default) + (key == b"k1")
 
-    return _patched((OffsetMap, "find", property(find)))
+    return patched((OffsetMap, "find", property(find)))
 
 
 def _no_generation_check() -> Any:
     """Who was a member once may commit positions in transactions, whatever the group has become since."""
-    return _patched((pending_offsets, "_member_refusal", lambda group, message: None))
+    return patched((pending_offsets, "_member_refusal", lambda group, message: None))
 
 
 def _pending_counts_as_stable() -> Any:
-    return _patched((k09_offset_fetch, "is_pending", lambda state, group, handle: False))
+    return patched((k09_offset_fetch, "is_pending", lambda state, group, handle: False))
 
 
 def _with(*faults: str) -> Callable[[Plan], bool]:
@@ -453,7 +454,7 @@ CONTROLS: tuple[Control, ...] = (
         "clock-of-one-agent-deletes",
         "15: time that deletes is agreed on",
         frozenset({"too-early"}),
-        lambda: _patched(*clock_of_one_agent()),
+        lambda: patched(*clock_of_one_agent()),
         _with("clock-jumps"),
     ),
     Control(

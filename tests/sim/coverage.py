@@ -48,7 +48,7 @@ COMMANDS_OUT: Mapping[str, str] = {
     "drop_namespace": _CATALOG,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
     "skip_damaged": "an operator asks for it over HTTP; no fault here leaves an object damaged for good",
-    "judge_agent": "only an agent that stays unwell for seconds is judged: a few seeds need not come to it",
+    "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
 """Commands that may stay out, each with the reason."""
 REQUESTS_OUT: Mapping[str, str] = {}
@@ -118,6 +118,7 @@ class Coverage:
             "where a consumer goes on behind a transaction that failed: " + self._shown("behind an abort "),
             f"records that a copying client skipped so: {self.counts['skipped behind an abort']}",
             "clients that an error of aiokafka's ended: " + self._shown("broke "),
+            "sickness: " + self._shown("sickness "),
             "network: " + self._shown("network "),
             f"never in the network: {', '.join(self._never('network ', EVENTS)) or 'none'}",
             f"rules never put to the test: {', '.join(self.untested()) or 'none'}",

@@ -82,6 +82,8 @@ class Plan:
     """Members of a group of KIP-848."""
     static: bool = False
     """Whether members of groups are static."""
+    sick: bool = False
+    """Whether clients and agents are judged while one agent is sick (sick/)."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
 

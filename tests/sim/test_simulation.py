@@ -13,7 +13,8 @@ from tests.sim import child
 SEEDS = 100  # three minutes of one quiet core; `make simulate` runs more
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things
-QUICK = ("ack-before-append", "last-stable-too-high", "abort-keeps-positions")
+SICK_SEEDS = 5
+QUICK = ("ack-before-append", "last-stable-too-high", "abort-keeps-positions", "nobody-judges")
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 _sim = partial(child.run, "tests.sim", seconds_max=SECONDS_MAX)
 
@@ -28,6 +29,13 @@ def test_seeds_are_clean(tmp_path: Path) -> None:
     for what in ("commands", "requests"):
         (left,) = re.findall(rf"{what} neither played nor excused: (.*)", done.stdout)
         assert left == "none", f"play these {what} in tests/sim, or say in coverage.py why not: {left}"
+
+
+def test_one_sick_agent_stays_its_own_matter(tmp_path: Path) -> None:
+    """Clients go on, it is out of Metadata in time, and comes back (tests/sim/sick)."""
+    done = _sim("--sick", "--seeds", str(SICK_SEEDS), "--jobs", str(JOBS), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"sickness: .*stepped aside [1-9]", done.stdout), done.stdout
 
 
 def test_one_seed_is_one_run(tmp_path: Path) -> None:
@@ -51,7 +59,7 @@ def test_a_seed_is_the_same_whatever_ran_before(tmp_path: Path) -> None:
 
 
 def test_broken_rules_are_caught() -> None:
-    """Three quick ones of the table that `make simulate CONTROLS=1` prints."""
+    """Quick ones of the table that `make simulate CONTROLS=1` prints."""
     done = _sim("--controls", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n") == 1 + len(QUICK)

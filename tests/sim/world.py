@@ -57,8 +57,10 @@ from tests.sim.network import Network
 from tests.sim.node import AgentNode, Node
 from tests.sim.operator import Operator
 from tests.sim.pipeliner import Pipeliner
-from tests.sim.plan import Plan, plan_of
+from tests.sim.plan import Plan
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
+from tests.sim.sick.bed import Sickbed
+from tests.sim.sick.goers import Goers
 from tests.sim.solo import Solo
 from tests.sim.transactors import Transactor
 from tests.sim.witness import Witness
@@ -74,6 +76,8 @@ SETTINGS: dict[str, Any] = {
     "merging": {"interval_ms": 500, "min_slices": 12, "keep_slices": 3, "segment_bytes": 1 << 16, "age_s": 5},
     "compaction": {"dirty_bytes_min": 1024},
 }
+LONG_LEASE = {"url": "memory:", "lease_ttl_s": 10}
+"""The default: an agent that is sick is taken out long before."""
 CLUSTER = {
     "group.initial.rebalance.delay.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "300",
@@ -131,10 +135,14 @@ class World:
         self.server = MemoryServer("sim")
         self.objects = MemoryStore(lambda: START_MS + int(self.loop.time() * 1000))
         world = (self.server, self.objects)
-        settings = SETTINGS | {
-            "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-            "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 8, "orphan_grace_s": 6},
-        }
+        settings = (
+            SETTINGS
+            | ({"log": LONG_LEASE} if plan.sick else {})
+            | {
+                "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
+                "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 8, "orphan_grace_s": 6},
+            }
+        )
         self.agents = [
             AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.ways())
             for n in range(plan.agents)
@@ -152,6 +160,7 @@ class World:
         self.witness = Witness()
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
+        self.sickbed = Sickbed(self)
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -269,7 +278,7 @@ class World:
         cast += [f"p{n}" for n in range(plan.pipeliners)]
         cast += ["relay"] if plan.relay else []
         cast += [each for each in ("solo", "operator", "mortal") if getattr(plan, each)]
-        cast += [f"k{n}" for n in range(plan.modern)]
+        cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
         cast += [f"m{n}" for n in range(plan.members)]
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
             cast += ["clerk"]
@@ -342,6 +351,8 @@ class World:
                 return Modern(around, node, plan.partitions, static=plan.static)
             case _, "solo":
                 return Solo(around)
+            case _, "going":
+                return Goers(around)
             case _, "operator":
                 return Operator(around)
             case _, "mortal":
@@ -490,9 +501,3 @@ def _ready(agent: AgentNode) -> bool:
         and agent.started.done()
         and agent.app.replica.ready
     )
-
-
-def simulate(seed: int, seconds: float = 20.0) -> Outcome:
-    """One seed. Everything of the run is gone afterwards."""
-    world = World(plan_of(seed, seconds))
-    return world.run()

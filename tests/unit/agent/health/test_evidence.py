@@ -74,14 +74,46 @@ def test_a_cancelled_attempt_counts_only_when_it_had_time_and_nothing_else_worke
     assert evidence.reason(9.0).startswith("no answer within 0.9 s")
 
 
-def test_slow_is_the_middle_of_recent_timed_attempts(hand: Hand) -> None:
-    evidence = Evidence(hand.now)
-    for took in (0.1, 5.0, 2.0, 2.0, 2.0):
-        attempt = evidence.begin()
-        hand.s += took
+def _took(evidence: Evidence, hand: Hand, *seconds: float, timed: bool = True) -> None:
+    """Attempts one after the other, each of that duration."""
+    for each in seconds:
+        attempt = evidence.begin(timed=timed)
+        hand.s += each
         evidence.succeeded(attempt)
-    assert evidence.typical_s() == pytest.approx(2.0)
-    large = evidence.begin()
+
+
+def test_slow_is_when_half_of_the_newest_attempts_are(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    _took(evidence, hand, *[0.1] * 20, 3.0, 3.0, 3.0)
+    assert evidence.slow(1.0) is None, "three of the newest eight"
+    began = hand.s - 9.0
+    _took(evidence, hand, 3.0)
+    assert evidence.slow(1.0) == (3.0, pytest.approx(began)), "since the first of them began"
+    _took(evidence, hand, *[0.1] * 5)
+    assert evidence.slow(1.0) is None
+
+
+def test_what_is_under_way_for_long_is_slow_before_it_ends(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    _took(evidence, hand, 0.1, 0.1, 0.1, 0.1)
+    began = hand.s
+    attempts = [evidence.begin() for _ in range(4)]
+    hand.s += 0.9
+    assert evidence.slow(1.0) is None
+    hand.s += 0.2
+    assert evidence.slow(1.0) == (pytest.approx(1.1), pytest.approx(began))
+    for each in attempts:
+        evidence.given_up(each)
+    assert evidence.slow(1.0) is None
+
+
+def test_what_is_old_or_large_is_not_slow(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    _took(evidence, hand, *[2.0] * 8)
+    assert evidence.slow(1.0)
+    large = [evidence.begin(timed=False) for _ in range(8)]
     hand.s += 60
-    evidence.succeeded(large, timed=False)
-    assert evidence.typical_s() == 0, "what is old says nothing, and what was large neither"
+    assert evidence.slow(1.0) is None, "what is old says nothing, and what is large and under way neither"
+    for each in large:
+        evidence.succeeded(each)
+    assert evidence.slow(1.0) is None, "nor what was large"

@@ -1,0 +1,108 @@
+"""Rules of health broken: what a sick agent must do, what the others must, and what the last one must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from agent.cluster import hints
+from agent.cluster.peers import owners
+from agent.health.others import Others
+from agent.health.standing import Standing
+from agent.kafka import context
+from coordination.state.state import HANDLERS
+from coordination.state.types import Broker
+from tests.sim.controls import Control, patched
+from tests.sim.plan import Plan
+from tests.sim.sick import bed
+from tests.sim.sick.spells import with_sick
+
+
+def _does_not_step_aside() -> Any:
+    """It knows that it is sick, and goes on."""
+    return patched((Standing, "_judge", lambda self: None))
+
+
+def _nobody_judges() -> Any:
+    """Who cannot say it itself stays named until its lease ends."""
+    return patched((Others, "silent", lambda self: []))
+
+
+def _comes_back_at_once() -> Any:
+    """However often it has come back before."""
+    return patched((Standing, "return_s", property(lambda self: 0.0)))
+
+
+def _last_well_one_leaves() -> Any:
+    """Nobody is named while nobody is well."""
+
+    def serving_of(brokers: Iterable[Broker]) -> list[Broker]:
+        return [broker for broker in brokers if broker.serving and not broker.unwell]
+
+    return patched(*((each, "serving_of", serving_of) for each in (hints, owners, context, bed)))
+
+
+@contextmanager
+def _claims_are_kept() -> Iterator[None]:
+    """Who is unwell keeps its jobs."""
+    real = HANDLERS["judge_agent"]
+
+    def judge_agent(state: Any, message: Any, at: Any) -> Any:
+        claims = dict(state.claims)
+        result = real(state, message, at)
+        state.claims.update(claims)
+        return result
+
+    HANDLERS["judge_agent"] = judge_agent
+    try:
+        yield
+    finally:
+        HANDLERS["judge_agent"] = real
+
+
+def _suffers(name: str) -> Callable[[Plan], Plan]:
+    """The seed's plan with that sickness."""
+    return partial(with_sick, name=name)
+
+
+STAYED = frozenset({"sick-agent-named", "stood-still"})
+HEALTH: tuple[Control, ...] = (
+    Control(
+        "sick-one-stays",
+        "16: who cannot store leaves by itself",
+        STAYED,
+        _does_not_step_aside,
+        told=_suffers("sick-full-store"),
+    ),
+    Control(
+        "nobody-judges",
+        "16: the others take out who cannot say it",
+        STAYED,
+        _nobody_judges,
+        told=_suffers("sick-still"),
+    ),
+    Control(
+        "no-damping",
+        "16: who comes back again and again waits longer",
+        frozenset({"flapping"}),
+        _comes_back_at_once,
+        told=_suffers("sick-come-and-go"),
+    ),
+    Control(
+        "last-well-one-leaves",
+        "16: while no agent is well, all of them serve",
+        frozenset({"nobody-named"}),
+        _last_well_one_leaves,
+        told=_suffers("sick-all-full"),
+    ),
+    Control(
+        "claims-are-kept",
+        "16: who is unwell gives up its jobs",
+        frozenset({"claims-kept"}),
+        _claims_are_kept,
+        told=_suffers("sick-refuse-store"),
+    ),
+)
+"""Beside CONTROLS of controls.py. All of them tell the sickness that comes to the rule."""
