@@ -188,6 +188,12 @@ class AgentNode(Node):
         """Where clients find it."""
         return f"{HOST}:{self.port}"
 
+    @property
+    def ready(self) -> bool:
+        """Whether it serves, and is registered."""
+        started = self.started is not None and self.started.done()
+        return started and self.app is not None and self.app.replica.ready
+
     def start(self) -> asyncio.Task[Any]:
         """Begin a life; the task ends when the agent serves."""
         self.begin()

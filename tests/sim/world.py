@@ -418,11 +418,11 @@ class World:
         self.network.heal_all()
         try:
             async with asyncio.timeout(HEAL_S_MAX):
-                while not all(agent.alive and _ready(agent) for agent in self.agents):
+                while not all(agent.alive and agent.ready for agent in self.agents):
                     self._restart_failed()
                     await asyncio.sleep(RESTART_S)
         except TimeoutError:
-            late = [agent.name for agent in self.agents if not _ready(agent)]
+            late = [agent.name for agent in self.agents if not agent.ready]
             raise NotHealed(f"not ready {HEAL_S_MAX:.0f} s after the last fault: {late}") from None
         await self.agents[0].spawn(self._finalize())
         self.trace("healed")
@@ -492,12 +492,3 @@ def _without_collector() -> Iterator[None]:
         gc.enable()
         if run % COLLECTED_RUNS == 0:
             gc.collect()
-
-
-def _ready(agent: AgentNode) -> bool:
-    return (
-        agent.app is not None
-        and agent.started is not None
-        and agent.started.done()
-        and agent.app.replica.ready
-    )

@@ -140,7 +140,9 @@ class Sickbed:
     def _given_up(self, name: str, app: App, newest: App) -> Iterator[tuple[str, str, str]]:
         state, now = newest.replica.state, self._world.loop.time()
         broker = next((each for each in state.brokers.values() if each.name == name), None)
-        if broker is not None and broker.unwell and any(not each.unwell for each in state.brokers.values()):
+        ill = self._sick.get(name) or self._well_since.get(name)
+        alone = ill is not None and not ill[0].everybody  # else the jobs were its own while nobody was well
+        if alone and broker is not None and broker.unwell:
             held = [each for each, claim in state.claims.items() if claim.incarnation == broker.incarnation]
             if held:
                 yield "claims-kept", name, f"it holds {held} and is unwell: {broker.unwell}"
