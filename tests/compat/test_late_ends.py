@@ -24,7 +24,7 @@ from agent.net.wire.generated.write_txn_markers import (
 from deploy.services.floe import FloeAgent
 from deploy.services.ports import free_port
 from tests.compat.raw import call
-from tests.compat.test_transactions_embedded import committed, position
+from tests.compat.test_transactions_embedded import SIXTY, committed, position
 from tests.equipment.proxy import Action, Proxy, kafka_frames
 
 ADD_OFFSETS, END_TXN, TXN_OFFSETS = 25, 26, 28
@@ -226,3 +226,19 @@ async def test_librdkafka_goes_on_after_a_timeout(link: Link, api: int, code: in
     await asyncio.to_thread(reader.close)
     assert await asyncio.to_thread(committed, link.bootstrap, TOPIC) == [(0, b"next")]
     assert await asyncio.to_thread(position, link.bootstrap, TOPIC, "slow") == 2
+
+
+@pytest.mark.services
+async def test_aiokafka_loses_no_connection_in_sixty_transactions(link: Link) -> None:
+    """Read, process, write without a fault: after the first transaction it opens no other connection."""
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=link.bootstrap, transactional_id="sixty")
+    await producer.start()
+    part, opened = aiokafka.TopicPartition(TOPIC, 0), 0
+    for number in range(SIXTY):
+        async with producer.transaction():
+            await producer.send(TOPIC, b"%d" % number, partition=0)
+            await producer.send_offsets_to_transaction({part: number + 1}, "sixty")
+        opened = opened or link.proxy.opened
+    assert link.proxy.opened == opened
+    await producer.stop()
+    assert await asyncio.to_thread(position, link.bootstrap, TOPIC, "sixty") == SIXTY

@@ -20,6 +20,8 @@ from coordination.kafka_codes import Code
 from tests.compat.conftest import Embedded
 from tests.compat.kafka_python import KafkaProducer, OffsetAndMetadata
 from tests.compat.kafka_python import TopicPartition as PyTopicPartition
+from tests.compat.suite.java import Jvm
+from tests.compat.suite.java_clients import Java, Sent
 from tests.equipment.transactional_client import V1, Connection, TransactionalClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
@@ -281,6 +283,30 @@ def test_librdkafka_loses_no_connection_in_sixty_transactions(embedded: Embedded
     reader.close()
     assert (lost[-1], errors, stale(embedded) - before) == (0, [], 0)
     assert position(embedded.bootstrap, topic, f"sixty-{topic}") == SIXTY
+
+
+def test_java_loses_no_connection_in_sixty_transactions(embedded: Embedded, topic: str) -> None:
+    """The same by Java's producer, as it counts itself."""
+    group = f"sixty-java-{topic}"
+    with Jvm() as jvm:
+        java = Java(jvm, embedded.bootstrap)
+        offsets = jvm.kafka.clients.consumer
+        with java.producer(transactional_id=f"java-{topic}", linger_ms=0) as producer:
+            producer.initTransactions()
+            for number in range(SIXTY):
+                producer.beginTransaction()
+                producer.send(java.record(topic, Sent(b"%d" % number)))
+                positions = {java.part(topic): offsets.OffsetAndMetadata(number + 1)}
+                producer.sendOffsetsToTransaction(positions, offsets.ConsumerGroupMetadata(group))
+                producer.commitTransaction()
+            told = {
+                each.getKey().name(): each.getValue().metricValue()
+                for each in producer.metrics().entrySet()
+                if each.getKey().group() == "producer-metrics"
+            }
+    assert told["connection-creation-total"] > 0
+    assert told["connection-close-total"] <= 1, "not one for each transaction"
+    assert position(embedded.bootstrap, topic, group) == SIXTY
 
 
 def position(bootstrap: str, topic: str, group: str) -> int:

@@ -119,6 +119,7 @@ class Proxy:
         self.requests = Lane()  # from the client to the server
         self.answers = Lane()  # from the server to the client
         self.port = 0
+        self.opened = 0  # connections, from the beginning
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
         self._silenced: list[asyncio.StreamWriter] = []
@@ -184,6 +185,7 @@ class Proxy:
         await self.stop()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
         task = asyncio.get_running_loop().create_task(self._connect(reader, writer))
         self._tasks[task] = writer
         task.add_done_callback(self._tasks.pop)
