@@ -72,7 +72,8 @@ def test_the_checks_find_what_the_definition_says() -> None:
 @pytest.mark.parametrize("patient", ["process", "group"])
 def test_a_group_and_a_process_are_waited_for_by_their_own_patience(name: str, patient: str) -> None:
     history = load((HISTORIES / "bad" / f"{name}.jsonl").read_text().splitlines())
-    judgement = judge(history, healed_ns=0, patience=Patience(**{f"{patient}_ns": 1 << 62}))
+    patience = Patience(process_ns=1 << 62) if patient == "process" else Patience(group_ns=1 << 62)
+    judgement = judge(history, healed_ns=0, patience=patience)
     assert judgement.valid == (patient == ("group" if name == "stuck-group" else "process"))
 
 

@@ -183,6 +183,7 @@ class Storyteller:
                 yield f"  generation {classic.generation}, led by {classic.leader!r}, {how}: {shares}"
             for handle in group.offsets:
                 position = group.offsets.get(handle)
+                assert position is not None
                 yield f"  handle {handle}: {position.offset} {position.metadata!r}"
 
     def _show_configs(self) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Only this module is found here."""
         if name != self._name:
             return None
-        return importlib.util.spec_from_file_location(name, self._path, loader=self)  # type: ignore[arg-type]  # it can all that is asked
+        return importlib.util.spec_from_file_location(name, self._path, loader=self)
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the changed code."""

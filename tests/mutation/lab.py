@@ -77,7 +77,7 @@ class Lab:
         def run(out: IO[bytes]) -> None:
             signal.alarm(int(patience_s))
             swap(path, mutant)
-            for number, following in pairwise((*chosen, None)):
+            for number, following in zip(chosen, (*chosen[1:], None), strict=True):
                 out.write(pickle.dumps(number))
                 out.flush()
                 if not self._passes(number, following):

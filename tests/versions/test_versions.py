@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.commands import KINDS
+from coordination.commands import KINDS, Command
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode
 from coordination.state import Refused
@@ -64,7 +64,7 @@ def test_a_command_above_the_level_changes_nothing() -> None:
     """The code of level 1 stops at it, so it may have no effect here either."""
     writer = write.Writer(seed=3, level=1)
     writer.write(200)
-    wrapped = [write.commands.Command() for _ in SINCE]
+    wrapped = [Command() for _ in SINCE]
     for one, kind in zip(wrapped, SINCE, strict=True):
         getattr(one, kind).SetInParent()
     applied = writer.append(writer.author(), *wrapped)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +216,8 @@ class Writer:
 
     def _fill(self, message: Message, rows: int) -> None:
         """Draw every field; columns of one message are of one length."""
-        for field in message.DESCRIPTOR.fields:
+        fields: Sequence[Any] = message.DESCRIPTOR.fields
+        for field in fields:
             if field.is_repeated:
                 column = getattr(message, field.name)
                 for _ in range(rows):
@@ -237,7 +238,7 @@ class Writer:
             vars_of: Any = message
             vars_of.name, vars_of.value = self._random.choice(CONFIGS)
 
-    def _value(self, field: Field, message: Message) -> Any:
+    def _value(self, field: Any, message: Message) -> Any:
         draw = self._random
         if field.type == Field.TYPE_STRING:
             return draw.choice(STRINGS.get(field.name, STRINGS["name"]))
@@ -284,7 +285,7 @@ def replay(entries: Iterator[LogEntry]) -> tuple[State, dict[str, Any]]:
     for entry in entries:
         applied = state.apply(entry)
         hashes.append(state.hash)
-        kinds = [c.WhichOneof("kind") for c in commands.Entry.FromString(entry.payload).commands]
+        kinds = [str(c.WhichOneof("kind")) for c in commands.Entry.FromString(entry.payload).commands]
         for kind, result in zip(kinds, applied.results, strict=True):
             done[kind] = done.get(kind, 0) + (type(result).__name__ != "Refused")
     snapshot = hashlib.sha256(encode(state)).hexdigest()
