@@ -107,29 +107,6 @@ async def test_a_failing_store_delays_and_loses_nothing(rig: Rig, monkeypatch: p
     await rig.assert_table_is_topic({0: [b"a"]})
 
 
-@pytest.mark.parametrize("what", ["_refresh", "_start_due"])
-async def test_a_defect_in_the_loop_ends_no_table(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    """What nobody expected is told, and the loop goes on."""
-    await rig.create_topic()
-    await rig.produce([b"a"])
-    async with serving(rig) as service:
-        await committed(service, "t", 1)
-        met: list[float] = []
-
-        def sick(now: float) -> None:
-            met.append(now)
-            raise AssertionError("nobody expected this")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(service, what, sick)
-            await rig.produce([b"b"])
-            await until(lambda: len(met) > 1)
-        await committed(service, "t", 2)
-    await rig.assert_table_is_topic({0: [b"a", b"b"]})
-
-
 async def files(rig: Rig) -> set[str]:
     """Keys of all objects of all tables."""
     return {each.key async for page in rig.store.list("tables/") for each in page}
