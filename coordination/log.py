@@ -45,7 +45,7 @@ class Trimmed(LogError):
 
 
 class LogRegressed(LogError):
-    """The log's revision is below one already seen: it was restored from an older backup. Not retryable."""
+    """The log is not the one that was read: it was restored from an older backup. Not retryable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,29 @@ class LogEntry:
     incarnation: int
     sequence: int
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EntryName:
+    """Which entry of which author stands at a revision: what a reader knows its log by."""
+
+    revision: int
+    incarnation: int
+    sequence: int
+
+
+def check_last(last: EntryName, known: bool, after: int, since: Sequence[LogEntry]) -> None:
+    """Raise LogRegressed where the log has no entry `last`, or one of those `since` at or below `after`."""
+    if not known:
+        raise LogRegressed(
+            f"the entry of revision {last.revision} is not in the log any more and was not trimmed: "
+            "it was restored from an older backup"
+        )
+    if since and since[0].revision <= after:
+        raise LogRegressed(
+            f"the log has an entry of revision {since[0].revision} and had none there when it was followed "
+            f"through {after}: it was restored from an older backup"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +139,13 @@ class Log(Protocol):
         """
         ...
 
-    def follow(self, after: int) -> AsyncIterator[Entries]:
+    def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
         """Every entry with revision > `after`, once, in order, for ever; progress when there is none.
 
-        Survives loss of connection, cancelled and silent watches and compaction by itself. Raises
-        Trimmed when entries after `after` are gone, LogRegressed when the log went back.
+        `last`: the newest entry at or below `after`, as far as the reader knows. Survives loss of
+        connection, cancelled and silent watches and compaction by itself. Raises Trimmed when entries after
+        `after` are gone; LogRegressed when the log went back, and when it has another entry than `last`
+        there, or one between `last` and `after`: it went back and was written on since.
         """
         ...
 

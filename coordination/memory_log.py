@@ -12,7 +12,17 @@ from typing import TypeVar
 from coordination.backoff import Backoff
 from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
-from coordination.log import Entries, Fenced, LogEntry, LogRegressed, Member, Trimmed, Unavailable
+from coordination.log import (
+    Entries,
+    EntryName,
+    Fenced,
+    LogEntry,
+    LogRegressed,
+    Member,
+    Trimmed,
+    Unavailable,
+    check_last,
+)
 from coordination.memory_server import Compacted, MemoryServer, Watch, WatchCancelled
 from objectstore import tasks
 
@@ -79,18 +89,18 @@ class MemoryLog:
         self._chains.append(chain)
         return chain
 
-    async def follow(self, after: int) -> AsyncGenerator[Entries, None]:
+    async def follow(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
         """See coordination.log.Log.follow."""
         position = after
         while True:
-            if await self._check(position):
+            if await self._check(position, last):
                 async with aclosing(self._follow_watch(position)) as batches:
                     async for batch in batches:
-                        position = batch.through
+                        position, last = batch.through, _newest(batch.entries, last)
                         yield batch
-            entries, through = await self._read_gap(position)
+            entries, through = await self._read_gap(position, last)
             if through > position:
-                position = through
+                position, last = through, _newest(entries, last)
                 yield Entries(entries, through)
 
     async def current(self) -> int:
@@ -150,10 +160,10 @@ class MemoryLog:
         await asyncio.sleep(self._timeout_s)
         raise AttemptFailed("no answer", ambiguous=True)
 
-    async def _check(self, position: int) -> bool:
+    async def _check(self, position: int, last: EntryName | None) -> bool:
         """Whether the server is reached; raises when following from `position` is over."""
         try:
-            trimmed, revision = await self.ask(lambda: (self.server.trimmed, self.server.revision))
+            trimmed, revision = await self.ask(lambda: self._known(position, last))
         except Unavailable:
             await asyncio.sleep(self._timeout_s)
             return False
@@ -162,6 +172,13 @@ class MemoryLog:
         if trimmed > position:
             raise Trimmed(trimmed)
         return True
+
+    def _known(self, position: int, last: EntryName | None) -> tuple[int, int]:
+        """What is trimmed and the newest revision, when this is the log that was followed."""
+        if last is not None:
+            since, _ = self.server.read(last.revision, 1)
+            check_last(last, self.server.has(last), position, since)
+        return self.server.trimmed, self.server.revision
 
     async def _follow_watch(self, position: int) -> AsyncGenerator[Entries, None]:
         try:
@@ -202,17 +219,24 @@ class MemoryLog:
                 self._seen = max(self._seen, through)
                 return entries, through
 
-    async def _read_gap(self, position: int) -> tuple[list[LogEntry], int]:
+    async def _read_gap(self, position: int, last: EntryName | None) -> tuple[list[LogEntry], int]:
         """Entries after `position`, or nothing when the server is not reached or they are trimmed."""
         try:
-            return await self.ask(lambda: self._gap(position))
+            return await self.ask(lambda: self._gap(position, last))
         except Unavailable:
             return [], position
 
-    def _gap(self, position: int) -> tuple[list[LogEntry], int]:
-        if self.server.trimmed > position:
+    def _gap(self, position: int, last: EntryName | None) -> tuple[list[LogEntry], int]:
+        if self._known(position, last)[0] > position:
             return [], position
         return self.server.read(position, PAGE_ENTRIES)
+
+
+def _newest(entries: Sequence[LogEntry], before: EntryName | None) -> EntryName | None:
+    """The name of the last entry, or what was the newest before where there is none."""
+    if not entries:
+        return before
+    return EntryName(entries[-1].revision, entries[-1].incarnation, entries[-1].sequence)
 
 
 class _Silence:

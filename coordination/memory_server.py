@@ -8,7 +8,7 @@ import copy
 from dataclasses import dataclass, field
 
 from coordination.chain import KeyState
-from coordination.log import LogEntry, Member
+from coordination.log import EntryName, LogEntry, Member
 
 
 class WatchCancelled(Exception):
@@ -140,6 +140,14 @@ class MemoryServer:
         entries = self._state.entries[begin : begin + limit]
         whole = begin + limit >= len(self._state.entries)
         return entries, self._state.revision if whole else entries[-1].revision
+
+    def has(self, entry: EntryName) -> bool:
+        """Whether this entry stands where it is named, or stood there before the log was trimmed."""
+        if entry.revision <= self._state.trimmed:
+            return True
+        found = self._state.entries[self._index(entry.revision - 1) :][:1]
+        names = [EntryName(each.revision, each.incarnation, each.sequence) for each in found]
+        return names == [entry]
 
     def watch(self, after: int) -> Watch:
         """Begin a watch. Raises Compacted."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from coordination.chain import KeyState
-from coordination.log import LogEntry, Member
+from coordination.log import EntryName, LogEntry, Member
 
 FORMAT = 1
 PAGE_BYTES = 4 << 20  # a read returns at least one entry and stops after about this much
@@ -141,6 +141,15 @@ class LogFile:
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'trimmed'", (through,))
                 connection.execute("DELETE FROM entries WHERE revision <= ?", (through,))
                 self._bump()
+
+    def has(self, entry: EntryName) -> bool:
+        """Whether this entry stands where it is named, or stood there before the log was trimmed."""
+        with self._reading() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM entries WHERE (revision, incarnation, sequence) = (?, ?, ?)",
+                (entry.revision, entry.incarnation, entry.sequence),
+            )
+            return found.fetchone() is not None or entry.revision <= self._meta("trimmed")
 
     def read(self, after: int) -> tuple[int, list[LogEntry], int]:
         """(trimmed, entries after `after`, revision through which that is all), of one moment."""

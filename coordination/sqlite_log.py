@@ -17,7 +17,16 @@ from typing import TypeVar
 from coordination.backoff import Backoff
 from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import Clock
-from coordination.log import Entries, Fenced, LogRegressed, Member, Trimmed, Unavailable
+from coordination.log import (
+    Entries,
+    EntryName,
+    Fenced,
+    LogRegressed,
+    Member,
+    Trimmed,
+    Unavailable,
+    check_last,
+)
 from coordination.sqlite_file import LogFile
 from objectstore import tasks
 
@@ -64,10 +73,14 @@ class SqliteLog:
         self._chains.append(chain)
         return chain
 
-    async def follow(self, after: int) -> AsyncIterator[Entries]:
-        """See coordination.log.Log.follow. Woken by this process's writers, polling for others."""
+    async def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
+        """See coordination.log.Log.follow. Woken by this process's writers, polling for others.
+
+        Nobody else's log comes under an open file: where reading begins is looked at once.
+        """
         position, woken = after, _Waker(self._path)
         try:
+            await self._check(after, last)
             while True:
                 woken.clear()
                 try:
@@ -86,6 +99,18 @@ class SqliteLog:
                     await woken.wait(self._poll_s)
         finally:
             woken.close()
+
+    async def _check(self, after: int, last: EntryName | None) -> None:
+        """Raise LogRegressed when `last` is not this log's newest entry at or below `after`."""
+        while last is not None:
+            try:
+                known = await self.ask(partial(self._file.has, last))
+                _, since, _ = await self.ask(partial(self._file.read, last.revision))
+            except Unavailable:
+                await asyncio.sleep(self._poll_s)
+                continue
+            check_last(last, known, after, since)
+            return
 
     async def current(self) -> int:
         """The revision of the last committed change."""

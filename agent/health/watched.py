@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import TypeVar
 
 from agent.health.evidence import Evidence
-from coordination.log import Chain, Entries, Fenced, Full, Log, LogRegressed, Member
+from coordination.log import Chain, Entries, EntryName, Fenced, Full, Log, LogRegressed, Member
 from objectstore.store import PLAIN, Buffer, NotFound, ObjectMeta, ObjectStore, Precondition, PutMode
 
 _T = TypeVar("_T")
@@ -112,8 +112,8 @@ class WatchedLog:
         chain = await watch(self._appends, self._log.register(incarnation, info, ttl_s))
         return WatchedChain(chain, self._appends)
 
-    def follow(self, after: int) -> AsyncIterator[Entries]:
-        return self._log.follow(after)
+    def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
+        return self._log.follow(after, last)
 
     async def current(self) -> int:
         return await watch(self._reads, self._log.current())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from agent.telemetry.metrics import Metrics
-from coordination.log import Chain, Entries, Log, Member
+from coordination.log import Chain, Entries, EntryName, Log, Member
 
 
 class MeasuredChain:
@@ -51,8 +51,8 @@ class MeasuredLog:
         self._metrics.incarnations.inc()
         return MeasuredChain(chain, self._metrics)
 
-    def follow(self, after: int) -> AsyncIterator[Entries]:
-        return self._log.follow(after)
+    def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
+        return self._log.follow(after, last)
 
     async def current(self) -> int:
         return await self._log.current()

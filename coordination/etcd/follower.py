@@ -23,7 +23,7 @@ from coordination.etcd.errors import EtcdError, WatchCompacted
 from coordination.etcd.keys import Keys, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.watch import WatchBatch, WatchStream
-from coordination.log import Entries, LogEntry, LogRegressed, Trimmed
+from coordination.log import Entries, EntryName, LogEntry, LogRegressed, Trimmed
 from objectstore import tasks
 
 _logger = logging.getLogger("floe.coordination.etcd")
@@ -77,15 +77,15 @@ class Follower:
         self._backoff = Backoff(clock)
         self._options = options
         self._position = 0
-        self._last: LogEntry | None = None
+        self._last: EntryName | None = None
         self._base = 0
         """Where following began."""
         self._gone = 0
         """What is trimmed or compacted: etcd has no events through this revision."""
 
-    async def follow(self, after: int) -> AsyncGenerator[Entries, None]:
+    async def follow(self, after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
         """See coordination.log.Log.follow."""
-        self._position = self._base = after
+        self._position, self._base, self._last = after, after, last
         delays = self._backoff.delays()
         gap = False
         while True:
@@ -232,5 +232,6 @@ class Follower:
             return None
         self._position = through
         if new:
-            self._last = new[-1]
+            newest = new[-1]
+            self._last = EntryName(newest.revision, newest.incarnation, newest.sequence)
         return Entries(new, through)

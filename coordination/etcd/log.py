@@ -22,7 +22,7 @@ from coordination.etcd.follower import Follower, FollowOptions, Head
 from coordination.etcd.keys import INFO_BYTES_MAX, Keys, key_state, prefix_end
 from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.trim import trim_log
-from coordination.log import Entries, Fenced, Member, Unavailable
+from coordination.log import Entries, EntryName, Fenced, Member, Unavailable
 from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
@@ -110,10 +110,10 @@ class EtcdLog:
         self._chains.append(chain)
         return chain
 
-    def follow(self, after: int) -> AsyncIterator[Entries]:
+    def follow(self, after: int, last: EntryName | None = None) -> AsyncIterator[Entries]:
         """See coordination.log.Log.follow, and follower.py."""
         follower = Follower(self._client, self._keys, self._head, self._clock, self._options.follow)
-        return follower.follow(after)
+        return follower.follow(after, last)
 
     async def current(self) -> int:
         """The header revision of a linearizable read; followers are told to get there."""

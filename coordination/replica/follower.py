@@ -74,7 +74,7 @@ class Follower:
                 await asyncio.sleep(self._options.retry_s)
 
     async def _follow(self) -> None:
-        batches = self._log.follow(self.through)
+        batches = self._log.follow(self.through, self.state.last_entry)
         try:
             async with asyncio.timeout(None) as self._interrupt:
                 async for batch in batches:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from coordination.commands import ENTRY_FORMAT, Command, End, Entry
 from coordination.kafka_codes import Code
-from coordination.log import LogEntry
+from coordination.log import EntryName, LogEntry
 from coordination.state import (
     agreed_time,
     chunks,
@@ -138,6 +138,16 @@ class State(StateData):
         if revision >= self.revision:
             return self.hash
         return next((digest.hex() for at, digest in reversed(self._hashes) if at <= revision), None)
+
+    @property
+    def last_entry(self) -> EntryName | None:
+        """The newest entry that was applied: it tells this log from one that was restored and written on.
+
+        It is kept with its author, so a snapshot has it too. None where the state does not know the author.
+        """
+        authors = (each for each in self.incarnations.values() if each.last_revision == self.revision)
+        author = next(authors, None)
+        return None if author is None else EntryName(self.revision, author.incarnation, author.sequence)
 
     def apply(self, log_entry: LogEntry) -> Applied:
         """Apply the log's next entry. Raises StateError when this agent must stop; the state is then void."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.log import Chain, Fenced, Log, LogEntry, LogRegressed, Trimmed, Unavailable
+from coordination.log import Chain, EntryName, Fenced, Log, LogEntry, LogRegressed, Trimmed, Unavailable
 from tests.contract.log_labs import Client, EtcdLab, Lab, MemoryLab, SqliteLab, until
 
 ADAPTERS = ["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.services)]
@@ -30,13 +30,13 @@ async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
 class Reader:
     """A follower in a task, and all that it was given."""
 
-    def __init__(self, log: Log, after: int = 0) -> None:
+    def __init__(self, log: Log, after: int = 0, last: EntryName | None = None) -> None:
         self.entries: list[LogEntry] = []
         self.through = after
-        self.task = asyncio.create_task(self._read(log, after))
+        self.task = asyncio.create_task(self._read(log, after, last))
 
-    async def _read(self, log: Log, after: int) -> None:
-        async for batch in log.follow(after):
+    async def _read(self, log: Log, after: int, last: EntryName | None) -> None:
+        async for batch in log.follow(after, last):
             assert batch.through > self.through, "the position never goes back"
             assert all(self.through < entry.revision <= batch.through for entry in batch.entries)
             self.entries += batch.entries
@@ -344,6 +344,36 @@ async def test_a_log_restored_from_an_older_backup_is_refused(lab: Lab) -> None:
         await Reader(fresh.log, after=revisions[-1]).task
     with pytest.raises(LogRegressed):
         await chain.append(b"into the past")
+
+
+async def test_a_restored_log_that_was_written_on_is_known_by_its_last_entry(lab: Lab) -> None:
+    """Its revision is as high as the reader's again: only the entries tell that it is another log."""
+    _, chain = await start(lab)
+    before = await fill(chain, 3)
+    await lab.backup()
+    lost = await fill(chain, 2)
+    await lab.restore()
+    fresh, other = await start(lab, 2)
+    revision = await other.append(b"another")
+    while revision <= lost[-1] + 1:
+        revision = await other.append(b"another")
+    replaced = EntryName(lost[-1], 1, 5)
+    kept, between = EntryName(before[-1], 1, 3), lost[-1]
+    for last, after in ((replaced, lost[-1]), (kept, between)):
+        with pytest.raises(LogRegressed):
+            await Reader(fresh.log, after, last).task
+    reader = Reader(fresh.log, before[-1], kept)
+    assert [entry.payload for entry in await reader.reaches(revision)][:2] == [b"another", b"another"]
+    await reader.stop()
+
+
+async def test_the_last_entry_may_be_trimmed(lab: Lab) -> None:
+    client, chain = await start(lab)
+    revisions = await fill(chain, 5)
+    await client.log.trim(revisions[3])
+    reader = Reader(client.log, revisions[3], EntryName(revisions[3], 1, 4))
+    assert [entry.revision for entry in await reader.reaches(revisions[-1])] == revisions[4:]
+    await reader.stop()
 
 
 async def test_large_entries(lab: Lab) -> None:

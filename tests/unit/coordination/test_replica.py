@@ -11,7 +11,7 @@ import pytest
 
 from coordination.chain import AttemptFailed, KeyState
 from coordination.commands import Claim, CreateTopic, Heartbeat, RegisterAgent, SetFeatureLevel, command
-from coordination.log import Chain, Entries, LogEntry, LogRegressed, Unavailable
+from coordination.log import Chain, Entries, EntryName, LogEntry, LogRegressed, Unavailable
 from coordination.memory_log import MemoryChain, MemoryLog
 from coordination.replica import (
     OutcomeUnknown,
@@ -230,9 +230,9 @@ async def test_a_log_that_is_slower_than_the_gap_is_followed_all_the_same(
     b = agents.make("b", gap_s=0.05)
     promptly = agents.logs["b"].follow
 
-    async def slowly(after: int) -> AsyncGenerator[Entries, None]:
+    async def slowly(after: int, last: EntryName | None = None) -> AsyncGenerator[Entries, None]:
         await asyncio.sleep(0.5)
-        async with aclosing(promptly(after)) as batches:
+        async with aclosing(promptly(after, last)) as batches:
             async for batch in batches:
                 yield batch
 

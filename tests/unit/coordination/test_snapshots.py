@@ -238,6 +238,24 @@ async def test_a_log_older_than_the_snapshot_stops_the_start(agents: Agents) -> 
         await b.start(registration("b"))
 
 
+async def test_a_restored_log_that_was_written_on_past_the_snapshot_stops_the_start(agents: Agents) -> None:
+    """Its revision says nothing any more: the snapshot names an entry that this log does not have."""
+    a = await agents.start("a", heartbeat_s=60)
+    backup = agents.server.backup()
+    await write(agents)
+    await crash(a)
+    known = decode(await agents.store.get((await keys(agents))[-1]))
+    assert known.last_entry is not None
+    assert known.last_entry.revision == known.revision
+    agents.server.restore(backup)
+    key = agents.server.register(7, 7, b"", 60.0)
+    while agents.server.revision <= known.revision:
+        key = agents.server.append(7, 1, b"another", key)
+    b = agents.make("b")
+    with pytest.raises(LogRegressed, match="backup"):
+        await b.start(registration("b"))
+
+
 async def test_a_follower_behind_the_trim_loads_a_snapshot(agents: Agents) -> None:
     a = await agents.start("a")
     b = await agents.start("b", members_s=60, heartbeat_s=60, gap_s=60, silent_s=0.1)
