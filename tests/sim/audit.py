@@ -51,7 +51,7 @@ async def audit(agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledge
             findings += [_own(each) for each in await tiles(partition, ranges, reader)]
     if not findings:  # what cannot be read cannot be compared with its table
         for topic in list(state.topics):
-            findings += await _table(_Topic(topic, agents[0], _Readers(ranges, reader)), objects, ledger)
+            findings += await _table(_Topic(topic, agents[0], Readers(ranges, reader)), objects, ledger)
     await ranges.close()
     await reader.close()
     return findings
@@ -77,7 +77,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Readers:
+class Readers:
     """What finds records and reads them."""
 
     ranges: MergedRanges
@@ -116,7 +116,7 @@ class _Topic:
 
     name: str
     agent: AgentNode
-    readers: _Readers
+    readers: Readers
 
     @property
     def app(self) -> App:

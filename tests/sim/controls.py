@@ -39,6 +39,7 @@ from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
 from tests.sim.control_of_clocks import clock_of_one_agent
+from tests.sim.control_of_logs import follows_any_log
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
 
@@ -413,6 +414,13 @@ CONTROLS: tuple[Control, ...] = (
         COPIED_WRONGLY,
         _pending_counts_as_stable,
         _with("pause-member-before-end"),
+    ),
+    Control(
+        "follows-any-log",
+        "11: a log that was restored is known by its entries",
+        frozenset({"restored-unnoticed", "restored-wrong", "state-differs"}),
+        lambda: patched(*follows_any_log()),
+        told=lambda plan: replace(plan, restored=True),
     ),
     Control(
         "retry-looks-for-the-entry",

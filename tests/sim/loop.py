@@ -12,9 +12,9 @@ import asyncio
 import contextvars
 import random
 import warnings
-from asyncio import events
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -27,6 +27,8 @@ RESOLUTION_S = 1e-6
 TURN_S = 1e-6
 """What one turn of the loop takes: who waits for a moment that rounding keeps a hair away must come to it."""
 PUT_AWAY_ROUNDS = 20
+TASKS_LOOKED_AT = 4096
+"""After so many more the list of tasks loses those that are done."""
 THREAD_S_MAX = 0.002
 """Longest virtual time that a piece of work in a thread takes."""
 
@@ -35,31 +37,26 @@ class Deadlock(AssertionError):
     """Nothing is ready and no timer is set: whoever is awaited will never come."""
 
 
-class _Handle(events.Handle):
-    """asyncio's, without what it keeps for debugging: a run makes a hundred thousand of them."""
+class _Handle(list[Any]):
+    """Callback (None: cancelled), arguments, context, and for a timer its time.
+
+    A list, which is made without running any Python: a run makes a quarter of a million of them.
+    """
 
     __slots__ = ()
-
-    def __init__(self, callback: Any, args: Any, loop: Any, context: Any) -> None:
-        self._callback, self._args, self._loop = callback, args, loop
-        self._context = contextvars.copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+    __hash__ = object.__hash__  # type: ignore[assignment]  # as asyncio's: each is itself
 
     def cancel(self) -> None:
         """See asyncio."""
-        self._cancelled = True
-        self._callback = self._args = None
+        self[0], self[1] = None, ()
 
+    def cancelled(self) -> bool:
+        """See asyncio."""
+        return self[0] is None
 
-class _TimerHandle(_Handle, events.TimerHandle):
-    """Likewise."""
-
-    __slots__ = ()
-
-    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Any) -> None:
-        _Handle.__init__(self, callback, args, loop, context)
-        self._when, self._scheduled = when, False
+    def when(self) -> float:
+        """See asyncio; of a timer."""
+        return float(self[3])
 
 
 class _Task(asyncio.Task[Any]):
@@ -87,17 +84,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.random = random.Random(seed)
         self.dead: set[str] = set()
-        self._paused: dict[str, list[events.Handle]] = {}
+        self._paused: dict[str, list[_Handle]] = {}
         self.numbers = count(1)
         """Of the tasks and futures that are put into sets."""
         self.steps = 0
         """Callbacks run so far: a fingerprint of the schedule."""
         self.tasks: list[asyncio.Task[Any]] = []
-        """Every task of a node, kept until the end: one that is collected early would run its `finally`."""
+        """Every task, until the end: one of a dead node that is collected early would run its `finally`."""
+        self._tasks_bound = TASKS_LOOKED_AT
         self.server_factory: Callable[..., Any] | None = None
         self.connection_factory: Callable[..., Any] | None = None
         self._now = 0.0
-        self._timers: list[tuple[float, int, _TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._timers_made = 0
         self.set_task_factory(self._make_task)
 
@@ -125,7 +123,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """
         ready, timers, dead, paused = self._ready, self._timers, self.dead, self._paused  # type: ignore[attr-defined]  # asyncio has the first
         while True:
-            while timers and timers[0][2]._cancelled:
+            while timers and timers[0][2][0] is None:
                 heappop(timers)
             wait_s = 0.0
             if not ready and not self._stopping:  # type: ignore[attr-defined]  # likewise
@@ -138,26 +136,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 ready.append(heappop(timers)[2])
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if handle._cancelled:
+                callback = handle[0]
+                if callback is None:
                     continue
-                node = handle._context.get(NODE, "")
+                context = handle[2]
+                node = context.get(NODE, "")
                 if node in paused:
                     paused[node].append(handle)
                 elif node not in dead:
                     self.steps += 1
-                    self._run(handle)
+                    try:
+                        context.run(callback, *handle[1])
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:
+                        told = {"message": "a callback failed", "exception": error, "handle": handle}
+                        self.call_exception_handler(told)
             if self._stopping:  # type: ignore[attr-defined]  # likewise
                 return
-
-    def _run(self, handle: Any) -> None:
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self.call_exception_handler(
-                {"message": "a callback failed", "exception": error, "handle": handle}
-            )
 
     def put_away(self) -> None:
         """The run is over and judged: let every task end, the dead ones too; nothing is left behind."""
@@ -166,7 +162,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.resume(node)
         self.set_exception_handler(lambda loop, context: None)
         for _ in range(PUT_AWAY_ROUNDS):
-            tasks = [task for task in asyncio.all_tasks(self) if not task.done()]
+            tasks = [task for task in self.tasks if not task.done()]
             if not tasks:
                 break
             for task in tasks:
@@ -181,7 +177,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Of tasks whose next step was dropped when their node died. What they had not begun is no news."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            for task in asyncio.all_tasks(self):
+            for task in self.tasks:
                 with suppress(Exception, asyncio.CancelledError):
                     task.get_coro().close()  # type: ignore[union-attr]  # tasks of this loop have one
 
@@ -192,33 +188,34 @@ class VirtualLoop(asyncio.BaseEventLoop):
         task = _Task(coroutine, loop=self, context=context)
         if NODE.get():
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave theirs behind
-            self.tasks.append(task)
-            if len(self.tasks) % 4096 == 0:
-                self.tasks = [each for each in self.tasks if not each.done()]
+        self.tasks.append(task)
+        if len(self.tasks) >= self._tasks_bound:
+            self.tasks = [each for each in self.tasks if not each.done()]
+            self._tasks_bound = 2 * len(self.tasks) + TASKS_LOOKED_AT
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
         """See asyncio."""
         return _Future(loop=self)
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Handle:
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Handle:  # type: ignore[override]  # no Handle
         """See asyncio."""
-        handle = _Handle(callback, args, self, context)
+        handle = _Handle((callback, args, copy_context() if context is None else context))
         self._ready.append(handle)  # type: ignore[attr-defined]  # asyncio has it
         return handle
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> _TimerHandle:
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> _Handle:  # type: ignore[override]  # likewise
         """See asyncio."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _TimerHandle:
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _Handle:  # type: ignore[override]  # likewise
         """See asyncio. Of two at one time the older one runs first."""
-        timer = _TimerHandle(when, callback, args, self, context)
+        timer = _Handle((callback, args, copy_context() if context is None else context, when))
         self._timers_made += 1
         heappush(self._timers, (when, self._timers_made, timer))
         return timer
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> events.Handle:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> _Handle:  # type: ignore[override]  # likewise
         """There are no threads."""
         return self.call_soon(callback, *args, context=context)
 

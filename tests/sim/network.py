@@ -23,6 +23,8 @@ from tests.sim.late_ends import LATE_END, LateEnds
 from tests.sim.loop import NODE, VirtualLoop
 
 CONNECT_S_MAX = 30.0
+CONNECT_AGAIN_S, CONNECT_AGAIN_S_MAX = 0.05, 0.4  # over a link that is cut: first, and at most
+REFUSED_S_MIN = 0.01  # aiokafka asks again at once, for as long as an agent is down
 HELD_S = (0.5, 6.0)
 HELD_OF = 0.4
 """How likely a request of a kind that is held is held."""
@@ -197,14 +199,16 @@ class Network:
         del host
         source = NODE.get()
         listening = self._ports.get(int(port))
-        if listening is None or not listening.open:
-            await asyncio.sleep(self._loop.random.random() * 0.002)
-            raise ConnectionRefusedError(111, f"nobody listens on port {port}")
+        if listening is None:
+            raise ConnectionRefusedError(111, f"nobody ever listened on port {port}")
         out, back = self.link(source, listening.node), self.link(listening.node, source)
+        again_s = CONNECT_AGAIN_S
         async with asyncio.timeout(CONNECT_S_MAX):
-            while out.cut or back.cut:  # noqa: ASYNC110 - as SYNs are sent again
-                await asyncio.sleep(0.05)
-        await asyncio.sleep(self.delay(out) + self.delay(back))
+            while out.cut or back.cut:  # as SYNs are sent again
+                await asyncio.sleep(again_s)
+                again_s = min(2 * again_s, CONNECT_AGAIN_S_MAX)
+        least_s = 0.0 if listening.open else REFUSED_S_MIN
+        await asyncio.sleep(max(least_s, self.delay(out) + self.delay(back)))
         if not listening.open:
             raise ConnectionRefusedError(111, f"nobody listens on port {port} any more")
         near, far = factory(), listening.context.run(listening.factory)

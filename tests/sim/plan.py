@@ -14,6 +14,7 @@ from tests.sim.node import Ways
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
+RESTORED_OF = 0.15
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
 LEVEL_BEFORE = 1
 """Time that deletes was not agreed on yet: whose clock is off may do harm there."""
@@ -84,6 +85,8 @@ class Plan:
     """Whether members of groups are static."""
     sick: bool = False
     """Whether clients and agents are judged while one agent is sick (sick/)."""
+    restored: bool = False
+    """Whether the log goes back to a backup, when all else is over and judged."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
 
@@ -144,6 +147,7 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         mortal=random.random() < 0.3,
         modern=random.choice((0, 0, 0, 2)),
         static=random.random() < 0.3,
+        restored=random.random() < RESTORED_OF,
     )
     return _with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES)))
 

@@ -64,6 +64,11 @@ class Positions:
         finally:
             k08_offset_commit.handle, k09_offset_fetch.handle = commit, fetch
 
+    def forget(self) -> None:
+        """Positions may be any again: the log went back."""
+        self._known.clear()
+        self._taken.clear()
+
     def applied(self, state: State, kinds: Sequence[str], commands: Sequence[Any]) -> None:
         """An entry, by the first agent that comes to it."""
         if CHANGES.isdisjoint(kinds):

@@ -18,6 +18,7 @@ from coordination.kafka_codes import Code
 from tests.equipment.transactional_client import Connection, TransactionalClient
 from tests.sim.clients import SHORT, Surroundings, partition_known, stopped
 from tests.sim.loop import NODE
+from tests.sim.onlooker import Onlooker
 
 REQUEST_S = 3.0
 BACKOFF_S = 0.05
@@ -146,7 +147,8 @@ class V2:
         self._timeout_ms = timeout_ms
         self._client = _Copied(self._somebody(), name)
         self._client.around = around
-        self._touched = False
+        self._onlooker = Onlooker(around)
+        self._touched, self._group = False, ""
 
     async def start(self) -> None:
         """See Producing."""
@@ -154,7 +156,7 @@ class V2:
 
     async def begin(self) -> None:
         """See Producing."""
-        self._touched = False
+        self._touched, self._group = False, ""
 
     async def send(self, key: TopicPartition, *values: str) -> int | None:
         """See Producing."""
@@ -177,11 +179,14 @@ class V2:
         self._touched = True
         by_place = {(key.topic, key.partition): offset for key, offset in offsets.items()}
         await self._until_answered(lambda: self._client.positions(group, by_place, member))
+        self._group = group
 
     async def end(self, *, commit: bool) -> None:
         """See Producing. Nothing is asked about a transaction in which nothing was done."""
         if self._touched:
             await self._until_answered(lambda: self._client.end(commit=commit))
+        if self._group and commit:
+            self._onlooker.committed(self._group)
 
     async def stop(self) -> None:
         """See Producing. Connections stay open: what is under way on them still arrives."""

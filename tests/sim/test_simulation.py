@@ -14,7 +14,13 @@ SEEDS = 100  # three minutes of one quiet core; `make simulate` runs more
 JOBS = 2
 SECONDS_MAX = 3600  # of a machine that does other things
 SICK_SEEDS = 5
-QUICK = ("ack-before-append", "last-stable-too-high", "abort-keeps-positions", "nobody-judges")
+QUICK = (
+    "ack-before-append",
+    "last-stable-too-high",
+    "abort-keeps-positions",
+    "nobody-judges",
+    "follows-any-log",
+)
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 _sim = partial(child.run, "tests.sim", seconds_max=SECONDS_MAX)
 

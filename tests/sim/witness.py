@@ -57,6 +57,13 @@ class Witness:
             State.apply = apply  # type: ignore[method-assign]  # as it was
             transactions.finish = finish
 
+    def restored(self, revision: int) -> None:
+        """The log is back at this revision: what came behind it may come otherwise now."""
+        self._digests = {at: digest for at, digest in self._digests.items() if at <= revision}
+        self._ends = {number: end for number, end in self._ends.items() if end[0] <= revision}
+        self._marks.clear()
+        self.positions.forget()
+
     def _applied(self, state: State, entry: Any, done: Applied) -> None:
         first = done.revision not in self._digests
         if self._digests.setdefault(done.revision, state.digest) != state.digest:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from string import digits
 from typing import Any, Protocol
 
@@ -28,11 +25,12 @@ from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History, Operation
 from tests.checker.progress import Patience
-from tests.sim import avro_memory
+from tests.sim import avro_memory, restored
 from tests.sim.audit import audit
 from tests.sim.clerk import Clerk
 from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
+from tests.sim.collector import without_collector
 from tests.sim.coverage import Seen
 from tests.sim.faults import FAULTS, Fault, fault_of
 from tests.sim.faults.upgrade import UPGRADE
@@ -114,11 +112,6 @@ class Living(Protocol):
         """Until told to stop."""
 
 
-COLLECTED_RUNS = 4
-"""How many runs' garbage is collected at once; some tens of MB each."""
-_runs = count(1)
-
-
 class NotHealed(Exception):
     """An agent did not come back although nothing is broken any more."""
 
@@ -175,7 +168,7 @@ class World:
                 virtual_time(self.loop, self.plan.seed),
                 self.witness.watches(),
                 self.seen.watches(),
-                _without_collector(),
+                without_collector(),
             ):
                 judgement = self.loop.run_until_complete(self._main())
                 virtual_s, lines = self.loop.time(), list(self.lines)
@@ -216,6 +209,8 @@ class World:
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
+        if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
+            judgement.findings += await restored.play(self)
         judgement.findings += self.witness.findings + self.broken + around.findings
         self._count()
         return judgement
@@ -471,24 +466,3 @@ class World:
             ]
         )
         await admin.close()
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """A run's garbage goes at its end or runs later: looking for it meanwhile took a quarter of the time.
-
-    An agent that loads a snapshot lets the collector be for a while and keeps what is there out of its sight
-    for ever: here that would be all that other runs leave behind.
-    """
-    enable, freeze = gc.enable, gc.freeze
-    if (run := next(_runs)) == 1:
-        gc.freeze()  # modules are looked at by no collection
-    gc.disable()
-    gc.enable = gc.freeze = lambda: None
-    try:
-        yield
-    finally:
-        gc.enable, gc.freeze = enable, freeze
-        gc.enable()
-        if run % COLLECTED_RUNS == 0:
-            gc.collect()
