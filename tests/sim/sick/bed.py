@@ -1,7 +1,7 @@
 """Judges that one sick agent stays its own matter, by looking at all of them ten times in a virtual second.
 
 `stood-still`: a client could not go on for longer than PAUSE_S_MAX.
-`sick-agent-named`: a well agent named it for longer than its sickness's `out_s`.
+`sick-agent-named`: a well agent named it for longer than OUT_S_MAX.
 `still-away`: it was well again and not named. `well-agent-aside`: another one was not named.
 `flapping`: one stepped aside more often than STEPS_MAX. `nobody-named`: clients were told of no agent at all.
 `claims-kept`, `groups-kept`: who is not named holds a job, or runs groups, though others are well.
@@ -127,8 +127,8 @@ class Sickbed:
             yield "flapping", name, f"stepped aside {len(steps)} times within a minute"
         if name in self._sick:
             sickness, began = self._sick[name]
-            if sickness.leaves and by_any and now - began > sickness.out_s:
-                yield "sick-agent-named", name, f"{sickness.name}: after {sickness.out_s:.0f} s"
+            if sickness.leaves and by_any and now - began > OUT_S_MAX:
+                yield "sick-agent-named", name, f"{sickness.name}: after {OUT_S_MAX:.0f} s"
         elif name in self._well_since:
             sickness, ended = self._well_since[name]
             waits_s = min(RETURN_S_MAX, RETURN_S * 2 ** max(0, len(self._steps.get(name, ())) - 1))

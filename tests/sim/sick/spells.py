@@ -22,23 +22,20 @@ LONG_S = 40.0
 OUT_S_MAX = 5.0
 """The goal: within that time nobody is sent to an agent that is sick. It is 2 s of patience and the time to
 notice; or 3.5 s of silence, and 0.3 s for each agent that might say it first (docs/operations.md)."""
-SLOW_OUT_S = 8.0
-"""One that is slow must have been so four times: with little to do that takes longer, and clients go on at
-its pace meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sickness:
     """One kind.
 
-    `leaves`: within `out_s` nobody is sent to it. `everybody`: all agents have it, and all stay named.
+    `leaves`: within OUT_S_MAX nobody is sent to it (who is slow and has little to do need not notice).
+    `everybody`: all agents have it, and all stay named.
     `back_s`: how long after its end it may look sick yet, besides the wait that the product damps with.
     `returns`: it goes and comes again all the time, so that only damping says how often the agent is named.
     """
 
     name: str
     leaves: bool = True
-    out_s: float = OUT_S_MAX
     everybody: bool = False
     returns: bool = False
     back_s: float = 4.0
@@ -53,7 +50,7 @@ SICKNESSES = (
     Sickness("sick-cut-log"),
     Sickness("sick-refuse-log"),
     Sickness("sick-deaf-log"),
-    Sickness("sick-slow", out_s=SLOW_OUT_S, back_s=SLOW_BACK_S),
+    Sickness("sick-slow", leaves=False, back_s=SLOW_BACK_S),
     Sickness("sick-far", leaves=False, back_s=SLOW_BACK_S),
     Sickness("sick-still"),
     Sickness("sick-starved", leaves=False, back_s=8.0),
