@@ -1,4 +1,4 @@
-"""One of three agents loses only the bucket: its partitions go on through the others while that lasts.
+"""One of three agents loses only the bucket, or only etcd: its partitions go on through the others meanwhile.
 
 Before agents stepped aside nothing could be written to its partitions until the link was whole again. The
 longest pause of aiokafka's sends is printed.
@@ -68,7 +68,8 @@ class Aio(threading.Thread):
         assert not self.is_alive(), "aiokafka is stuck"
 
 
-def test_the_partitions_of_an_agent_without_the_bucket_go_on_and_it_comes_back() -> None:
+@pytest.mark.parametrize("link", ["store", "etcd"])
+def test_the_partitions_of_an_agent_without_one_link_go_on_and_it_comes_back(link: str) -> None:
     with Cluster(3) as cluster:
         create_topic(cluster.bootstrap, TOPIC, len(PARTITIONS))
         create_topic(cluster.bootstrap, OTHER, len(PARTITIONS))
@@ -77,16 +78,16 @@ def test_the_partitions_of_an_agent_without_the_bucket_go_on_and_it_comes_back()
         aio.start()
         sick, well = cluster.members[0], cluster.members[1]
         _until(lambda: _all_acknowledged(writer, 0) and _all_of(aio, 0), "it begins")
-        cut: Proxy = sick.store
+        cut: Proxy = getattr(sick, link)
         cluster.links.do(lambda: setattr(cut.requests, "cut", True))
         at, before = time.monotonic(), len(writer.sent)
-        _until(lambda: _unwell(well), "the others know")
+        _until(lambda: sick.agent.name not in _named(well), "the others know")
         told = time.monotonic() - at
         _until(lambda: _all_acknowledged(writer, before + 400), "confluent-kafka goes on meanwhile")
         after = time.monotonic()
         _until(lambda: _all_of(aio, after), "aiokafka goes on meanwhile")
         cluster.links.do(cut.heal)
-        _until(lambda: not _unwell(well) and not _unwell(sick), "it comes back by itself")
+        _until(lambda: all(len(_named(each)) == 3 for each in (well, sick)), "it comes back by itself")
         writer.stop()
         aio.stop()
         pause = max(b - a for each in aio.acknowledged.values() for a, b in pairwise(each))
@@ -106,14 +107,15 @@ def _all_of(aio: Aio, since: float) -> bool:
     return all(sum(at > since for at in each) >= ENOUGH for each in aio.acknowledged.values())
 
 
-def _unwell(member: Member) -> list[str]:
+def _named(member: Member) -> list[str]:
+    """Whom it sends clients to. Who is cut from etcd is judged by the others or fenced, whichever is first."""
     try:
-        return [each["unwell"] for each in member.status()["brokers"] if each["unwell"]]
-    except OSError:
-        return ["it does not answer"]
+        return [each["name"] for each in member.status()["brokers"] if not each["unwell"]]
+    except OSError:  # it does not answer now
+        return []
 
 
-def _until(condition: Callable[[], bool | list[str]], what: str) -> None:
+def _until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while not condition():
         assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
