@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore mutate simulate torture late-ends soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -69,6 +69,9 @@ torture: services ## every fault once, every step of a death, all named experime
 
 late-ends: services ## transactions of v1 whose EndTxn comes late, MINUTES=n, BROKER=floe|embedded|kafka (SEED=n, MIX=positions)
 	$(PY) -m tests.torture.late_ends --minutes $(or $(MINUTES),2) --broker $(or $(BROKER),floe) $(if $(SEED),--seed $(SEED)) $(if $(MIX),--mix $(MIX))
+
+pauses: services ## how long clients wait while one agent of three is not well (REPEATS=n, ONLY="without etcd")
+	$(PY) -m tests.torture.pauses --repeats $(or $(REPEATS),4) $(if $(ONLY),--only "$(ONLY)")
 
 soak: services ## faults for MINUTES=n, repeated by SEED=n
 	$(PY) -m tests.torture.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -52,7 +52,8 @@ def compile_protos(files: Mapping[str, bytes]) -> bytes:
     """Compile sources, given by import path, into a serialized FileDescriptorSet with all imports.
 
     The imports of google/protobuf/*.proto need not be given. Blocks for about 0.1 s (a process is
-    started): call it in a thread. Raises CompileError with file, line and reason.
+    started): call it in a thread. Raises CompileError with file, line and reason, OSError where its
+    temporary folder cannot be written.
     """
     _check_sources(files)
     with tempfile.TemporaryDirectory(prefix="floe-protos-") as folder:

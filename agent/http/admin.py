@@ -104,6 +104,9 @@ async def _descriptor_set(wanted: Binding) -> bytes:
             found = await asyncio.to_thread(compile_protos, sources)
         except CompileError as error:
             raise Problem(400, f"sources: {error}", "correct the .proto files") from None
+        except OSError as error:  # the compiler works in a temporary folder
+            remedy = "free space in this agent's TMPDIR, ask another agent, or send a descriptor set"
+            raise Problem(503, f"sources: not compiled: {error}", remedy) from None
     if len(found) > DESCRIPTOR_BYTES_MAX:
         message = f"the descriptor set has {len(found)} bytes, at most {DESCRIPTOR_BYTES_MAX} are taken"
         raise Problem(413, message, "leave out files that the message does not need")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import files
@@ -14,6 +15,7 @@ import yaml
 
 from agent.config import Config, load
 from deploy.services.build import tool_path
+from tests.unit.agent.test_app import World, http
 
 pytestmark = pytest.mark.services
 
@@ -62,8 +64,15 @@ def test_lint(values: Path) -> None:
 
 
 def conform(rendered: str, schemas: Path) -> subprocess.CompletedProcess[str]:
-    # ServiceMonitor is Prometheus' own kind: Kubernetes' schemas do not know it.
-    options = ["-strict", "-summary", "-kubernetes-version", KUBERNETES, "-skip", "ServiceMonitor"]
+    # ServiceMonitor and PrometheusRule are Prometheus' own kinds: Kubernetes' schemas do not know them.
+    options = [
+        "-strict",
+        "-summary",
+        "-kubernetes-version",
+        KUBERNETES,
+        "-skip",
+        "ServiceMonitor,PrometheusRule",
+    ]
     location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     return run("kubeconform", *options, "-schema-location", location, "-", stdin=rendered)
 
@@ -73,7 +82,7 @@ def test_rendered_is_valid_kubernetes(values: Path, schemas: Path) -> None:
     rendered = render(values)
     done = conform(rendered, schemas)
     assert done.returncode == 0, done.stdout + done.stderr
-    monitors = sum(name.startswith("ServiceMonitor/") for name in resources(rendered))
+    monitors = sum(name.startswith(("ServiceMonitor/", "PrometheusRule/")) for name in resources(rendered))
     assert f"Valid: {len(resources(rendered)) - monitors}, Invalid: 0, Errors: 0" in done.stdout
 
 
@@ -252,3 +261,21 @@ def test_bad_values_are_refused_by_name(setting: str, complaint: str) -> None:
     )
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain() -> None:
+    """Each rule of the chart names metrics that an agent shows, and stands in the table of the docs."""
+    rules = resources(render(CHART / "ci" / "full.yaml"))["PrometheusRule/r-floe"]
+    (group,) = rules["spec"]["groups"]
+    asked = {rule["alert"]: rule["expr"] for rule in group["rules"]}
+    assert rules["metadata"]["labels"]["release"] == "prometheus"
+    world = World()
+    shown = (await http(await world.start("a"), "/metrics")).text
+    for app in world.apps:
+        await app.stop()
+    docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
+    for alert, expression in asked.items():
+        (metric,) = re.findall(r"floe_[a-z_]+", expression)
+        assert f"# TYPE {metric} " in shown, f"{alert}: no agent has {metric}"
+        assert f"`{expression}`" in docs, f"{alert}: the table of alerts lacks {expression}"
+    assert {"floe_ready == 0", "floe_check == 0"} <= set(asked.values())

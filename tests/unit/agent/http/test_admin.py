@@ -120,3 +120,17 @@ async def test_without_the_log_nothing_is_changed_and_the_answer_says_so(
     assert answer.headers["retry-after"] == "1"
     assert "log" in answer.json()["error"]["message"]
     assert edge.replica.state.topics["orders"].value_schema_id is None
+
+
+async def test_a_full_disk_is_told_as_such_and_descriptor_sets_need_none(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that an agent of a cluster writes to its disk is what the compiler of sources works on."""
+    await edge.topic("orders")
+    compiled = compile_protos({"order.proto": ORDER.encode()})
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nothing-can-be-written-here")
+    status, body = await post(client, GOOD)
+    assert status == 503
+    assert "TMPDIR" in str(body)
+    ready = {"message": "shop.Order", "descriptor_set": base64.b64encode(compiled).decode()}
+    assert (await post(client, ready))[0] == 200
