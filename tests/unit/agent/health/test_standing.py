@@ -10,13 +10,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.app import App
+from agent.health.evidence import Evidence
+from agent.health.others import Others
+from agent.health.pace import FRESH_S, Bounds, Paces
 from agent.health.standing import Standing
 from agent.net.wire.generated import find_coordinator as fc
 from agent.net.wire.generated import metadata as md
+from coordination.commands import Heartbeat, JudgeAgent
 from coordination.kafka_codes import Code
 from objectstore.adapters.memory import MemoryStore
 from objectstore.store import PLAIN, Buffer, Denied, PutMode
 from tests.bench.load import Wire
+from tests.unit.agent.health.test_evidence import Hand
 from tests.unit.agent.rig import batch
 from tests.unit.agent.test_app import (
     WAIT_S,
@@ -237,3 +242,75 @@ async def test_a_full_log_is_told_as_such_and_moves_nobody(cluster: Cluster) -> 
     assert (await acknowledged(wire, batch(b"y"))).base_offset == 0, "what was refused is not there"
     await until(lambda: not apps[0].health.reasons())
     await wire.close()
+
+
+async def test_only_what_well_agents_said_lately_counts_beside_ones_own_speed(cluster: Cluster) -> None:
+    own, *others = await cluster.agents("a", "b", "c", step_aside=False)
+    hand, bounds = Hand(), Bounds(min_s=0.1, max_s=1.0, ratio=10)
+    writes = Evidence(hand.now)
+    paces = Paces(own.replica, hand.now, Evidence(hand.now), writes, bounds)
+
+    async def all_say(put_us: int) -> None:
+        for _ in range(4):
+            attempt = writes.begin()
+            hand.s += 0.5
+            writes.succeeded(attempt)
+        for app in cluster.apps:
+            await app.replica.propose(Heartbeat(put_us=put_us))
+        await own.replica.barrier()
+
+    await all_say(5_000)
+    assert paces.writes_slow() == "slow: half take 500 ms, most of the others 5 ms"
+    assert not paces.in_doubt()
+    hand.s += FRESH_S + 0.1
+    assert paces.writes_slow() == "", "what was said long ago does not count"
+    await all_say(5_000)
+    assert paces.writes_slow()
+    await all_say(300_000)
+    assert paces.writes_slow() == ""
+    await all_say(5_000_000)
+    assert paces.in_doubt(), "are they as slow here as there?"
+    await all_say(5_000)
+    await others[0].replica.propose(JudgeAgent(incarnation=others[0].replica.incarnation, unwell="ill"))
+    await own.replica.barrier()
+    assert paces.writes_slow() == "", "one that is well is no majority"
+
+
+async def test_nobody_goes_before_its_patience_or_returns_before_its_time(cluster: Cluster) -> None:
+    app, _ = await cluster.agents("a", "b", step_aside=False)
+    hand, reason = Hand(), [""]
+    config = app.config.model_copy(
+        update={"health": app.config.health.model_copy(update={"step_aside": True})}
+    )
+    standing = Standing(config, app.replica, app.health, hand.now)
+    app.health.add("hand", lambda: reason[0])
+
+    def unwell() -> str:
+        return app.replica.state.brokers[app.replica.node_id].unwell
+
+    reason[0] = "broken"
+    assert not app.health.grave(), "it has been bad for no time at all"
+    await until(lambda: unwell() == "hand: broken")
+    reason[0] = ""
+    await until(lambda: standing._well_since is not None)
+    hand.s += standing.return_s - 0.01
+    await asyncio.sleep(1)  # several looks
+    assert unwell()
+    hand.s += 0.02
+    await until(lambda: not unwell() and not standing.aside)
+
+
+async def test_who_looked_at_nothing_for_a_while_accuses_nobody_for_it(cluster: Cluster) -> None:
+    app, _ = await cluster.agents("a", "b", step_aside=False)
+    hand = Hand()
+    others = Others(app.replica, hand.now, 3.5, heartbeat_s=0.2)
+    cluster.logs[1].faults.partitioned = True
+    hand.s += 60
+    assert others.silent() == [], "it was this agent itself that stood still"
+    found = []
+    for _ in range(12):
+        hand.s += 0.5
+        await app.replica.propose(Heartbeat())
+        found.append(others.silent())
+    assert not any(found[:6])
+    assert found[-1][0].unwell.startswith("nothing was heard of it")
