@@ -10,13 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.app import App
-from agent.health.evidence import Evidence
 from agent.health.others import Others
-from agent.health.pace import FRESH_S, Bounds, Paces
 from agent.health.standing import Standing
 from agent.net.wire.generated import find_coordinator as fc
 from agent.net.wire.generated import metadata as md
-from coordination.commands import Heartbeat, JudgeAgent
+from coordination.commands import Heartbeat
 from coordination.kafka_codes import Code
 from objectstore.adapters.memory import MemoryStore
 from objectstore.store import PLAIN, Buffer, Denied, PutMode
@@ -76,11 +74,12 @@ class Cluster(World):
         super().__init__()
         self.roads: list[Road] = []
 
-    async def agents(self, *names: str) -> list[App]:
+    async def agents(self, *names: str, **health: Any) -> list[App]:
         """Started, and known to each other."""
+        settings = {**QUICK, "health": {**QUICK["health"], **health}}
         for name in names:
             self.roads.append(Road(self.store))
-            await self.start(name, store=self.roads[-1], **QUICK)
+            await self.start(name, store=self.roads[-1], **settings)
         await until(lambda: all(len(app.replica.state.brokers) == len(names) for app in self.apps))
         return self.apps
 
@@ -242,38 +241,6 @@ async def test_a_full_log_is_told_as_such_and_moves_nobody(cluster: Cluster) -> 
     assert (await acknowledged(wire, batch(b"y"))).base_offset == 0, "what was refused is not there"
     await until(lambda: not apps[0].health.reasons())
     await wire.close()
-
-
-async def test_only_what_well_agents_said_lately_counts_beside_ones_own_speed(cluster: Cluster) -> None:
-    own, *others = await cluster.agents("a", "b", "c", step_aside=False)
-    hand, bounds = Hand(), Bounds(min_s=0.1, max_s=1.0, ratio=10)
-    writes = Evidence(hand.now)
-    paces = Paces(own.replica, hand.now, Evidence(hand.now), writes, bounds)
-
-    async def all_say(put_us: int) -> None:
-        for _ in range(4):
-            attempt = writes.begin()
-            hand.s += 0.5
-            writes.succeeded(attempt)
-        for app in cluster.apps:
-            await app.replica.propose(Heartbeat(put_us=put_us))
-        await own.replica.barrier()
-
-    await all_say(5_000)
-    assert paces.writes_slow() == "slow: half take 500 ms, most of the others 5 ms"
-    assert not paces.in_doubt()
-    hand.s += FRESH_S + 0.1
-    assert paces.writes_slow() == "", "what was said long ago does not count"
-    await all_say(5_000)
-    assert paces.writes_slow()
-    await all_say(300_000)
-    assert paces.writes_slow() == ""
-    await all_say(5_000_000)
-    assert paces.in_doubt(), "are they as slow here as there?"
-    await all_say(5_000)
-    await others[0].replica.propose(JudgeAgent(incarnation=others[0].replica.incarnation, unwell="ill"))
-    await own.replica.barrier()
-    assert paces.writes_slow() == "", "one that is well is no majority"
 
 
 async def test_nobody_goes_before_its_patience_or_returns_before_its_time(cluster: Cluster) -> None:
