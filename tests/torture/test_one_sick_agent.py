@@ -108,7 +108,7 @@ def _all_of(aio: Aio, since: float) -> bool:
 
 
 def _named(member: Member) -> list[str]:
-    """Whom it sends clients to. who is cut from etcd is unwell soon, then fenced and gone."""
+    """Whom it sends clients to: who is cut from etcd is unwell soon, then fenced and gone."""
     try:
         return [each["name"] for each in member.status()["brokers"] if not each["unwell"]]
     except OSError:  # it does not answer now
