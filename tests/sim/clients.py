@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,11 @@ class Recorder:
         self._trace(f"{process} {f} {outcome} {error}".rstrip())
 
 
+async def nobody(message: Any) -> Any:
+    """Nobody takes a command."""
+    raise OSError(f"no agent takes {message}")
+
+
 @dataclass(slots=True)
 class Surroundings:
     """What every client needs."""
@@ -110,6 +115,8 @@ class Surroundings:
     """Set when groups have read everything: their members are told to stop after all others."""
     unsure: set[str] = field(default_factory=set)
     """Topics that may have more partitions than anybody was told."""
+    propose: Callable[[Any], Awaitable[Any]] = nobody
+    """A command to the log, by any agent, as over HTTP. Raises OSError where there is none."""
     counts: Counter[str] = field(default_factory=Counter)
     """What clients did, for the coverage."""
     skipped: set[str] = field(default_factory=set)

@@ -29,6 +29,7 @@ from coordination.state import (
     pending_offsets,
     producers,
 )
+from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.slices import SliceIndex
 from coordination.state.state import HANDLERS, State
 from coordination.state.types import Partition
@@ -38,6 +39,7 @@ from objectstore import collect
 from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
+from tests.sim.control_of_bindings import bound_meanwhile
 from tests.sim.control_of_clocks import clock_of_one_agent
 from tests.sim.control_of_logs import follows_any_log
 from tests.sim.loop import NODE
@@ -428,6 +430,14 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"stuck", "duplicate"}),
         _retry_looks_for_the_entry,
         lambda plan: plan.snapshot_entries < 10 and _with("lose-answers", "deafen-log")(plan),
+    ),
+    Control(
+        "bound-meanwhile",
+        "19: a record is judged by the binding at its place",
+        frozenset({"binding-broken"}),
+        lambda: patched(*bound_meanwhile()),
+        _has(level=FEATURE_LEVEL_MAX),
+        lambda plan: replace(plan, binder=True),
     ),
     Control("trimmed-too-early", "6, 9: the log is trimmed behind snapshots", LOST, _trimmed_too_early),
     Control("collected-too-early", "9: nothing goes that may be referenced", LOST, _collected_too_early),

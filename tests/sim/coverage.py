@@ -42,7 +42,7 @@ _CATALOG = "only the Iceberg REST catalog asks for it, over HTTP, which has no p
 COMMANDS_OUT: Mapping[str, str] = {
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
     "in its midst, as in a kept plan, the state drops the change without a command",
-    "bind_schema": "asked for over HTTP; records of the simulation are no protobuf",
+    "bind_schema": "asked for over HTTP; a kept plan plays it (bindings.py), no seed draws it",
     "downgrade_consumer_group": "its group must lose the last member of KIP-848 while classic ones stay: "
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,

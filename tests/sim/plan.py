@@ -87,6 +87,8 @@ class Plan:
     """Whether clients and agents are judged while one agent is sick (sick/)."""
     restored: bool = False
     """Whether the log goes back to a backup, when all else is over and judged."""
+    binder: bool = False
+    """Whether a topic is bound to a schema and unbound while records are written to it."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
 

@@ -39,14 +39,15 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "control"),
+    ("name", "control", "anomaly"),
     [
-        ("member_stands_still_until_others_have_its_keys", "no-generation-check"),
-        ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable"),
+        ("member_stands_still_until_others_have_its_keys", "no-generation-check", "copied-twice"),
+        ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable", "copied-twice"),
+        ("topic_is_bound_while_records_are_on_their_way", "bound-meanwhile", "binding-broken"),
     ],
 )
-def test_a_rule_of_groups_that_is_broken_shows_in_its_story(name: str, control: str) -> None:
-    """What the member that stood still had read is copied twice then."""
+def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:
+    """What the member that stood still had read is copied twice; a record breaks its binding."""
     run = _told(name, control)[name]
     assert not run["valid"]
-    assert "copied-twice (fail)" in run["report"], run["report"]
+    assert f"{anomaly} (fail)" in run["report"], run["report"]

@@ -17,6 +17,7 @@ from coordination.state import transactions
 from coordination.state.state import State
 from coordination.state.types import Applied, Refused
 from tests.checker.findings import Finding
+from tests.sim.bindings import Bindings
 from tests.sim.due import Due
 from tests.sim.positions import Positions
 
@@ -33,6 +34,7 @@ class Witness:
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
         self.positions = Positions(self._wrong)
         self.due = Due(self._wrong)
+        self.bindings = Bindings()
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -51,7 +53,7 @@ class Witness:
         State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
         transactions.finish = finished
         try:
-            with self.positions.watches(), self.due.watches():
+            with self.positions.watches(), self.due.watches(), self.bindings.watches():
                 yield
         finally:
             State.apply = apply  # type: ignore[method-assign]  # as it was

@@ -27,6 +27,7 @@ from tests.checker.operations import History, Operation
 from tests.checker.progress import Patience
 from tests.sim import avro_memory, restored
 from tests.sim.audit import audit
+from tests.sim.bindings import Binder, asks_any
 from tests.sim.clerk import Clerk
 from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
@@ -63,9 +64,7 @@ from tests.sim.solo import Solo
 from tests.sim.transactors import Transactor
 from tests.sim.witness import Witness
 
-HEAL_S_MAX = 60.0
-DRAIN_S = 8.0
-RESTART_S = 1.0
+HEAL_S_MAX, DRAIN_S, RESTART_S = 60.0, 8.0, 1.0
 SMALL_FETCH_BYTES = 1000
 TOPIC = "sim"
 SETTINGS: dict[str, Any] = {
@@ -224,6 +223,7 @@ class World:
             asyncio.Event(),
             self.plan.fetch_bytes,
             self.plan.seeks_back,
+            propose=asks_any(self.loop, self.agents),
         )
 
     async def _final(self) -> list[Finding]:
@@ -272,7 +272,7 @@ class World:
         cast += [f"t{n}" for n in range(len(plan.transactors))]
         cast += [f"p{n}" for n in range(plan.pipeliners)]
         cast += ["relay"] if plan.relay else []
-        cast += [each for each in ("solo", "operator", "mortal") if getattr(plan, each)]
+        cast += [each for each in ("solo", "operator", "mortal", "binder") if getattr(plan, each)]
         cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
         cast += [f"m{n}" for n in range(plan.members)]
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
@@ -348,10 +348,10 @@ class World:
                 return Solo(around)
             case _, "going":
                 return Goers(around)
-            case _, "operator":
-                return Operator(around)
-            case _, "mortal":
-                return Mortal(around)
+            case _, "binder":
+                return Binder(around, self.witness.bindings)
+            case _, "operator" | "mortal":
+                return Operator(around) if client == "operator" else Mortal(around)
             case "t", _:
                 version = plan.transactors[int(client[1:])]
                 return Transactor(around, client, version, plan.timeout_ms, plan.micro_max)
