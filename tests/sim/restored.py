@@ -59,6 +59,7 @@ async def play(world: World) -> list[Finding]:
     await asyncio.sleep(SNAPSHOT_S)
     forgotten = world.loop.random.choice(world.agents)
     others = [each for each in world.agents if each is not forgotten]
+    await _until(lambda: _through(forgotten) == world.server.revision, READY_S_MAX)  # nothing is on its way
     world.loop.pause(forgotten.identity)
     for agent in others:
         agent.crash()
@@ -194,6 +195,12 @@ def _judged(before: _Found, after: _Found) -> list[Finding]:
     wrong += [f"position {key}: {at}, then {after.positions.get(key)}"
               for key, at in before.positions.items() if after.positions.get(key) != at]  # fmt: skip
     return [Finding("restored-wrong", "", each, ()) for each in wrong]
+
+
+def _through(agent: AgentNode) -> int:
+    """What it was told of the log; what still comes behind the restore would be of the lost one, rightly."""
+    assert agent.app is not None, "it serves"
+    return agent.app.replica.revision
 
 
 def _ready(agent: AgentNode) -> bool:
