@@ -42,7 +42,7 @@ CACHE_BYTES = 1 << 22
 
 async def audit(agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger) -> list[Finding]:
     """Everything below."""
-    findings = await _agree(agents)
+    findings = await agree(agents)
     app = agents[0].app
     assert app is not None, "healed before it is audited"
     state = app.replica.state
@@ -62,7 +62,7 @@ def _own(found: object) -> Finding:
     return Finding(found.anomaly, found.place, found.detail, ())  # type: ignore[attr-defined]  # a torture Finding
 
 
-async def _agree(agents: Sequence[AgentNode]) -> list[Finding]:
+async def agree(agents: Sequence[AgentNode]) -> list[Finding]:
     """All agents come to one revision, with one hash."""
     states = [agent.app.replica.state for agent in agents if agent.app is not None]
     await asyncio.sleep(2)

@@ -22,7 +22,7 @@ from objectstore.merged import MergedRanges
 from objectstore.naming import parse_snapshot_key
 from objectstore.reader import ChunkReader
 from tests.checker.findings import Finding
-from tests.sim.audit import CACHE_BYTES, Readers, audit
+from tests.sim.audit import CACHE_BYTES, Readers, agree, audit
 from tests.sim.clients import SHORT, stopped
 from tests.sim.node import AgentNode
 from tests.sim.relay import COPIES
@@ -61,6 +61,7 @@ async def play(world: World) -> list[Finding]:
     others = [each for each in world.agents if each is not forgotten]
     await _until(lambda: _through(forgotten) == world.server.revision, READY_S_MAX)  # nothing is on its way
     world.loop.pause(forgotten.identity)
+    stood = _through(forgotten)
     for agent in others:
         agent.crash()
     world.trace(f"restore the log from {world.server.revision} to {revision}")
@@ -74,7 +75,7 @@ async def play(world: World) -> list[Finding]:
     if not findings:
         findings += await _written_past(world, forgotten)
     world.loop.resume(forgotten.identity)
-    findings += await _noticed(forgotten)
+    findings += await _noticed(world, forgotten, stood)
     world.objects._objects |= {key: each for key, each in bucket.items() if not _newer(key, revision)}
     forgotten.crash()
     forgotten.start()
@@ -162,23 +163,30 @@ async def _served(agents: Sequence[AgentNode]) -> list[Finding]:
 
 
 async def _written_past(world: World, forgotten: AgentNode) -> list[Finding]:
-    """Write until the log is further than the forgotten agent was."""
+    """Write until the log is further than the forgotten agent was.
+
+    And not trimmed exactly through where it stood: then nobody can tell (docs/operations.md).
+    """
     assert forgotten.app is not None, "it served"
-    acknowledged, past = 0, forgotten.app.replica.revision + 1
+    acknowledged, past = 0, _through(forgotten) + 1
     for _ in range(ROUNDS_MAX):
         acknowledged += await _written(world, KEPT)
-        if acknowledged and world.server.revision > past:
+        unknowable = forgotten.app.replica.state.revision <= world.server.trimmed < past
+        if acknowledged and world.server.revision > past and not unknowable:
             return []
         await asyncio.sleep(0.2)
     return [Finding("stuck", "", f"the restored log stays at {world.server.revision} of {past}", ())]
 
 
-async def _noticed(agent: AgentNode) -> list[Finding]:
-    """It stops, and says why."""
+async def _noticed(world: World, agent: AgentNode, stood: int) -> list[Finding]:
+    """It stops, and says why; or loads a snapshot of the restored log, where that is trimmed past it."""
     await _until(lambda: _error(agent) is not None, NOTICED_S_MAX)
     error = _error(agent)
     if isinstance(error, LogRegressed):
         return []
+    if error is None and world.server.trimmed > stood:
+        world.seen.counts["restored loaded"] += 1
+        return await agree(world.agents)
     return [Finding("restored-unnoticed", "", f"{agent.name} goes on with another log: {error!r}", ())]
 
 
