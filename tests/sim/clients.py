@@ -117,6 +117,8 @@ class Surroundings:
     """Topics that may have more partitions than anybody was told."""
     propose: Callable[[Any], Awaitable[Any]] = nobody
     """A command to the log, by any agent, as over HTTP. Raises OSError where there is none."""
+    sent: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    """By transactional id of v1 the positions of its transaction, once they are answered."""
     counts: Counter[str] = field(default_factory=Counter)
     """What clients did, for the coverage."""
     skipped: set[str] = field(default_factory=set)

@@ -42,6 +42,7 @@ from objectstore.offset_map import OffsetMap
 from tests.sim.control_of_bindings import bound_meanwhile
 from tests.sim.control_of_clocks import clock_of_one_agent
 from tests.sim.control_of_logs import follows_any_log
+from tests.sim.control_of_positions import late_positions_are_taken, positions_come_late
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
 
@@ -430,6 +431,14 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"stuck", "duplicate"}),
         _retry_looks_for_the_entry,
         lambda plan: plan.snapshot_entries < 10 and _with("lose-answers", "deafen-log")(plan),
+    ),
+    Control(
+        "late-positions-are-taken",
+        "8: positions of an earlier transaction are not of this one",
+        frozenset({"position-foreign", "position-back"}),
+        lambda: patched(*late_positions_are_taken()),
+        lambda plan: "v1" in (*plan.transactors, plan.relay),
+        positions_come_late,
     ),
     Control(
         "bound-meanwhile",

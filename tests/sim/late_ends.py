@@ -20,7 +20,10 @@ HELD_OF = 0.3
 HELD_S_MAX = 15.0
 INTO_THE_NEXT_S = (0.02, 0.4)
 """How long after the next transaction's first Produce."""
+BEHIND_POSITIONS_S = (0.0, 0.04)
+"""Likewise after its own TxnOffsetCommit, before its end."""
 LATE_END = "end a transaction late"
+LATE_POSITIONS = "positions a transaction late"
 
 
 @dataclass(slots=True)
@@ -30,6 +33,12 @@ class _Held:
     source: VirtualTransport
     kind: int
     again: bool = False
+    ended: bool = False
+    """Whether the transaction was ended after that."""
+
+    def due(self, kind: int, *, positions: bool) -> bool:
+        """Whether it is to arrive now that its client writes a request of this kind."""
+        return (kind == TXN_OFFSET_COMMIT and self.ended) if positions else (kind == PRODUCE and self.again)
 
 
 class LateEnds:
@@ -37,6 +46,8 @@ class LateEnds:
 
     def __init__(self, network: Network) -> None:
         self.on = False
+        self.positions = False
+        """Whether it is TxnOffsetCommit only, which arrives behind that of the next transaction."""
         self._network = network
         self._held: dict[str, _Held] = {}
 
@@ -47,16 +58,19 @@ class LateEnds:
         if held is not None and held.source.held is None:  # its time was over
             del self._held[end.node]
             held = None
-        if kind in (END_TXN, TXN_OFFSET_COMMIT):
-            if held is not None:
-                held.again = held.again or kind == held.kind
-            elif self.on and end.held is None and self._network.drawn() < HELD_OF:
-                self._hold(end, kind)
-        elif kind == PRODUCE and held is not None and held.again:
+        if held is not None and held.due(kind, positions=self.positions):
             del self._held[end.node]
-            low, high = INTO_THE_NEXT_S
-            self._network.events[LATE_END] += 1
+            low, high = BEHIND_POSITIONS_S if self.positions else INTO_THE_NEXT_S
+            self._network.events[LATE_POSITIONS if self.positions else LATE_END] += 1
             self._network.release_later(held.source, low + self._network.drawn() * (high - low))
+        elif held is not None:
+            held.ended = held.ended or (held.again and kind == END_TXN)
+            held.again = held.again or kind == held.kind
+        elif self._may_hold(kind) and end.held is None and self._network.drawn() < HELD_OF:
+            self._hold(end, kind)
+
+    def _may_hold(self, kind: int) -> bool:
+        return self.on and (kind == TXN_OFFSET_COMMIT or (kind == END_TXN and not self.positions))
 
     def _hold(self, source: VirtualTransport, kind: int) -> None:
         self._network.hold(source, f"hold {source.node} until its next transaction", kind)

@@ -267,7 +267,7 @@ class Network:
 
     def release_all(self) -> None:
         """Hold nothing any more."""
-        self.held_kinds, self.late_ends.on = frozenset(), False
+        self.held_kinds, self.late_ends.on, self.late_ends.positions = frozenset(), False, False
         for name in sorted(self._ends):
             for end in list(self._ends[name]):
                 self.release(end)

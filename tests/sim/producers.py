@@ -68,7 +68,7 @@ class V1:
     """aiokafka's producer."""
 
     def __init__(self, around: Surroundings, name: str, timeout_ms: int) -> None:
-        self._around = around
+        self._around, self._name = around, name
         self._producer: Any = AIOKafkaProducer(
             bootstrap_servers=around.bootstrap,
             transactional_id=name,
@@ -83,6 +83,7 @@ class V1:
 
     async def begin(self) -> None:
         """See Producing."""
+        self._around.sent.pop(self._name, None)
         await self._producer.begin_transaction()
 
     async def send(self, key: TopicPartition, *values: str) -> int | None:
@@ -104,6 +105,7 @@ class V1:
     async def positions(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
         """See Producing."""
         await self._producer.send_offsets_to_transaction(offsets, group)
+        self._around.sent[self._name] = {(key.topic, key.partition): at for key, at in offsets.items()}
 
     async def end(self, *, commit: bool) -> None:
         """See Producing."""

@@ -43,6 +43,7 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
     [
         ("member_stands_still_until_others_have_its_keys", "no-generation-check", "copied-twice"),
         ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable", "copied-twice"),
+        ("positions_of_the_transaction_before_arrive", "late-positions-are-taken", "position-foreign"),
         ("topic_is_bound_while_records_are_on_their_way", "bound-meanwhile", "binding-broken"),
     ],
 )

@@ -35,6 +35,8 @@ class Witness:
         self.positions = Positions(self._wrong)
         self.due = Due(self._wrong)
         self.bindings = Bindings()
+        self.sent: dict[str, dict[tuple[str, int], int]] = {}
+        """As Surroundings.sent."""
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -47,6 +49,8 @@ class Witness:
             return done
 
         def finished(state: Any, known: Any, commit: bool, epoch: int, at: Any) -> None:
+            if commit and (known.transactional_id, known.producer_id, known.number) not in self._ends:
+                self._foreign(state, known.transactional_id, at.revision)
             self.ended(known, commit, at.revision)
             finish(state, known, commit, epoch, at)
 
@@ -89,6 +93,16 @@ class Witness:
         before = self._ends.setdefault(number, (revision, commit))
         if before != (revision, commit):
             self._wrong("ended-twice", f"transaction {number}: {before}, then {(revision, commit)}")
+
+    def _foreign(self, state: State, name: str, revision: int) -> None:
+        """A transaction commits the positions that its client sent in it, and no others."""
+        waiting = state.pending_offsets.get(name, {}).get(name, {})
+        known = (
+            (each.topic.name, each.index, handle) for handle in waiting if (each := state.partitions[handle])
+        )
+        found = {(topic, index): waiting[handle].offset for topic, index, handle in known}
+        if name in self.sent and found != self.sent[name]:
+            self._wrong("position-foreign", f"{name} at {revision}: {found}, sent were {self.sent[name]}")
 
     def _mark(self, state: State, handle: int) -> None:
         partition = state.partitions[handle]

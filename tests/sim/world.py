@@ -224,6 +224,7 @@ class World:
             self.plan.fetch_bytes,
             self.plan.seeks_back,
             propose=asks_any(self.loop, self.agents),
+            sent=self.witness.sent,
         )
 
     async def _final(self) -> list[Finding]:

@@ -99,6 +99,16 @@ def _end_in_time(world: World, targets: Sequence[AgentNode]) -> None:
     world.network.late_ends.on = False
 
 
+def _positions_late(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.network.late_ends.on = world.network.late_ends.positions = True
+
+
+def _positions_in_time(world: World, targets: Sequence[AgentNode]) -> None:
+    del targets
+    world.network.late_ends.on = world.network.late_ends.positions = False
+
+
 NETWORK = (
     Fault("cut-clients", _cut_clients, _heal_clients),
     Fault("cut-agents", _cut_agents, _heal_agents),
@@ -108,3 +118,4 @@ NETWORK = (
     Fault("hold-requests", _hold, _release, _hold),
 )
 LATE_ENDS = Fault("late-ends", _end_late, _end_in_time)
+LATE_POSITIONS = Fault("late-positions", _positions_late, _positions_in_time)
