@@ -234,3 +234,24 @@ def test_a_commit_outside_counts_over_one_of_its_own_entry(script: Script) -> No
     assert not is_pending(script.state, "g", 0)
     producer.end(commit=True)
     assert position(script) == 20
+
+
+@pytest.mark.parametrize("columns", [{"offset": [7]}, {"leader_epoch": [1]}, {"metadata": ["m"]}])
+def test_columns_that_do_not_fit_are_refused_and_leave_nothing(
+    script: Script, columns: dict[str, list[int] | list[str]]
+) -> None:
+    """Apply must not raise: every agent would stop for ever."""
+    producer = begun(script)
+    wrong = CommitTransactionOffsets(
+        transactional_id="x",
+        producer_id=producer.pair[0],
+        producer_epoch=producer.pair[1],
+        group="g",
+        generation=-1,
+        adds_group=True,
+        **({"partition": [0, 1], "offset": [7, 8]} | columns),  # type: ignore[arg-type]  # columns of either kind
+    )
+    refused = script.one(A, wrong)
+    assert isinstance(refused, Refused)
+    assert refused.code is Code.INVALID_REQUEST
+    assert not is_pending(script.state, "g", 0)

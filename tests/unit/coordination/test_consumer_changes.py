@@ -11,6 +11,7 @@ from coordination.commands import (
     CommitOffsets,
     ConsumerAssignment,
     ConsumerMember,
+    DeleteOffsets,
     DowngradeConsumerGroup,
     GivenPartitions,
 )
@@ -186,3 +187,16 @@ def test_a_group_goes_on_as_a_classic_one() -> None:
     assert state.classic is not None
     assert state.classic.generation == 3
     assert code(group.script.one(101, change)) is Code.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("how", [{"topics": ["t"]}, {"regex": "t.*"}], ids=["by name", "by pattern"])
+def test_positions_of_what_a_member_consumes_are_not_deleted(how: dict[str, Any]) -> None:
+    group = Group()
+    group.script.topic(101, "u", 1)
+    change = group.change(
+        group.revision, members=[ConsumerMember(member_id="a", **how)], removed=["b"], epoch=3
+    )
+    assert change == Done()
+    asked = DeleteOffsets(group="g", partition=[0, 3])
+    other = 0 if "topics" in how else int(Code.GROUP_SUBSCRIBED_TO_TOPIC)  # a pattern may mean any
+    assert group.script.one(101, asked) == Done((int(Code.GROUP_SUBSCRIBED_TO_TOPIC), other))
