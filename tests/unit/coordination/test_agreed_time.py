@@ -136,6 +136,24 @@ def test_the_only_agent_is_believed_once_its_step_has_stood_for_long() -> None:
     assert clocks.early_ms == 0
 
 
+def test_what_the_only_agent_has_stood_for_is_forgotten_once_another_speaks() -> None:
+    """Alone again, it has to stand for its step as long as ever."""
+    script = Script()
+    script.register(A)
+    clocks = Clocks(script, a=YEAR_MS)
+    clocks.beat(STEP_MS, times=TRUST_MS // STEP_MS - 2)
+    assert script.state.clock_doubt_ms > 0
+    script.now_ms = clocks.true_ms
+    script.register(B)
+    clocks.off = {A: YEAR_MS, B: 0}
+    clocks.beat(times=2)
+    assert script.state.clock_doubt_ms == 0
+    clocks.off = {A: YEAR_MS}
+    script.one(A, FenceIncarnation(incarnation=B))
+    clocks.beat(STEP_MS, times=3)
+    assert 0 <= clocks.early_ms <= STEP_MS
+
+
 def test_the_log_s_clock_waits_for_agents_that_were_ahead_and_deletes_by_what_they_say(
     script: Script,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordination.commands import MoveLogStart, SkipDamaged
 from coordination.kafka_codes import Code
 from coordination.state import Done, Refused
@@ -46,6 +48,19 @@ def test_what_lies_below_the_log_start_is_left_out_and_leaves(script: Script) ->
     assert ranges(script) == [(35, 40, "me")]
     assert skip(script, (10, 36)) == Done(0)
     assert ranges(script) == [(35, 40, "me")]
+    skip(script, (50, 60))
+    script.one(A, MoveLogStart(partition=[0], offset=[40]))
+    assert ranges(script) == [(50, 60, "me")], "nothing is left of a range that ends there"
+
+
+@pytest.mark.parametrize("wanted", [(90, 101), (100, 101), (20, 20), (20, 10), (-1, 10)])
+def test_only_offsets_that_there_are_can_be_passed_over(script: Script, wanted: tuple[int, int]) -> None:
+    """A range beyond the end would pass over records that are not written yet."""
+    filled(script)
+    refused = skip(script, (1, 2), wanted)
+    assert isinstance(refused, Refused)
+    assert refused.code is Code.OFFSET_OUT_OF_RANGE
+    assert ranges(script) == []
 
 
 def test_it_is_bounded(script: Script) -> None:
