@@ -42,7 +42,7 @@ class Sickness:
 
 
 SLOW_BACK_S = 8.0
-"""Half of the newest sixteen appends must be quick again; there are about two in a second."""
+"""More than half of the newest eight PUTs and appends must be quick again."""
 SICKNESSES = (
     Sickness("sick-lose-store"),
     Sickness("sick-refuse-store"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.health.checks import Bad, Tried
 from agent.health.evidence import Evidence
 
 
@@ -117,3 +118,17 @@ def test_what_is_old_or_large_is_not_slow(hand: Hand) -> None:
     for each in large:
         evidence.succeeded(each)
     assert evidence.slow(1.0) is None, "nor what was large"
+
+
+def test_slow_counts_from_the_first_slow_attempt_for_as_long_as_it_lasts(hand: Hand) -> None:
+    """Many calls a second: the newest eight never go back to where it began."""
+    evidence = Evidence(hand.now)
+    check = Tried("store write", evidence, unanswered_s=10.0, slow_s=1.0)
+    _took(evidence, hand, *[2.0] * 4)
+    assert check.look() == Bad("slow: 2000 ms", pytest.approx(8.0))
+    _took(evidence, hand, *[2.0] * 10)
+    assert check.look() == Bad("slow: 2000 ms", pytest.approx(28.0)), "since the first of all"
+    _took(evidence, hand, *[0.1] * 8)
+    assert check.look() is None
+    _took(evidence, hand, *[2.0] * 4)
+    assert check.look() == Bad("slow: 2000 ms", pytest.approx(8.0)), "what was before is over"
