@@ -71,12 +71,13 @@ async def play(world: World) -> list[Finding]:
     findings += await _refused(world, others[0])
     for key in [key for key in world.objects._objects if _newer(key, revision)]:
         del world.objects._objects[key]
+    _bring_back(world, bucket, revision)
     findings += await _served(others)
     if not findings:
         findings += await _written_past(world, forgotten)
     world.loop.resume(forgotten.identity)
     findings += await _noticed(world, forgotten, stood)
-    world.objects._objects |= {key: each for key, each in bucket.items() if not _newer(key, revision)}
+    _bring_back(world, bucket, revision)  # again: the forgotten one may have deleted, too
     forgotten.crash()
     forgotten.start()
     findings += await _served(world.agents)
@@ -84,6 +85,11 @@ async def play(world: World) -> list[Finding]:
         findings += _judged(before, await _found(world, world.agents[0]))
         findings += await audit(world.agents, world.objects, world.ledger)
     return findings
+
+
+def _bring_back(world: World, bucket: Mapping[str, Any], revision: int) -> None:
+    """What was deleted since the backup, snapshots among it that the log needs."""
+    world.objects._objects |= {key: each for key, each in bucket.items() if not _newer(key, revision)}
 
 
 def _newer(key: str, revision: int) -> bool:
