@@ -86,7 +86,8 @@ def request(api: str, version: int, body: bytes = b"", *, key: int | None = None
 
 
 FRAMES = {
-    "garbage": os.urandom(64).replace(b"\x00", b"\x01"),
+    # Read as a length it is beyond what a frame may have: of a smaller one the agent would await the rest.
+    "garbage": b"\x5f" + os.urandom(63),
     "text": b"hello, are you a mail server?\r\n" * 4,
     "TLS ClientHello": bytes.fromhex("16030100c8010000c40303") + bytes(189),
     "HTTP GET": b"GET / HTTP/1.1\r\nHost: floe\r\n\r\n",

@@ -97,11 +97,6 @@ def _newer(key: str, revision: int) -> bool:
     return snapshot is not None and snapshot.revision > revision
 
 
-def _undelete(world: World, bucket: Mapping[str, Any], revision: int) -> None:
-    """What was there at the backup comes back from the bucket's versions, replaced snapshots too."""
-    world.objects._objects |= {key: each for key, each in bucket.items() if not _newer(key, revision)}
-
-
 async def _found(world: World, agent: AgentNode) -> _Found:
     """Every committed record of the topics that nothing is deleted from, and the positions of all groups."""
     app = agent.app
