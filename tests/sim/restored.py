@@ -61,7 +61,7 @@ async def play(world: World) -> list[Finding]:
     others = [each for each in world.agents if each is not forgotten]
     await _until(lambda: _through(forgotten) == world.server.revision, READY_S_MAX)  # nothing is on its way
     world.loop.pause(forgotten.identity)
-    stood = _through(forgotten)
+    stood, author = _through(forgotten), forgotten.app.replica.incarnation if forgotten.app else 0
     for agent in others:
         agent.crash()
     world.trace(f"restore the log from {world.server.revision} to {revision}")
@@ -77,6 +77,9 @@ async def play(world: World) -> list[Finding]:
         findings += await _written_past(world, forgotten)
     world.loop.resume(forgotten.identity)
     findings += await _noticed(world, forgotten, stood)
+    for key in [key for key in world.objects._objects if _newer(key, revision) and _of(key, author)]:
+        world.seen.counts["restored snapshot of the lost log"] += 1
+        del world.objects._objects[key]  # it wrote one before it looked: who starts would refuse it
     _bring_back(world, bucket, revision)  # again: the forgotten one may have deleted, too
     forgotten.crash()
     forgotten.start()
@@ -95,6 +98,11 @@ def _bring_back(world: World, bucket: Mapping[str, Any], revision: int) -> None:
 def _newer(key: str, revision: int) -> bool:
     snapshot = parse_snapshot_key(key)
     return snapshot is not None and snapshot.revision > revision
+
+
+def _of(key: str, author: int) -> bool:
+    snapshot = parse_snapshot_key(key)
+    return snapshot is not None and snapshot.incarnation == author
 
 
 async def _found(world: World, agent: AgentNode) -> _Found:
