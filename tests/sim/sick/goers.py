@@ -8,6 +8,7 @@ longer than their timeout, and otherwise ask again, somebody else. One thing at 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any
 
@@ -38,7 +39,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 ERRORS = (OSError, EOFError, TimeoutError)
 
 
-class Goer:
+class Goer(ABC):
     """One client."""
 
     def __init__(self, around: Surroundings, name: str) -> None:
@@ -75,13 +76,13 @@ class Goer:
             self._drop(where)
             return False
 
+    @abstractmethod
     async def _found(self) -> str:
         """Who is to be asked, `host:port`; empty: nobody is named."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _do(self, where: str) -> bool:
         """One try; whether it is done."""
-        raise NotImplementedError
 
     async def _ask_any(self, name: str, request: Any, version: int) -> Any:
         """By the agent that answered last; who does not answer is asked last from then on."""
