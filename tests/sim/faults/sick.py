@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.faults.fault import Fault
 from tests.sim.faults.log import LOG
-from tests.sim.faults.slowness import SLOWNESS
+from tests.sim.faults.slowness import SLOWNESS, feed, starve
 from tests.sim.faults.store import STORE
 from tests.sim.node import AgentNode
 from tests.sim.sick.store import Road
@@ -60,29 +60,6 @@ def _wake(world: World, targets: Sequence[AgentNode]) -> None:
         world.loop.resume(agent.identity)
 
 
-def _starve(world: World, targets: Sequence[AgentNode]) -> None:
-    for agent in targets:
-        agent.starved = True
-        _still(world, agent)
-
-
-def _still(world: World, agent: AgentNode) -> None:
-    if agent.starved:
-        world.loop.pause(agent.identity)
-        world.loop.call_later(world.loop.random.uniform(*STILL_S), _awake, world, agent)
-
-
-def _awake(world: World, agent: AgentNode) -> None:
-    world.loop.resume(agent.identity)
-    world.loop.call_later(world.loop.random.uniform(*AWAKE_S), _still, world, agent)
-
-
-def _feed(world: World, targets: Sequence[AgentNode]) -> None:
-    del world
-    for agent in targets:
-        agent.starved = False
-
-
 def _like(name: str) -> Fault:
     """What others call by that name."""
     return next(each for each in (*LOG, *STORE, *SLOWNESS) if each.name == name)
@@ -110,7 +87,7 @@ def _good(world: World, agent: AgentNode) -> None:
 
 
 def _go(world: World, targets: Sequence[AgentNode]) -> None:
-    _feed(world, targets)
+    feed(world, targets)
     REFUSED.end(world, targets)
 
 
@@ -138,7 +115,7 @@ SICK = (
     _sickness("sick-slow", _crawl, FAR.end),
     _sickness("sick-far", FAR.begin, FAR.end),
     _sickness("sick-still", _stand, _wake),
-    _sickness("sick-starved", _starve, _feed),
+    _sickness("sick-starved", partial(starve, STILL_S, AWAKE_S), feed),
     _sickness("sick-come-and-go", _come, _go),
     _sickness("sick-all-full", _fill_store, _heal_store),
     _sickness("sick-all-cut", _like("cut-log").begin, _like("cut-log").end),
