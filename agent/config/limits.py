@@ -107,7 +107,14 @@ class HealthConfig(Section):
     """How long something must have been bad, milliseconds, before this agent steps aside."""
 
     slow_ms_max: Annotated[int, Field(ge=10, le=600_000)] = 1_000
-    """When half of the small PUTs or appends take longer, milliseconds, that is as bad as failing."""
+    """When half of the small PUTs or appends take longer, milliseconds, that is as bad as failing; not where
+    most other agents are slow too."""
+
+    slow_ms_min: Annotated[int, Field(ge=1, le=600_000)] = 100
+    """What half of them do within this, milliseconds, is fast enough, however fast the other agents are."""
+
+    slow_ratio: Annotated[int, Field(ge=2, le=1_000)] = 10
+    """An agent is slow that takes so many times as long as most others; it takes two others to say so."""
 
     silence_ms_max: Annotated[int, Field(ge=500, le=600_000)] = 3_500
     """An agent that writes nothing to the log for so long, milliseconds, is taken out of Metadata by the

@@ -12,6 +12,7 @@ from coordination.replica import Replica
 
 SAMPLES_MAX = 256  # revisions that are known to be in the log and not applied
 BEHIND_S = 1.0  # unapplied for less is the way of the log
+SLOW_S = 3.0  # who is slow for less, and one attempt, does not know yet whether the others are slow as well
 DELAYS = 8  # newest turns of the event loop that are looked at
 DELAY_S_MAX = 0.5  # the middle one of them may be late by this
 
@@ -22,6 +23,15 @@ class Bad:
 
     reason: str
     for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Why it is slow, how long half of the attempts take at least, and when the first slow one began."""
+
+    reason: str
+    took_s: float
+    since: float
 
 
 class Check(Protocol):
@@ -44,12 +54,20 @@ class Check(Protocol):
 class Tried:
     """What attempts tell of one thing."""
 
-    def __init__(self, name: str, evidence: Evidence, unanswered_s: float, slow_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        evidence: Evidence,
+        unanswered_s: float,
+        slow: Callable[[], Slow | None] | None = None,
+    ) -> None:
         self.name = name
         self.evidence = evidence
         self._unanswered_s = unanswered_s
-        self._slow_s = slow_s
-        self._slow_since: float | None = None
+        self._ask_slow = slow
+        self._slow_since = self._judged_at = 0.0  # when the first slow attempt began, when that was known
+        self.slow = False
+        """Whether it looks slow now, be it in doubt."""
 
     @property
     def leaves(self) -> bool:
@@ -61,13 +79,20 @@ class Tried:
         reason = self.evidence.reason(self._unanswered_s)
         if reason:
             return Bad(reason, self.evidence.bad_s())
-        slow = self.evidence.slow(self._slow_s) if self._slow_s else None
+        return None if self._ask_slow is None else self._look_slow(self._ask_slow())
+
+    def _look_slow(self, slow: Slow | None) -> Bad | None:
+        """Counts from the first slow attempt, once the others had the time to find the same of themselves."""
+        now = self.evidence.now()
         if slow is None:
-            self._slow_since = None
+            self.slow = False
             return None
-        typical_s, began = slow
-        self._slow_since = began if self._slow_since is None else min(self._slow_since, began)
-        return Bad(f"slow: {typical_s * 1000:.0f} ms", self.evidence.now() - self._slow_since)
+        if not self.slow:
+            self.slow, self._slow_since, self._judged_at = True, slow.since, now
+        self._slow_since = min(self._slow_since, slow.since)
+        if now - self._judged_at < SLOW_S + slow.took_s:
+            return None
+        return Bad(slow.reason, now - self._slow_since)
 
     def latency_ms(self) -> float:
         """See Check."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
+KEPT_MAX = 512  # durations of successes that are kept
 RECENT_MAX = 8  # newest attempts whose durations say whether it is slow: more would notice it late
 RECENT_MIN = 4  # fewer say nothing
+MANY = 100  # fewer do not say what the slowest of a hundred take
 RECENT_S = 30.0  # and older ones neither
 GIVEN_UP_S = 0.5  # an attempt that was cancelled sooner says nothing
 
@@ -25,7 +28,7 @@ class Evidence:
         self._next = 0
         self._failed_since: float | None = None
         self._succeeded = -1e9
-        self._durations: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)  # (began, how long)
+        self._durations: deque[tuple[float, float]] = deque(maxlen=KEPT_MAX)  # (began, how long)
         self.begun = -1e9
         """When the newest attempt began."""
         self.error = ""
@@ -95,16 +98,39 @@ class Evidence:
         None when they took no longer than `limit_s`, or are too few to tell. What is under way and has
         lasted for longer is one of them.
         """
-        now = self.now()
-        known = [(began, took) for began, took in self._durations if now - began - took <= RECENT_S]
-        for attempt, began in self._under_way.items():
-            if now - began > limit_s and attempt not in self._untimed:
-                known.append((began, now - began))
+        known = self._recent(RECENT_MAX)
+        known += [each for each in self._timed_under_way() if each[1] > limit_s]
         newest = sorted(known)[-RECENT_MAX:]
         slow = [each for each in newest if each[1] > limit_s]
         if len(newest) < RECENT_MIN or 2 * len(slow) < len(newest):
             return None
         return sorted(took for _, took in newest)[len(newest) // 2], slow[0][0]
+
+    def typical_s(self) -> float:
+        """The middle one of the newest durations; 0.0 when there are too few to tell."""
+        recent = sorted(took for _, took in self._recent(RECENT_MAX))
+        return recent[len(recent) // 2] if len(recent) >= RECENT_MIN else 0.0
+
+    def newest_s(self) -> float:
+        """How long the newest success took, or what is under way already; 0.0 when it is long ago."""
+        return max((took for _, took in self._recent(1) + self._timed_under_way()), default=0.0)
+
+    def late_s(self) -> float:
+        """What 99 of a hundred recent attempts take at most; 0.0 when there are too few to tell."""
+        recent = sorted(took for _, took in self._recent(KEPT_MAX))
+        return recent[-1 - len(recent) // 100] if len(recent) >= MANY else 0.0
+
+    def _recent(self, most: int) -> list[tuple[float, float]]:
+        """When the newest successes began and how long they took, but not those that are old."""
+        now = self.now()
+        newest = islice(reversed(self._durations), most)
+        return [(began, took) for began, took in newest if now - began - took <= RECENT_S]
+
+    def _timed_under_way(self) -> list[tuple[float, float]]:
+        now = self.now()
+        return [
+            (began, now - began) for attempt, began in self._under_way.items() if attempt not in self._untimed
+        ]
 
     def _ended(self, attempt: int) -> tuple[float, bool]:
         """When it began, and whether it was timed."""

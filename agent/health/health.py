@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from agent.config import Config
 from agent.health.checks import Applying, Asked, Bad, Check, LoopDelay, Tried
 from agent.health.evidence import Evidence
+from agent.health.pace import Bounds, Paces
 from agent.telemetry.logs import logger
 from coordination.log import LogError
 from coordination.replica import Replica
@@ -76,13 +77,15 @@ class Health:
         self._interval_s = given.probe_interval_ms / 1000
         self._patience_s = given.patience_ms / 1000
         self._timeout_s = config.http.barrier_timeout_ms / 1000
-        slow_s = given.slow_ms_max / 1000
+        now = self._loop.time
+        self.paces = Paces(replica, now, signals.appends, signals.store_writes, Bounds.of(given))
+        """How fast this agent is beside the others."""
         self.delay = LoopDelay(self._loop.time)
         tried = (
             Tried("log", signals.log_reads, AGE_S_MAX),
-            Tried("append", signals.appends, AGE_S_MAX, slow_s),
+            Tried("append", signals.appends, AGE_S_MAX, self.paces.appends_slow),
             Tried("store", signals.store_reads, AGE_S_MAX),
-            Tried("store write", signals.store_writes, AGE_S_MAX, slow_s),
+            Tried("store write", signals.store_writes, AGE_S_MAX, self.paces.writes_slow),
         )
         self._checks: list[Check] = [*tried, Applying(replica, self._loop.time), self.delay]
         watch = replica.clock_watch
@@ -178,10 +181,10 @@ class Health:
                 _log.exception("looking at this agent's health")
 
     def _look(self) -> None:
-        now = self._loop.time()
-        for check in self._asked:
-            bad = check.look() is not None
-            interval_s = SUSPECT_S if bad or check.evidence.bad_s() > SUSPECT_S else self._interval_s
+        now, in_doubt = self._loop.time(), self.paces.in_doubt()
+        for check, (_, cheap) in self._asked.items():
+            suspect = check.look() is not None or check.slow or check.evidence.bad_s() > SUSPECT_S
+            interval_s = SUSPECT_S if suspect or (in_doubt and not cheap) else self._interval_s
             if now - check.evidence.begun >= interval_s:
                 self._probe(check, self._patience_s)
         for tell in self.on_look:

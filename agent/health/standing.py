@@ -46,7 +46,8 @@ class Standing:
         self._now = now
         self._enabled = given.step_aside
         self._return_s, self._return_s_max = given.return_ms / 1000, given.return_ms_max / 1000
-        self._others = Others(replica, now, given.silence_ms_max / 1000, config.replica.heartbeat_ms / 1000)
+        self._heartbeat_s = config.replica.heartbeat_ms / 1000
+        self._others = Others(replica, now, given.silence_ms_max / 1000, self._heartbeat_s)
         self._well_since: float | None = None
         self._steps: deque[float] = deque(maxlen=16)  # when it came back
         self._untold = False  # whether it is the log that fails
@@ -109,6 +110,7 @@ class Standing:
         if self._enabled and self._replica.state.feature_level >= JUDGED_AGENTS and not self.leaving:
             self._judge()
             self._accuse()
+            self._health.paces.tell(self._heartbeat_s)
         self._tell()
 
     def _judge(self) -> None:

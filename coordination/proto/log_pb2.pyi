@@ -1423,16 +1423,34 @@ Global___Abort: _TypeAlias = Abort  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
-    """Says "I am here and have applied this much" when there is nothing else to say."""
+    """Says "I am here and have applied this much" when there is nothing else to say, and how fast the author is.
+    Nothing of it is kept in the state: the other agents compare themselves with it. 0: unknown. From feature level 2 on.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    APPEND_US_FIELD_NUMBER: _builtins.int
+    APPEND_LATE_US_FIELD_NUMBER: _builtins.int
+    PUT_US_FIELD_NUMBER: _builtins.int
+    PUT_LATE_US_FIELD_NUMBER: _builtins.int
+    append_us: _builtins.int
+    """what half of its appends take at most, and its newest one"""
+    append_late_us: _builtins.int
+    """what 99 of a hundred of them take at most"""
+    put_us: _builtins.int
+    """the same of its small PUTs"""
+    put_late_us: _builtins.int
     def __init__(
         self,
+        *,
+        append_us: _builtins.int = ...,
+        append_late_us: _builtins.int = ...,
+        put_us: _builtins.int = ...,
+        put_late_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_late_us", b"append_late_us", "append_us", b"append_us", "put_late_us", b"put_late_us", "put_us", b"put_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

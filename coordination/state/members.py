@@ -20,6 +20,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.state import bounds, multipart
 from coordination.state.data import StateData
+from coordination.state.levels import TOLD_PACE
 from coordination.state.types import (
     BACKGROUND,
     ROLES,
@@ -28,6 +29,7 @@ from coordination.state.types import (
     Done,
     Endpoint,
     Incarnation,
+    Pace,
     Refused,
     Result,
 )
@@ -36,6 +38,7 @@ FENCED_REMEMBERED_MAX = 4096  # fenced incarnations kept in the state
 AGENTS_MAX = 1000  # live incarnations
 NAME_LENGTH_MAX = 253  # characters of an agent's name (a DNS name)
 REASON_LENGTH_MAX = 500  # characters of why an agent is unwell
+PACE_US_MAX = 600_000_000  # ten minutes, microseconds: nothing is waited for that long
 
 
 def register_agent(state: StateData, message: RegisterAgent, at: At) -> Result:
@@ -213,5 +216,15 @@ def _drop_claims(state: StateData, incarnation: Incarnation) -> None:
 
 
 def heartbeat(state: StateData, message: Heartbeat, at: At) -> Result:
-    """Nothing but what every entry does: note the author's applied revision. Done's value: None."""
-    return Done()
+    """Nothing but what every entry does: note the author's applied revision.
+
+    Done's value: how fast the author says it is, a Pace; None when it says nothing. Nothing of it is kept.
+    """
+    if state.feature_level < TOLD_PACE:
+        return Done()
+    pace = Pace(*(min(said, PACE_US_MAX) for said in _said(message)))
+    return Done(pace if any(pace) else None)
+
+
+def _said(message: Heartbeat) -> tuple[int, ...]:
+    return message.append_us, message.append_late_us, message.put_us, message.put_late_us

@@ -282,6 +282,15 @@ class Done:
     value: object = None
 
 
+class Pace(NamedTuple):
+    """How fast an agent appends and stores, as it says, microseconds; 0: unknown (Heartbeat in log.proto)."""
+
+    append_us: int = 0
+    append_late_us: int = 0
+    put_us: int = 0
+    put_late_us: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The command had no effect. `message` names the field, the value and the remedy."""

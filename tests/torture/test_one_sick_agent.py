@@ -1,4 +1,4 @@
-"""One of three agents loses only the bucket, or only etcd: its partitions go on through the others meanwhile.
+"""One of three agents loses only the bucket, or only etcd: its partitions go on through the others.
 
 Before agents stepped aside nothing could be written to its partitions until the link was whole again. The
 longest pause of aiokafka's sends is printed.
@@ -69,7 +69,7 @@ class Aio(threading.Thread):
 
 
 @pytest.mark.parametrize("link", ["store", "etcd"])
-def test_the_partitions_of_an_agent_without_one_link_go_on_and_it_comes_back(link: str) -> None:
+def test_the_partitions_of_an_agent_without_a_link_go_on_and_it_comes_back(link: str) -> None:
     with Cluster(3) as cluster:
         create_topic(cluster.bootstrap, TOPIC, len(PARTITIONS))
         create_topic(cluster.bootstrap, OTHER, len(PARTITIONS))
@@ -108,7 +108,7 @@ def _all_of(aio: Aio, since: float) -> bool:
 
 
 def _named(member: Member) -> list[str]:
-    """Whom it sends clients to: who is cut from etcd is unwell soon, then fenced and gone."""
+    """Whom it sends clients to: who is cut from etcd is soon unwell, then fenced and gone."""
     try:
         return [each["name"] for each in member.status()["brokers"] if not each["unwell"]]
     except OSError:  # it does not answer now

@@ -49,8 +49,8 @@ from coordination.state import (
 )
 from coordination.state.cluster import TRIM_LAG_MAX, trim_bound
 from coordination.state.data import FEATURE_LEVEL_MAX as LEVEL_MAX
-from coordination.state.members import runs_jobs
-from coordination.state.types import serving_of
+from coordination.state.members import PACE_US_MAX, runs_jobs
+from coordination.state.types import Pace, serving_of
 from tests.unit.coordination.kit import A, B, Script, chunk
 
 
@@ -165,6 +165,17 @@ def test_an_unwell_agent_is_not_named_while_another_is_well(script: Script) -> N
     assert [runs_jobs(state, number) for number in (A, B)] == [True, True]
     assert script.one(A, JudgeAgent(incarnation=A)) == Done()
     assert [broker.node_id for broker in serving_of(state.brokers.values())] == [1]
+
+
+def test_how_fast_an_agent_says_it_is_is_repeated_within_bounds_and_not_kept(script: Script) -> None:
+    before = script.state.brokers[2]
+    told = Heartbeat(append_us=900, append_late_us=2**32 - 1, put_us=5_000)
+    assert script.one(B, told) == Done(Pace(900, PACE_US_MAX, 5_000, 0))
+    assert script.one(B, Heartbeat()) == Done()
+    assert script.state.brokers[2] is before
+    old = Script()
+    old.register(A, level=1)
+    assert old.one(A, told) == Done(), "below its level an entry means what it meant"
 
 
 def test_of_another_an_agent_only_says_that_nothing_is_heard_of_it(script: Script) -> None:

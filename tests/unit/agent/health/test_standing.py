@@ -10,11 +10,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.app import App
+from agent.health.evidence import Evidence
 from agent.health.others import Others
+from agent.health.pace import FRESH_S, Bounds, Paces
 from agent.health.standing import Standing
 from agent.net.wire.generated import find_coordinator as fc
 from agent.net.wire.generated import metadata as md
-from coordination.commands import Heartbeat
+from coordination.commands import Heartbeat, JudgeAgent
 from coordination.kafka_codes import Code
 from objectstore.adapters.memory import MemoryStore
 from objectstore.store import PLAIN, Buffer, Denied, PutMode
@@ -47,11 +49,13 @@ class Road(MemoryStore):
         super().__init__()
         self._objects = whole._objects
         self.cut = self.full = False
+        self.slow_s = 0.0
 
     async def put(self, key: str, parts: Sequence[Buffer], mode: PutMode = PLAIN) -> str:
         await self._pass()
         if self.full:
             raise Denied(f"{key}: the bucket is full")
+        await asyncio.sleep(self.slow_s)
         return await super().put(key, parts, mode)
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -221,6 +225,31 @@ async def test_who_falls_ill_again_waits_longer(cluster: Cluster) -> None:
     assert isinstance(sick.standing, Standing)
 
 
+async def test_who_is_slow_steps_aside_unless_the_others_are_slow_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is slow is what the others do many times as fast; where most are slow nobody goes."""
+    monkeypatch.setattr("agent.health.checks.SLOW_S", 0.5)
+    slow, *others = await cluster.agents("a", "b", "c", slow_ratio=3, slow_ms_max=400, patience_ms=1_000)
+    for road in cluster.roads:
+        road.slow_s = 0.5
+
+    def puts_s(app: App) -> float:
+        return app.health.paces._writes.typical_s()
+
+    await everywhere(cluster, lambda app: puts_s(app) > 0.4)
+    await asyncio.sleep(2.5)  # more than SLOW_S, what one attempt takes, and patience_ms
+    assert not any(app.standing.aside for app in cluster.apps)
+    cluster.roads[0].slow_s = 0.3  # less than slow_ms_max, but many times what the others take from now on
+    cluster.roads[1].slow_s = cluster.roads[2].slow_s = 0.0
+    await everywhere(cluster, lambda app: named(app) == ["b", "c"])
+    reason = slow.replica.state.brokers[slow.replica.node_id].unwell
+    assert reason.startswith("store write: slow: half take 3")
+    assert not any(app.standing.aside for app in others)
+    cluster.roads[0].slow_s = 0.0
+    await everywhere(cluster, lambda app: named(app) == ["a", "b", "c"])
+
+
 async def test_a_full_log_is_told_as_such_and_moves_nobody(cluster: Cluster) -> None:
     """Under etcd's NOSPACE nothing is written anywhere: producers learn so at once, with a definite code."""
     apps = await cluster.agents("a", "b")
@@ -241,6 +270,56 @@ async def test_a_full_log_is_told_as_such_and_moves_nobody(cluster: Cluster) -> 
     assert (await acknowledged(wire, batch(b"y"))).base_offset == 0, "what was refused is not there"
     await until(lambda: not apps[0].health.reasons())
     await wire.close()
+
+
+async def test_only_what_well_agents_said_lately_counts_beside_ones_own_speed(cluster: Cluster) -> None:
+    own, *others = await cluster.agents("a", "b", "c", step_aside=False)
+    hand, bounds = Hand(), Bounds(min_s=0.1, max_s=1.0, ratio=10)
+    writes = Evidence(hand.now)
+    paces = Paces(own.replica, hand.now, Evidence(hand.now), writes, bounds)
+
+    async def all_say(put_us: int) -> None:
+        for _ in range(4):
+            attempt = writes.begin()
+            hand.s += 0.5
+            writes.succeeded(attempt)
+        for app in cluster.apps:
+            await app.replica.propose(Heartbeat(put_us=put_us))
+        await own.replica.barrier()
+
+    def reason() -> str:
+        slow = paces.writes_slow()
+        return slow.reason if slow else ""
+
+    await all_say(5_000)
+    assert reason() == "slow: half take 500 ms, most of the others 5 ms"
+    assert not paces.in_doubt()
+    hand.s += FRESH_S + 0.1
+    assert reason() == "", "what was said long ago does not count"
+    await all_say(5_000)
+    assert reason()
+    await all_say(300_000)
+    assert reason() == ""
+    await all_say(5_000_000)
+    assert paces.in_doubt(), "are they as slow here as there?"
+    await all_say(5_000)
+    await others[0].replica.propose(JudgeAgent(incarnation=others[0].replica.incarnation, unwell="ill"))
+    await own.replica.barrier()
+    assert reason() == "", "one that is well is no majority"
+
+
+async def test_what_seems_slow_is_asked_again_before_it_counts(cluster: Cluster) -> None:
+    """An agent with little to do would else be judged by what is long over."""
+    (app,) = await cluster.agents("a", probe_interval_ms=3_600_000)
+    puts, grave = app.health.paces._writes, []
+    app.health.on_look.append(lambda: grave.extend(app.health.grave()))
+    for _ in range(4):
+        attempt = puts.begin()
+        puts._under_way[attempt] -= 5  # so it took five seconds
+        puts.succeeded(attempt)
+    assert puts.slow(1.0)
+    await until(lambda: puts.slow(1.0) is None)
+    assert not grave
 
 
 async def test_nobody_goes_before_its_patience_or_returns_before_its_time(cluster: Cluster) -> None:
