@@ -192,12 +192,12 @@ class Operator:
             done = await self._asked("OffsetDelete", od.OffsetDeleteRequest(group, wanted), 0)
         else:
             done = await self._asked("DeleteGroups", dg.DeleteGroupsRequest([group]), 2)
-        due = position if any(_codes(done)) else -1
+        allowed = ([-1], [position]) if any(_codes(done)) else ([-1],)  # what an error says may come true
         asked = of.OffsetFetchRequest(group, [of.OffsetFetchRequestTopic(key.topic, [0])])
         told = await self._asked("OffsetFetch", asked, 5)
         found = [row.committed_offset for topic in told.topics for row in topic.partitions]
-        if not any(_codes(told)) and found != [due]:
-            self._around.findings.append(Finding("position-deleted", group, f"{found}, due is {due}", ()))
+        if not any(_codes(told)) and found not in allowed:
+            self._around.findings.append(Finding("position-deleted", group, f"{found}, not {allowed}", ()))
 
 
 def _codes(answer: Any) -> Iterator[int]:

@@ -13,6 +13,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.subscription_state import SubscriptionState
 
+from agent.net.wire.generated.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from agent.net.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from agent.net.wire.generated.delete_topics import DeleteTopicsRequest
 from agent.net.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,7 +30,9 @@ from agent.net.wire.generated.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from agent.net.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from coordination.commands import ENTRY_FORMAT, Command, CommitOffsets, Entry
+from coordination.kafka_codes import Code
 from coordination.log import LogEntry
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
@@ -31,6 +40,7 @@ from coordination.state.group_types import CommittedOffset, Group
 from coordination.state.state import HANDLERS as COMMANDS
 from coordination.state.state import State
 from objectstore.adapters.memory import MemoryStore
+from objectstore.batch import NewRecord, build
 from objectstore.store import NotFound
 from tests.checker.findings import Finding, Judgement
 from tests.checker.operations import Operation, Poll
@@ -40,7 +50,9 @@ from tests.sim.distant_store import DistantStore
 from tests.sim.final import passed_over
 from tests.sim.keys import Keys
 from tests.sim.loop import VirtualLoop
+from tests.sim.mortal import MORTAL, Arrivals, Mortal
 from tests.sim.node import Node
+from tests.sim.operator import Operator
 from tests.sim.plan import Plan, plan_of
 from tests.sim.positions import Positions
 from tests.sim.relay import relayed
@@ -233,6 +245,98 @@ def _virtually(story: Any) -> None:
         loop.run_until_complete(story)
     finally:
         loop.put_away()
+
+
+def _produced(value: bytes) -> ProduceRequest:
+    raw = memoryview(build([NewRecord(0, None, value)]))
+    return ProduceRequest(
+        None, -1, 1000, [TopicProduceData(MORTAL, partition_data=[PartitionProduceData(0, raw)])]
+    )
+
+
+def _trimmed(before: int) -> DeleteRecordsRequest:
+    rows = [DeleteRecordsPartition(0, before)]
+    return DeleteRecordsRequest([DeleteRecordsTopic(MORTAL, rows)], 1000)
+
+
+@pytest.mark.parametrize(
+    ("came", "known", "found", "wrong"),
+    [
+        ([], [0, 1], {0: b"x.1", 1: b"x.2"}, ""),
+        ([], [0, 1], {0: b"x.1", 1: b"x.2", 2: b"x.0"}, "of a life before"),
+        ([_produced(b"x.0")], [0, 1], {0: b"x.1", 1: b"x.2", 2: b"x.0"}, ""),
+        ([], [0, 1], {1: b"x.2"}, "is gone"),
+        ([_trimmed(1)], [0, 1], {1: b"x.2"}, ""),
+        ([_trimmed(1)], [0, 1], {0: b"x.1"}, "is gone"),
+        ([DeleteTopicsRequest(topic_names=[MORTAL])], [0, 1], {}, ""),
+        ([DeleteTopicsRequest(topic_names=[MORTAL])], [0, 1], {0: b"x.0"}, "of a life before"),
+        ([DeleteTopicsRequest(topic_names=["another"])], [0, 1], {}, "is gone"),
+    ],
+)
+def test_a_topic_made_again_is_judged_by_what_arrived_in_its_present_life(
+    came: list[Any], known: list[int], found: dict[int, bytes], wrong: str
+) -> None:
+    """What was sent to the life before and held up by the network means the topic that is there now."""
+
+    async def story() -> None:
+        async def nothing(ctx: Any, request: Any, version: int) -> None:
+            """What the agent does with it is not the question."""
+
+        arrivals, around = Arrivals(), SimpleNamespace(findings=[])
+        mortal = Mortal(around, arrivals)  # type: ignore[arg-type]  # findings are all that is told
+        await arrivals.asked(nothing, None, _produced(b"x.0"), 7)
+        arrivals.begin()
+        for each in (_produced(b"x.1"), _produced(b"x.2"), *came):
+            await arrivals.asked(nothing, None, each, 7)
+        mortal._acked = {0: b"x.1", 1: b"x.2"}
+        mortal._judge(known, list(found.items()))
+        assert all(wrong and wrong in each.detail for each in around.findings)
+        assert bool(around.findings) == bool(wrong)
+
+    asyncio.run(story())
+
+
+def test_what_is_under_way_when_a_topic_is_made_again_may_come_to_either_life() -> None:
+    async def story() -> None:
+        async def slow(ctx: Any, request: Any, version: int) -> None:
+            await done.wait()
+
+        done, arrivals = asyncio.Event(), Arrivals()
+        asking = asyncio.create_task(arrivals.asked(slow, None, _produced(b"x.0"), 7))
+        await asyncio.sleep(0)
+        arrivals.begin()
+        assert arrivals.values == {b"x.0"}
+        done.set()
+        await asking
+        assert arrivals.values == {b"x.0"}
+        arrivals.begin()
+        assert not arrivals.values
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "wrong"),
+    [
+        (0, -1, 0),
+        (0, 7, 1),
+        (Code.REQUEST_TIMED_OUT, -1, 0),
+        (Code.REQUEST_TIMED_OUT, 7, 0),
+        (Code.REQUEST_TIMED_OUT, 6, 1),
+    ],
+)
+def test_a_deletion_that_failed_may_come_true_still(code: int, told: int, wrong: int) -> None:
+    class Answered(Operator):
+        async def _asked(self, api: str, request: Any, version: int) -> Any:
+            if api == "OffsetFetch":
+                rows = [OffsetFetchResponseTopic("t", [OffsetFetchResponsePartition(0, told)])]
+                return OffsetFetchResponse(topics=rows)
+            return DeleteGroupsResponse(results=[DeletableGroupResult("g", code if "Delete" in api else 0)])
+
+    keys = SimpleNamespace(every=[TopicPartition("t", 0)])
+    around = SimpleNamespace(loop=SimpleNamespace(random=Random(1)), keys=keys, names=6, findings=[])
+    asyncio.run(Answered(around)._positions())  # type: ignore[arg-type]  # what it needs
+    assert len(around.findings) == wrong
 
 
 def test_a_transaction_that_ends_twice_is_seen() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from coordination.commands import Entry
@@ -19,6 +19,7 @@ from coordination.state.types import Applied, Refused
 from tests.checker.findings import Finding
 from tests.sim.bindings import Bindings
 from tests.sim.due import Due
+from tests.sim.mortal import Arrivals
 from tests.sim.positions import Positions
 
 
@@ -35,6 +36,7 @@ class Witness:
         self.positions = Positions(self._wrong)
         self.due = Due(self._wrong)
         self.bindings = Bindings()
+        self.mortal = Arrivals()
         self.sent: dict[str, dict[tuple[str, int], int]] = {}
         """As Surroundings.sent."""
 
@@ -57,7 +59,9 @@ class Witness:
         State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
         transactions.finish = finished
         try:
-            with self.positions.watches(), self.due.watches(), self.bindings.watches():
+            with ExitStack() as stack:
+                for each in (self.positions, self.due, self.bindings, self.mortal):
+                    stack.enter_context(each.watches())
                 yield
         finally:
             State.apply = apply  # type: ignore[method-assign]  # as it was

@@ -352,7 +352,7 @@ class World:
             case _, "binder":
                 return Binder(around, self.witness.bindings)
             case _, "operator" | "mortal":
-                return Operator(around) if client == "operator" else Mortal(around)
+                return Operator(around) if client == "operator" else Mortal(around, self.witness.mortal)
             case "t", _:
                 version = plan.transactors[int(client[1:])]
                 return Transactor(around, client, version, plan.timeout_ms, plan.micro_max)
