@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -173,8 +173,8 @@ class CommitterService:
             try:
                 self._refresh(loop.time())
                 self._start_due(loop.time())
-            except Exception:  # a defect: it is told, and the tables do not end in silence
-                _logger.exception("tables: this should not happen")
+            except Exception as error:  # a defect: it is told, and the tables do not end in silence
+                tasks.tell("look at the tables", error)
             self._wake.clear()
             await asyncio.sleep(tick)
             if not self._dirty:
@@ -190,21 +190,35 @@ class CommitterService:
         if seen == self._scanned[1] and now - self._scanned[0] < self._options.interval_s:
             return  # a look at every topic is not for every tick
         self._scanned = (now, seen)
-        wanted = {name: topic for name, topic in topics.items() if enabled(topic, cluster)}
-        for name, topic in wanted.items():
-            follow = follows(topic, cluster)
-            bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follow)
-            job = self._jobs.get(name)
-            if job is None:
-                job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
-                self._jobs[name] = job
-            elif job.bound == bound:
-                continue
-            job.bound = bound
-            self._dirty.setdefault(name, self._parts.clock.now_ms())
+        for name, topic in topics.items():
+            try:
+                self._look(name, topic, cluster, now)
+            except Exception as error:  # a defect: it is told, and concerns no other topic's table
+                tasks.tell("look at a table", error)
         for name in self._jobs:
-            if name not in wanted and name not in self._running:
-                self._running[name] = tasks.start(self._give_up(name), "give up a table")
+            if name not in topics:
+                self._end(name)
+
+    def _look(self, name: str, topic: Topic, cluster: Mapping[str, str], now: float) -> None:
+        """Whether the topic wants a table, and whether it is due for another reason than records."""
+        if not enabled(topic, cluster):
+            if name in self._jobs:
+                self._end(name)
+            return
+        bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follows(topic, cluster))
+        job = self._jobs.get(name)
+        if job is None:
+            job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
+            self._jobs[name] = job
+        elif job.bound == bound:
+            return
+        job.bound = bound
+        self._dirty.setdefault(name, self._parts.clock.now_ms())
+
+    def _end(self, name: str) -> None:
+        """Give up the table of a topic that is gone or wants none, once nothing of it is under way."""
+        if name not in self._running:
+            self._running[name] = tasks.start(self._give_up(name), "give up a table")
 
     def _head_start(self, topic: Topic) -> float:
         """Seconds that this agent leaves to the one that the rendezvous hash names."""

@@ -1,22 +1,34 @@
 """The service that commits all topics, and the removal of files that nobody names."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.state.types import Topic
 from iceberg import maintenance
-from iceberg.committer import CommitterOptions
+from iceberg import service as service_module
+from iceberg.committer import Committer, CommitterOptions
 from iceberg.metadata import Retention
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.steps import Steps
 from objectstore.store import Retryable
+from objectstore.tasks import DEFECTS
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import KillAt, Killed, Rig, until
 
-FAST = ServiceOptions(interval_s=0.05, retry_s=0.05)
+FAST = ServiceOptions(interval_s=0.05, retry_s=0.05, writer_process=False)
+ALONE = replace(FAST, committers_in_flight_max=1)
+TOPICS = ("a", "b", "c")
+
+
+class BrokenError(BaseException):
+    """What native code ends with when it panics: no Exception."""
 
 
 @pytest.fixture
@@ -43,7 +55,7 @@ async def committed(service: CommitterService, topic: str, rows: int) -> None:
 
 
 async def test_all_topics_are_committed_as_records_come(rig: Rig) -> None:
-    async with serving(rig) as service:
+    async with serving(rig, replace(FAST, writer_process=True)) as service:  # as in an agent
         for number in range(3):
             await rig.create_topic(f"t{number}")
         for number in range(3):
@@ -107,6 +119,138 @@ async def test_a_failing_store_delays_and_loses_nothing(rig: Rig, monkeypatch: p
     await rig.assert_table_is_topic({0: [b"a"]})
 
 
+@pytest.mark.parametrize("what", ["_refresh", "_start_due"])
+async def test_a_defect_in_the_loop_ends_no_table(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """What nobody expected is told, and the loop goes on as fast as ever: it is not begun anew."""
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    met, begun_anew, told = (
+        asyncio.Semaphore(0),
+        DEFECTS.counts["tables"],
+        DEFECTS.counts["look at the tables"],
+    )
+
+    def sick(now: float) -> None:
+        met.release()
+        raise AssertionError("nobody expected this")
+
+    async with serving(rig, ALONE) as service:
+        await committed(service, "t", 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(service, what, sick)
+            await rig.produce([b"b"])
+            await met.acquire()
+            await met.acquire()
+        await committed(service, "t", 2)
+    assert DEFECTS.counts["tables"] == begun_anew
+    assert DEFECTS.counts["look at the tables"] >= told + 2
+    await rig.assert_table_is_topic({0: [b"a", b"b"]})
+
+
+async def three(rig: Rig) -> None:
+    """Topics a, b and c, with one record each."""
+    for name in TOPICS:
+        await rig.create_topic(name)
+        await rig.produce([b"1"], topic=name)
+
+
+async def others_go_on(rig: Rig, service: CommitterService) -> None:
+    """Again and again b fails, and whatever comes into a and c is in their tables."""
+    for number in (1, 2, 3):
+        for name in ("a", "c"):
+            await committed(service, name, number)
+        failures = service.status()["b"].failures
+        await until(lambda failures=failures: service.status()["b"].failures > failures)
+        for name in TOPICS:
+            await rig.produce([b"%d" % (number + 1)], topic=name)
+    for name in ("a", "c"):
+        await committed(service, name, 4)
+        await rig.assert_table_is_topic({0: [b"1", b"2", b"3", b"4"]}, topic=name)
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError("nobody expected this"), Retryable("503"), BrokenError("?")]
+)
+async def test_a_topic_whose_table_fails_holds_up_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Whatever it fails with, and though one commit at a time is all that this agent makes."""
+    await three(rig)
+    plan = Committer._plan
+
+    async def sick(committer: Committer, topic: Any, head: Any) -> Any:
+        if committer.topic == "b":
+            raise error
+        return await plan(committer, topic, head)
+
+    async with serving(rig, ALONE) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(Committer, "_plan", sick)
+            await others_go_on(rig, service)
+            assert type(error).__name__ in service.status()["b"].last_error
+            assert service.status()["b"].rows == 0
+        await committed(service, "b", 4)
+    await rig.assert_table_is_topic({0: [b"1", b"2", b"3", b"4"]}, topic="b")
+
+
+@pytest.mark.parametrize("what", ["manifest list", "manifest", "metadata"])
+async def test_a_table_with_a_damaged_file_holds_up_no_other(rig: Rig, what: str) -> None:
+    """One byte of what b's table is built upon: b waits until it is right again, a and c do not."""
+    await three(rig)
+    for name in TOPICS:
+        await rig.drain(rig.committer(name))
+    head = await rig.head("b")
+    (manifest,) = head.manifests
+    location = {
+        "manifest list": head.metadata["snapshots"][-1]["manifest-list"],
+        "manifest": manifest.manifest_path,
+        "metadata": head.location,
+    }[what]
+    key = rig.warehouse.key(location)
+    sound = await rig.store.get(key)
+    await rig.store.put(key, [bytes(sound[:-1]), bytes([sound[-1] ^ 1])])
+    rig.options = CommitterOptions(manifests_merged_at=1)  # each commit builds on all that there is
+    for name in TOPICS:
+        await rig.produce([b"2"], topic=name)
+    async with serving(rig, ALONE) as service:
+        for name in ("a", "c"):
+            await committed(service, name, 1)
+        await until(lambda: "b" in service.status() and service.status()["b"].failures > 1)
+        assert service.status()["b"].rows == 0
+        for name in ("a", "c"):
+            await rig.produce([b"3"], topic=name)
+            await committed(service, name, 2)
+        await rig.store.put(key, [sound])
+        await committed(service, "b", 1)
+    await rig.assert_table_is_topic({0: [b"1", b"2", b"3"]}, topic="a")
+    await rig.assert_table_is_topic({0: [b"1", b"2"]}, topic="b")
+
+
+async def test_a_topic_that_cannot_be_looked_at_keeps_no_other_from_a_table(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even from its first one."""
+    found = service_module.enabled
+    met = asyncio.Semaphore(0)
+
+    def sick(topic: Topic, cluster: Any) -> bool:
+        if topic.name == "b":
+            met.release()
+            raise AssertionError("nobody expected this")
+        return found(topic, cluster)
+
+    async with serving(rig, ALONE) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(service_module, "enabled", sick)
+            await three(rig)
+            for name in ("a", "c"):
+                await committed(service, name, 1)
+            await met.acquire()
+        await committed(service, "b", 1)
+
+
 async def files(rig: Rig) -> set[str]:
     """Keys of all objects of all tables."""
     return {each.key async for page in rig.store.list("tables/") for each in page}
@@ -159,7 +303,7 @@ async def test_the_service_collects_in_its_own_time(rig: Rig) -> None:
     stray = {key for key in await files(rig) if key.endswith(".parquet")}
     assert stray
     rig.options = CommitterOptions(orphan_grace_s=0)
-    async with serving(rig, ServiceOptions(interval_s=0.05, collect_s=0.01)) as service:
+    async with serving(rig, replace(FAST, collect_s=0.01)) as service:
         await committed(service, "t", 1)
         number = 1
         while stray & await files(rig):
