@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from agent.background.rewriting.compaction.choice import CLAIM, Due, Rules, all_due, claim_of
 from agent.background.rewriting.compaction.partition import Compacted, PartitionCompaction, Parts
+from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination import broker_configs
@@ -35,7 +36,6 @@ PARTITIONS_STEP = 50  # … and partitions of one
 BACKOFF = "log.cleaner.backoff.ms"
 MAP_BYTES = "log.cleaner.dedupe.buffer.size"
 KEYS_MIN = 1_000  # whatever the setting says
-PUT_OFF_S = 30.0  # a partition that failed, or gave nothing to do, is left alone for so long
 PUT_OFF_MAX = 100_000  # partitions left alone that are remembered
 
 
@@ -118,13 +118,12 @@ class Compaction(Job):
         except LogError as error:
             _log.warning("compaction given up for now", partition=handle, error=repr(error))
         except Exception as error:  # whatever it is, other partitions have nothing to do with it
-            level = _log.info if isinstance(error, ChunkMissing) else _log.warning
-            level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
             self._metrics.compactions_failed.inc()
-            self.item_failed(f"partition {handle}", error)
+            self._tell(handle, error)
         finally:
             if done is None:
-                self._leave_alone(handle, PUT_OFF_S)
+                failure = self.failures.get(f"partition {handle}")
+                self._leave_alone(handle, patience_s(failure.count if failure is not None else 1))
             elif not done.swapped:  # merging was first: half of the work counts
                 took_s = asyncio.get_running_loop().time() - begun_s
                 self._leave_alone(handle, min(PUT_OFF_S, took_s))
@@ -143,6 +142,14 @@ class Compaction(Job):
         if done is not None and done.swapped:
             self._note(partition.topic.name, partition.index, done)
         return done
+
+    def _tell(self, handle: int, error: Exception) -> None:
+        """What failed again and again is seen in the status; of a row of failures few get a line here."""
+        name = f"partition {handle}"
+        self.item_failed(name, error)
+        if is_told(self.failures[name].count):
+            level = _log.info if isinstance(error, ChunkMissing) else _log.warning
+            level("compaction given up for now", partition=handle, error=f"{type(error).__name__}: {error}")
 
     def _note(self, topic: str, index: int, done: Compacted) -> None:
         counts = done.counts

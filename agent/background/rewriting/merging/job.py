@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import groupby
 
-from agent.background.rewriting.merging.merge import Outcome, Parts, merge, plan, portions
+from agent.background.rewriting.merging.merge import Outcome, Parts, Work, merge, plan, portions
 from agent.background.rewriting.merging.planner import RANGE, Due, batches_of_work, due
+from agent.background.rewriting.merging.spared import Unreadable
+from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
+from agent.background.rewriting.salvage import NOWHERE
 from agent.background.rewriting.worker import Corrupt
 from agent.cluster.hints import mix, rendezvous, seeds
 from agent.telemetry.logs import logger
@@ -26,13 +30,13 @@ from coordination.state.members import runs_jobs
 from coordination.state.types import Done
 from coordination.steps import steps
 from objectstore.merged import DamagedIndex
+from objectstore.naming import SliceRef
 from objectstore.reader import ChunkMissing
 from objectstore.store import StoreError
 
 _log = logger("merging")
 
 PATIENCE = 3  # looks for which an agent leaves an unclaimed range to the one that goes first
-PUT_OFF_S = 30.0  # what failed is left alone for so long
 OF_ONE = (Corrupt, HelperDied, ChunkMissing, DamagedIndex)  # errors that one partition's bytes can cause
 
 
@@ -44,6 +48,7 @@ class Merging(Job):
     def __init__(self, parts: Parts, metrics: Metrics, *, poll_s: float) -> None:
         super().__init__(parts.replica, poll_s)
         self._parts = parts
+        self._spared = parts.spared
         self._metrics = metrics
         self._waited: dict[int, int] = {}  # range → looks for which it was due and nobody's
         self._put_off: dict[int, float] = {}  # handle → until when, by the event loop's time
@@ -100,6 +105,7 @@ class Merging(Job):
         self._resting.pop(number, None)
         for handle in range(number * RANGE, (number + 1) * RANGE):
             self._seen.pop(handle, None)
+            self._spared.keep(handle, NOWHERE, NOWHERE)
             self._put_off.pop(handle, None)
             self._alone.discard(handle)
             self.failures.pop(_item_name(handle), None)
@@ -112,12 +118,17 @@ class Merging(Job):
         found = []
         for handle in range(number * RANGE, min((number + 1) * RANGE, len(state.partitions))):
             partition = state.partitions[handle]
-            if partition is None or not len(partition.slices):
+            if partition is None:
                 self._seen.pop(handle, None)
                 continue
-            if self._put_off.get(handle, 0.0) > now_s:
-                continue
             first = partition.slices.first_offset
+            if self._spared.keep(handle, partition.log_start, first):
+                self.failures.pop(_item_name(handle), None)
+            if not len(partition.slices):
+                self._seen.pop(handle, None)
+                continue
+            if self._put_off.get(handle, 0.0) > now_s or self._spared.tail_until(handle, now_s) <= first:
+                continue
             seen = self._seen.get(handle)
             if seen is None or seen[0] != first:
                 seen = self._seen[handle] = (first, now_s)
@@ -164,12 +175,12 @@ class Merging(Job):
                 for works in portions(await plan(self._parts, group, incarnation), bytes_max):
                     handles = [work.partition.handle for work in works]
                     self._note(await merge(self._parts, works, incarnation))
-                    self._alone.difference_update(handles)
-                    for handle in handles:
-                        self.failures.pop(_item_name(handle), None)
+                    self._merged(works)
                 good += 1
             except LogError:
                 raise
+            except Unreadable as error:  # the next look goes around it
+                self._spare(error)
             except Exception as error:  # whatever it is, other partitions have nothing to do with it
                 self._tell(handles, error)
                 away += isinstance(error, StoreError) and not isinstance(error, OF_ONE)
@@ -186,17 +197,51 @@ class Merging(Job):
         if len(handles) > 1:
             self._alone.update(handles)
             return False
-        self._put_off[handles[0]] = asyncio.get_running_loop().time() + PUT_OFF_S
+        failure = self.failures.get(_item_name(handles[0]))
+        wait_s = patience_s(failure.count if failure is not None else 1)
+        self._put_off[handles[0]] = asyncio.get_running_loop().time() + wait_s
         return True
+
+    def _merged(self, works: Sequence[Work]) -> None:
+        """These partitions' pieces were read: what is known against them, and what is left of that."""
+        for work in works:
+            handle = work.partition.handle
+            self._alone.discard(handle)
+            self._spared.read(handle, work.refs[0].base_offset, work.step.taken.end_offset)
+            if not self._spared.holds_up(handle):
+                self.failures.pop(_item_name(handle), None)
+
+    def _spare(self, error: Unreadable) -> None:
+        """Leave these pieces where they are. One that is gone was perhaps swapped by another agent."""
+        self._metrics.merges_failed.inc()
+        now_s = asyncio.get_running_loop().time()
+        for handle, found in groupby(sorted(error.pieces, key=_place), key=lambda each: each[0]):
+            refs = [ref for _, ref in found]
+            count = max(self._spared.note(handle, ref, now_s) for ref in refs)
+            self.item_failed(_item_name(handle), error)
+            partition = self.replica.state.partitions[handle]
+            if partition is not None and is_told(count):
+                level = _log.info if error.gone and count == 1 else _log.warning
+                level(
+                    "records cannot be read, and stay as they are",
+                    topic=partition.topic.name,
+                    partition=partition.index,
+                    from_offset=refs[0].base_offset,
+                    to_offset=refs[-1].end_offset,
+                    reason=str(error),
+                    tries=count,
+                )
 
     def _tell(self, handles: Sequence[int], error: Exception) -> None:
         """Objects that are gone were swapped by another; everything else is worth a look."""
+        self._metrics.merges_failed.inc()
+        if len(handles) == 1:
+            self.item_failed(_item_name(handles[0]), error)
+            if not is_told(self.failures[_item_name(handles[0])].count):
+                return
         level = _log.info if isinstance(error, ChunkMissing) else _log.warning
         text = f"{type(error).__name__}: {error}"
         level("merging given up for now", partitions=list(handles), error=text)
-        if len(handles) == 1:
-            self.item_failed(_item_name(handles[0]), error)
-        self._metrics.merges_failed.inc()
 
     def _note(self, done: Outcome) -> None:
         metrics = self._metrics
@@ -207,6 +252,10 @@ class Merging(Job):
         metrics.merge_rewritten_bytes.inc(done.rewritten_bytes)
         metrics.merge_gets.inc(done.gets)
         _log.debug("merged", partitions=len(done.swapped), rows=done.rows, bytes=done.read_bytes)
+
+
+def _place(piece: tuple[int, SliceRef]) -> tuple[int, int]:
+    return piece[0], piece[1].base_offset
 
 
 def _item_name(handle: int) -> str:

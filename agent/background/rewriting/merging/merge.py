@@ -20,8 +20,9 @@ from agent.background.rewriting.compaction.choice import claim_of
 from agent.background.rewriting.compaction.sources import groups
 from agent.background.rewriting.merging.planner import Due, MergeRules, Step
 from agent.background.rewriting.merging.planner import plan as plan_one
+from agent.background.rewriting.merging.spared import Spared, Unreadable
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.rewriting.salvage import Decided, Salvage, decided, lost_piece
+from agent.background.rewriting.salvage import Decided, Piece, Salvage, decided, lost_piece
 from agent.background.rewriting.swap import Swap, Swapping
 from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
@@ -31,8 +32,9 @@ from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state.types import Done, Merged, Partition
 from coordination.steps import steps
+from objectstore.manifest import Manifest
 from objectstore.markers import marker_batch
-from objectstore.merged import MergedRanges
+from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.naming import (
     ChunkId,
     ManifestId,
@@ -44,7 +46,7 @@ from objectstore.naming import (
     segment_key,
 )
 from objectstore.ranges import Span, coalesce
-from objectstore.reader import ChunkMissing, ChunkReader
+from objectstore.reader import ChunkMissing, ChunkReader, CorruptSlice
 from objectstore.store import NotFound, ObjectStore, StoreError
 
 _log = logger("merging")
@@ -67,6 +69,7 @@ class Parts:
     clock: Clock
     cluster_id: bytes
     rules: MergeRules
+    spared: Spared = field(default_factory=Spared)
 
     @property
     def swapping(self) -> Swapping:
@@ -142,7 +145,7 @@ def portions(works: Iterable[Work], bytes_max: int) -> Iterator[list[Work]]:
 
 
 async def merge(parts: Parts, works: Sequence[Work], incarnation: int) -> Outcome:
-    """Merge what was planned. Raises LogError, StoreError, Corrupt and HelperDied.
+    """Merge what was planned. Raises LogError, StoreError (Unreadable too), Corrupt and HelperDied.
 
     Memory: the bytes of the works in the helper; a few spans and segments here.
     """
@@ -175,15 +178,14 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     tail = partition.slices.first_offset
     alone = claim_of(due.handle) in state.claims  # what a compaction reads stays until it has swapped
     alone = alone or passed.alone_from(0) < tail
-    until = passed.alone_from(tail)
-    step = plan_one(partition, manifest, due.rows, rules, state.cluster_configs, alone=alone, until=until)
+    now_s, spared = asyncio.get_running_loop().time(), parts.spared
+    until = min(passed.alone_from(tail), spared.tail_until(due.handle, now_s))
+    left = spared.segments(due.handle, now_s)
+    configs = state.cluster_configs
+    step = plan_one(partition, manifest, due.rows, rules, configs, alone=alone, until=until, spared=left)
     if step is None:
         return None
-    older = [
-        block
-        for number in range(step.absorbed, len(step.before))
-        for block in await salvage.blocks(step.before[number])
-    ]
+    older = await _older(salvage, step.before, step.absorbed)
     number = parts.clock.random_bits(64)
     segment = SegmentId(incarnation, due.handle, number)
     if expected is not None and expected.segments and not len(step.before):  # their manifest is lost
@@ -198,6 +200,20 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
         passed,
         now_ms,
     )
+
+
+async def _older(salvage: Salvage, manifest: Manifest, absorbed: int) -> list[SliceRef]:
+    """The blocks of the segments from `absorbed` on. Raises Unreadable and what the store raises."""
+    blocks: list[SliceRef] = []
+    for number in range(absorbed, len(manifest)):
+        info = manifest[number]
+        try:
+            blocks += await salvage.blocks(info)
+        except (ChunkMissing, DamagedIndex) as error:
+            whole = lost_piece(info.segment, info.base_offset, info.end_offset)
+            gone = isinstance(error, ChunkMissing)
+            raise Unreadable(str(error), [(manifest.partition, whole)], gone=gone) from error
+    return blocks
 
 
 @steps("merge/read")
@@ -246,10 +262,22 @@ async def _read_around(parts: Parts, work: Work, refs: Sequence[SliceRef]) -> No
     handle, reader = work.partition.handle, ChunkReader(parts.store, 0)
     try:
         for group in groups(refs):
-            found = await parts.salvage(work.decided).read(reader, group)
+            found = await _salvaged(parts, work, reader, group)
             await parts.worker.add([(handle, ref) for ref, _ in found], [data for _, data in found])
     finally:
         await reader.close()
+
+
+async def _salvaged(parts: Parts, work: Work, reader: ChunkReader, group: Sequence[SliceRef]) -> list[Piece]:
+    """What the pieces hold around damage. Raises Unreadable where that is nobody's decision."""
+    handle = work.partition.handle
+    try:
+        return await parts.salvage(work.decided).read(reader, group)
+    except CorruptSlice as error:
+        raise Unreadable(str(error), [(handle, error.wanted)]) from error
+    except ChunkMissing as error:
+        gone = [(handle, ref) for ref in group if ref.chunk == error.chunk]
+        raise Unreadable(str(error), gone, gone=True) from error
 
 
 async def _read_span(
@@ -263,7 +291,7 @@ async def _read_span(
         try:
             data = await parts.store.get_range(object_key(named), span.start, span.length)
         except NotFound:
-            raise ChunkMissing(named) from None
+            raise Unreadable(str(ChunkMissing(named)), pieces, gone=True) from None
         view = memoryview(data)
         cuts = [view[ref.position - span.start :][: ref.length] for _, ref in pieces]
         await parts.worker.add(pieces, cuts)

@@ -8,7 +8,7 @@ again only a few times (log of the goal over the first size, to the base FAN_IN)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from coordination.state.data import HANDLE_RANGE
@@ -141,10 +141,12 @@ def plan(
     *,
     alone: bool = False,
     until: int | None = None,
+    spared: Container[SegmentId] = (),
 ) -> Step | None:
     """What one merge of the oldest rows does; None when there are none. `manifest`: the partition's own.
 
-    `alone`: no segment is taken along. Rows beyond the offset `until` stay.
+    `alone`: no segment is taken along; else none that is `spared`, and none before such a one. Rows beyond
+    the offset `until` stay.
     """
     taken = take(partition, rows, rules.segment_bytes, until)
     if taken is None:
@@ -158,7 +160,7 @@ def plan(
     spread_ms = span_ms(partition.topic, cluster_configs)
     absorbed = len(manifest)
     if not alone:
-        absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms)
+        absorbed = absorbed_from(manifest, taken.bytes, rules.segment_bytes, spread_ms, newest_ms, spared)
     return Step(manifest, max(absorbed, manifest.find(partition.log_start)), taken)
 
 
@@ -179,12 +181,18 @@ def take(partition: Partition, rows: int, bytes_max: int, until: int | None = No
 
 
 def absorbed_from(
-    manifest: Manifest, new_bytes: int, bytes_max: int, span_ms_max: int, newest_ms: int
+    manifest: Manifest,
+    new_bytes: int,
+    bytes_max: int,
+    span_ms_max: int,
+    newest_ms: int,
+    spared: Container[SegmentId] = (),
 ) -> int:
     """Number of the first segment that the new one takes along; len(manifest) when it takes none.
 
-    Taken are segments behind the compacted range, up to `bytes_max` with the new bytes, none of which has
-    records older than the newest by more than `span_ms_max` (-1: any): retention removes whole segments.
+    Taken are segments behind the compacted range and the last `spared` one, up to `bytes_max` with the new
+    bytes, none of which has records older than the newest by more than `span_ms_max` (-1: any): retention
+    removes whole segments.
     """
     first = best = len(manifest)
     total, run, level = new_bytes, 0, _level(new_bytes)
@@ -192,6 +200,7 @@ def absorbed_from(
         info = manifest[first - 1]
         size = info.record_bytes
         old = span_ms_max >= 0 and newest_ms - info.first_timestamp_ms > span_ms_max
+        old = old or info.segment in spared
         if old or total + size > bytes_max or info.end_offset <= manifest.first_dirty_offset:
             break
         if _level(size) > level:  # one level up, once this one is complete

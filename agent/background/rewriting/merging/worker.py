@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.background.rewriting.merging.spared import Unreadable
 from agent.background.rewriting.worker import Asking, ask, helper
-from objectstore.naming import SegmentId, SliceRef
+from objectstore.batch import CorruptBatch
+from objectstore.naming import SegmentId, SliceRef, object_key
 from objectstore.reader import patched
 from objectstore.segment import SegmentInfo, SegmentWriter
 from objectstore.transactions import Aborted, without_aborted
@@ -21,9 +23,20 @@ PIECES_MAX = 2_048  # of one exchange: while they are packed (1.5 µs each) the 
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Pieces of partitions (handle, slice); their bytes follow in this order, as the store has them."""
+    """Pieces of partitions (handle, slice); their bytes follow in this order, as the store has them.
+
+    Answered with Unsound, or None when all of them are what was committed.
+    """
 
     pieces: Sequence[tuple[int, SliceRef]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsound:
+    """The pieces of these numbers are not what was committed; `text` says what is wrong with the first."""
+
+    numbers: Sequence[int]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +65,26 @@ class Session:
     def answer(self, request: object, content: memoryview) -> tuple[object, list[memoryview]]:
         """The answer to a request, and the bytes that follow it."""
         if isinstance(request, Add):
-            self._add(request.pieces, content)
-            return None, []
+            return self._add(request.pieces, content), []
         if isinstance(request, Finish):
             return self._finish(request)
         self._pieces.clear()
         return None, []
 
-    def _add(self, pieces: Sequence[tuple[int, SliceRef]], content: memoryview) -> None:
+    def _add(self, pieces: Sequence[tuple[int, SliceRef]], content: memoryview) -> Unsound | None:
         position = 0
-        for handle, ref in pieces:
-            data = patched(content[position : position + ref.length], ref)
-            self._pieces.setdefault(handle, []).append((ref.base_offset, data))
+        numbers: list[int] = []
+        text = ""
+        for number, (handle, ref) in enumerate(pieces):
+            try:
+                data = patched(content[position : position + ref.length], ref)
+            except CorruptBatch as error:
+                text = text or f"{object_key(ref.chunk)}: {error}"
+                numbers.append(number)
+            else:
+                self._pieces.setdefault(handle, []).append((ref.base_offset, data))
             position += ref.length
+        return Unsound(numbers, text) if numbers else None
 
     def _finish(self, request: Finish) -> tuple[object, list[memoryview]]:
         """Pieces came in any order: chunks are read side by side."""
@@ -85,9 +105,12 @@ class Worker:
         self._asking = asking or helper(MODULE)
 
     async def add(self, pieces: Sequence[tuple[int, SliceRef]], parts: Sequence[memoryview]) -> None:
-        """Hand over pieces with their bytes. Raises Corrupt and HelperDied."""
+        """Hand over pieces with their bytes. Raises Unreadable and HelperDied."""
         for at in range(0, len(pieces), PIECES_MAX):
-            await self._ask(Add(pieces[at : at + PIECES_MAX]), parts[at : at + PIECES_MAX])
+            some = pieces[at : at + PIECES_MAX]
+            answer, _ = await self._ask(Add(some), parts[at : at + PIECES_MAX])
+            if isinstance(answer, Unsound):
+                raise Unreadable(answer.text, [some[number] for number in answer.numbers])
 
     async def finish(
         self, cluster_id: bytes, segment: SegmentId, aborted: Sequence[Aborted]

@@ -10,8 +10,8 @@ import pytest
 
 from agent.background.rewriting.merging.merge import merge, plan, portions
 from agent.background.rewriting.merging.planner import RANGE, Due
+from agent.background.rewriting.merging.spared import Unreadable
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.rewriting.worker import Corrupt
 from coordination.commands import Claim, CreateTopic, DeleteTopic, MoveLogStart, ReleaseClaim
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
@@ -293,7 +293,7 @@ async def test_damage_in_a_chunk_is_noticed_and_nothing_is_swapped(
     await create(agent)
     await fill(agent, 3)
     await damage_first_chunk(agent, memory_store, 0)
-    with pytest.raises(Corrupt, match="CRC"):
+    with pytest.raises(Unreadable, match="CRC"):
         await merge_rows(agent, memory_store, 3)
     assert partition_of(agent).merged is None
     assert await keys(memory_store, SEGMENTS) == []

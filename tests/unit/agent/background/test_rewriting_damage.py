@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.background.rewriting.compaction.job import Compaction
+from agent.background.rewriting.merging.spared import Unreadable
 from agent.background.rewriting.salvage import NOWHERE, decided
 from agent.net.wire.generated import fetch as f
 from coordination.commands import MoveLogStart, SkipDamaged
@@ -231,7 +232,7 @@ async def test_a_row_is_passed_over_when_all_that_is_lost_of_it_is(
 ) -> None:
     agent, first, end = await lost_row(start, memory_store)
     await skip(agent, (first, first + 2))
-    with pytest.raises(ChunkMissing):
+    with pytest.raises(Unreadable):
         await merge_all(agent, memory_store)
     await skip(agent, (first + 2, end))
     assert await merge_all(agent, memory_store)
