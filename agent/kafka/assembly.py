@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from agent.cluster.hints import LeaderHints
+from agent.cluster.lingering import Lingering
 from agent.config import Config
 from agent.health.standing import Standing
 from agent.kafka.context import Services
@@ -47,6 +48,10 @@ def flush_limits(config: Config) -> FlushLimits:
         puts_per_s=produce.puts_per_s_max,
         puts_burst=max(1.0, produce.puts_per_s_max * PUT_BURST_S),
     )
+
+
+def _fetch_limits(config: Config) -> FetchLimits:
+    return FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
 
 
 def open_reader(config: Config, store: ObjectStore) -> ChunkReader:
@@ -98,9 +103,8 @@ def assemble(
         config.produce.buffer_bytes_max,
         metrics,
     )
-    limits = FetchLimits(config.fetch.wait_ms_max / 1000, config.fetch.response_bytes_max)
     found = damages or Damages(clock, metrics)
-    fetch = FetchDriver(replica, reader, merged, limits, metrics, found)
+    fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
     hints = LeaderHints(standing.brokers)
@@ -125,6 +129,7 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
+        lingering=Lingering(config.health.linger_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )

@@ -16,6 +16,7 @@ from coordination.state.types import Broker, serving_of
 
 if TYPE_CHECKING:
     from agent.cluster.hints import LeaderHints
+    from agent.cluster.lingering import Lingering
     from agent.config import Config
     from agent.health.standing import Standing
     from agent.kafka.fetch.driver import FetchDriver
@@ -71,6 +72,8 @@ class Services:
     topic_bodies: TopicBodies
     standing: Standing
     """Whether clients are sent to this agent."""
+    lingering: Lingering
+    """Which agents Metadata lists a moment longer than they serve."""
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     listener_zones: Mapping[str, str] = field(default_factory=dict)
     """The zone that a listener's clients count to, by its name, where it has one."""
@@ -132,6 +135,10 @@ class Context:
     def brokers(self) -> list[Broker]:
         """The live brokers that clients are sent to, by node id."""
         return sorted(serving_of(self.services.standing.brokers().values()), key=lambda each: each.node_id)
+
+    def listed(self) -> list[Broker]:
+        """Those and the ones that were a moment ago, by node id: Metadata's brokers."""
+        return self.services.lingering.listed(self.brokers())
 
     def endpoint(self, broker: Broker) -> Endpoint:
         """Where a client of this connection's listener reaches the broker."""

@@ -52,6 +52,8 @@ class Processor(threading.Thread):
                 "bootstrap.servers": self._servers,
                 "transactional.id": "processor",
                 "transaction.timeout.ms": 20_000,
+                # as docs/transactions.md has it: both agents may be out of its reach for a moment
+                "metadata.recovery.strategy": "none",
             }
         )
         consumer = Consumer(

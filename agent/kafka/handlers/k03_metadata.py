@@ -3,7 +3,9 @@
 Versions 0 to 13.
 Behaviour: the leader is a hint by rendezvous hash over the live agents of the client's zone (docs/zones.md);
 the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
-whose epoch goes back. The controller is a live broker of the client's zone; any agent does its work. Unknown
+whose epoch goes back. An agent that has gone is listed a moment longer than it leads
+(agent/cluster/lingering.py). The controller is a live
+broker of the client's zone; any agent does its work. Unknown
 topics and the list of all topics are answered after a read barrier.
 Topics are created on the way where auto.create.topics.enable and the request allow it. Before version 12
 topics cannot be asked for by id: INVALID_REQUEST.
@@ -70,7 +72,7 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
     response = MetadataResponse(cluster_id=ctx.services.config.cluster.name, controller_id=ctx.controller())
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    for broker in ctx.brokers():
+    for broker in ctx.listed():
         endpoint = ctx.endpoint(broker)
         response.brokers.append(
             MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port, broker.zone or None)
