@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
-REPLANS_MAX = 1_000  # of one commit: one or two for each object that is damaged, gone or moved
+REPLANS_MAX = 1_000  # of one commit: a few find all that is damaged or gone, unless ever more of it is
 FACTOR_MAX = 1 << 20  # files that one partition may give to a commit, so that a transaction is taken whole
 
 
@@ -303,7 +303,8 @@ class Committer:
             try:
                 older = await older_slices(self._parts.merged, topic.partitions, known, size, limits)
             except Unplanned as unplanned:
-                self._obstacles.note(topic.partitions[unplanned.partition], unplanned)
+                for lost in unplanned.lost:
+                    self._obstacles.note(topic.partitions[lost.partition], lost)
                 raise Replan from unplanned
             if self._parts.replica.state.topics.get(topic.name) is not topic:
                 return None
@@ -354,8 +355,7 @@ class Committer:
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
         name = f"data/{self.claim_revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
-        stored = [await self._write_file(work, each, name) for each in work.plan.files]
-        files = [each for each in stored if each is not None]
+        files = await self._write_files(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
         await self._steps.before("remember-head")
@@ -396,11 +396,33 @@ class Committer:
         await parts.store.put(parts.warehouse.key(location), [content])
         return Head(location, final, head.manifests)
 
-    async def _write_file(self, work: _Work, each: FilePlan, name: str) -> AddedFile | None:
+    async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:
+        """The files of a commit, stored. Raises Replan when something is in the way.
+
+        Then the rest is read all the same, to learn of all that is in the way: to plan and write again for
+        each damaged partition would be quadratic.
+        """
+        files: list[AddedFile] = []
+        in_the_way: Replan | None = None
+        for each in work.plan.files:
+            await self._steps.before("read-records")
+            try:
+                slices = await self._obstacles.records(work.topic.partitions[each.range.partition], each)
+            except Replan as replan:
+                in_the_way = in_the_way or replan
+                continue
+            stored = await self._write_file(work, each, slices, name) if in_the_way is None else None
+            if stored is not None:
+                files.append(stored)
+        if in_the_way is not None:
+            raise in_the_way
+        return files
+
+    async def _write_file(
+        self, work: _Work, each: FilePlan, slices: Sequence[memoryview], name: str
+    ) -> AddedFile | None:
         parts = self._parts
         partition, start, end = each.range
-        await self._steps.before("read-records")
-        slices = await self._obstacles.records(work.topic.partitions[partition], each)
         await self._steps.before("write-file")
         written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted)
         if written is None:

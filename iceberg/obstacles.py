@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coordination.state.types import Partition
 from iceberg.ledger import Range
-from iceberg.plan import FilePlan, Unplanned
+from iceberg.plan import FilePlan, Lost
 from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.naming import ChunkId, ManifestId, SegmentId, SliceRef
 from objectstore.offset_ranges import covered_to, tiles
@@ -84,15 +84,15 @@ class Obstacles:
                 found.append(FilePlan(Range(partition.index, start, end), ()))
         return found
 
-    def note(self, partition: Partition, unplanned: Unplanned) -> None:
-        """Where merged records are cannot be known. Raises Replan when a newer state may know."""
-        error, start = unplanned.trouble, unplanned.start
+    def note(self, partition: Partition, lost: Lost) -> None:
+        """Where merged records are cannot be known: in the way, unless a newer state may know."""
+        error, start = lost.trouble, lost.start
         if isinstance(error, ChunkMissing) and error.chunk not in self._gone:
             self._gone.add(error.chunk)
-            raise Replan
+            return
         merged = partition.merged
         if merged is None:
-            raise Replan
+            return
         _, end = error.offsets or (start, merged.end_offset)
         free = min(end, covered_to(start, partition.skipped))
         if free > start:
@@ -117,7 +117,9 @@ class Obstacles:
                 raise outcome
             first = next(_in_the_way(partition, file.range, lost(ref, runs)), None)
             if first is not None:
-                self._stops[partition.handle] = Stop(partition.index, first, str(outcome))
+                known = self._stops.get(partition.handle)
+                if known is None or first < known.offset:
+                    self._stops[partition.handle] = Stop(partition.index, first, str(outcome))
                 raise Replan from outcome
             found += [run.data for run in runs]
         return found

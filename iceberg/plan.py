@@ -24,14 +24,21 @@ class ReadablePartition(Partition, Protocol):
     def aborted(self, start: int, end: int) -> list[Aborted]: ...
 
 
-class Unplanned(Exception):
+@dataclass(frozen=True, slots=True)
+class Lost:
     """Where merged records of a partition are, from `start` on: an object that says it is gone or damaged."""
 
-    def __init__(self, partition: int, start: int, trouble: ChunkMissing | DamagedIndex) -> None:
-        super().__init__(f"partition {partition} from offset {start} on: {trouble}")
-        self.partition = partition
-        self.start = start
-        self.trouble = trouble
+    partition: int
+    start: int
+    trouble: ChunkMissing | DamagedIndex
+
+
+class Unplanned(Exception):
+    """Some partitions' merged records cannot be planned: all that are in the way, of each the first."""
+
+    def __init__(self, lost: Sequence[Lost]) -> None:
+        super().__init__(f"{len(lost)} partitions; the first, {lost[0].partition}: {lost[0].trouble}")
+        self.lost = lost
 
 
 LOOKS_MAX = 8  # rounds of looking up merged ranges for one commit
@@ -169,6 +176,7 @@ async def older_slices(
     """
     limits = limits or {}
     older: dict[int, SlicePlan] = {}
+    lost: list[Lost] = []  # all of them at once: a plan for each would be a plan of all partitions for each
     for _ in range(LOOKS_MAX):  # what was a tail may be merged while another partition is looked up
         missing = [
             (partition, start)
@@ -177,13 +185,15 @@ async def older_slices(
             and start < min(partition.last_stable, limits.get(partition.index, partition.last_stable))
             and partition.index not in older
         ]
-        if not missing:
+        if not missing or lost:
             break
         for partition, start in missing:
             try:
                 older[partition.index] = await merged.slices(partition, start, bytes_max)
             except (ChunkMissing, DamagedIndex) as error:
-                raise Unplanned(partition.index, start, error) from error
+                lost.append(Lost(partition.index, start, error))
+    if lost:
+        raise Unplanned(lost)
     return older
 
 

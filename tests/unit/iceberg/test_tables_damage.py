@@ -1,7 +1,9 @@
 """Damaged records stop the rows of their own partition, until they are back or passed over."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +15,18 @@ from coordination.commands import SkipDamaged
 from coordination.state.types import Done
 from iceberg import ledger
 from iceberg.committer import CommitError, Committer
+from iceberg.ledger import Range
+from iceberg.obstacles import REASONS_MAX, Obstacles, Replan
+from iceberg.plan import FilePlan
 from objectstore.batch import NewRecord, build
 from objectstore.cache import SliceCache
-from objectstore.merged import MergedRanges
+from objectstore.merged import MergedRanges, SlicePlan
 from objectstore.naming import ChunkId, chunk_key, manifest_key, segment_key
 from tests.unit.agent.background.merging_rig import EAGER, Inline
 from tests.unit.iceberg import rig as rigs
-from tests.unit.iceberg.rig import Rig, value_of
+from tests.unit.iceberg.rig import KillAt, Rig, value_of
+
+MANY = 8  # damaged partitions
 
 
 @pytest.fixture
@@ -67,9 +74,9 @@ async def skip(rig: Rig, start: int, end: int, index: int = 0) -> None:
     assert isinstance(done, Done)
 
 
-async def merged(rig: Rig, times: int = 2) -> None:
-    """The two oldest rows of partition 0, merged into segments of their own."""
-    handle = rig.replica.state.topics["t"].partitions[0].handle
+async def merged(rig: Rig, times: int = 2, index: int = 0) -> None:
+    """The oldest rows of a partition, merged into segments of their own."""
+    handle = rig.replica.state.topics["t"].partitions[index].handle
     worker = Worker(Inline(Session()))
     ranges = MergedRanges(rig.store)
     parts = Parts(rig.replica, rig.store, ranges, worker, SystemClock(), bytes(16), EAGER)
@@ -235,3 +242,53 @@ async def test_a_hole_that_merging_left_is_gone_behind(rig: Rig, how: str, hurt:
     assert await commit_all(rig, rig.committer()) == ""
     assert await values(rig) == expected((0, hurt), (0, hurt + 1))
     assert await next_offsets(rig) == [6, 6]
+
+
+@pytest.mark.parametrize("how", ["gone", "flipped"])
+async def test_many_damaged_partitions_are_found_in_one_go(rig: Rig, how: str) -> None:
+    """Not one for each plan: what lies before the damage is written once."""
+    await filled(rig, MANY)
+    for index in range(MANY):
+        await spoil(rig, chunk_at(rig, index, 2), how)
+    steps = KillAt()
+    committer = rig.committer(steps=steps)
+    error = await commit_all(rig, committer)
+    assert f"and {MANY - REASONS_MAX} more" in error
+    assert await next_offsets(rig) == [2] * MANY
+    assert steps.seen.count("store-file") == MANY, "each file once"
+    looks = 2 if how == "flipped" else 3  # what is gone may have moved: it is planned once more
+    assert steps.seen.count("read-records") == looks * MANY
+
+
+async def test_many_damaged_manifests_are_found_in_one_go(rig: Rig) -> None:
+    await filled(rig, MANY)
+    for index in range(MANY):
+        await merged(rig, 1, index)
+        pointer = rig.replica.state.topics["t"].partitions[index].merged
+        assert pointer is not None
+        await spoil_key(rig, manifest_key(pointer.manifest), "flipped", -1)
+    parts = rig.parts
+    looked: list[int] = []
+
+    class Counting(MergedRanges):
+        async def slices(self, partition: Any, start: int, bytes_max: int) -> SlicePlan:
+            looked.append(partition.index)
+            return await super().slices(partition, start, bytes_max)
+
+    committer = Committer(replace(parts, merged=Counting(rig.store)), "t")
+    assert f"and {MANY - REASONS_MAX} more" in await commit_all(rig, committer)
+    assert looked == list(range(MANY)), "each once, not once for each that is damaged"
+
+
+async def test_of_a_partition_s_damage_the_first_stops_it(rig: Rig) -> None:
+    """A large transaction's plan has several files of a partition, and all of them are looked at."""
+    await filled(rig, 1)
+    for offset in (0, 4):
+        await spoil(rig, chunk_at(rig, 0, offset), "flipped")
+    obstacles = Obstacles(rig.reader, MergedRanges(rig.store))
+    (partition,) = rig.replica.state.topics["t"].partitions
+    for start in (0, 4):
+        file = FilePlan(Range(0, start, start + 2), tuple(partition.slices.plan(start, 1)))
+        with pytest.raises(Replan):
+            await obstacles.records(partition, file)
+    assert obstacles.limits([partition]) == {0: 0}
