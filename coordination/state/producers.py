@@ -20,7 +20,8 @@ from coordination.state.types import At, Done, Partition, ProducerEntry, Refused
 
 PRODUCER_ID_BLOCK_MAX = 1_000_000  # ids in one AllocateProducerIds
 PRODUCERS_PER_PARTITION_MAX = 65_536  # remembered by one partition: a larger table grows in steps that stall
-LOOKED_AT_FOR_ROOM = 1024  # of the producers that came first, when some must go
+LOOKED_AT_FOR_ROOM = 1024  # of the producers that stand first, when some must go
+ACTIVE_MS = 15 * 60_000  # who wrote so lately may send a batch again: as many others are looked at first
 FORGOTTEN_SHARE = 4  # of those looked at, one in so many goes at once
 _MASK = (1 << 31) - 1
 _HALF = 1 << 30  # a sequence less than this far behind the last one is behind it, not ahead
@@ -112,15 +113,31 @@ def make_room(state: StateData, partition: Partition) -> None:
         most = min(most, max(1, of_cluster // state.partition_count))
     if count < most:
         return
-    oldest = [
+    if count <= LOOKED_AT_FOR_ROOM or not _forget_some(state, partition, state.clock_ms - ACTIVE_MS):
+        _forget_some(state, partition, None)
+
+
+def _forget_some(state: StateData, partition: Partition, before_ms: int | None) -> bool:
+    """Of those that stand first, forget the longest idle (since `before_ms`); the others go to the end.
+
+    So whoever came first and is at work, or in a transaction, is not looked at again and again. Whether any
+    was forgotten.
+    """
+    first = list(islice(partition.producers.items(), LOOKED_AT_FOR_ROOM))
+    idle = [
         (entry.last_timestamp, producer_id)
-        for producer_id, entry in islice(partition.producers.items(), LOOKED_AT_FOR_ROOM)
-        if not in_transaction(partition, producer_id)
+        for producer_id, entry in first
+        if (before_ms is None or entry.last_timestamp < before_ms)
+        and not in_transaction(partition, producer_id)
     ]
-    oldest.sort()
-    for _, producer_id in oldest[: max(1, min(count, LOOKED_AT_FOR_ROOM) // FORGOTTEN_SHARE)]:
+    idle.sort()
+    gone = {producer_id for _, producer_id in idle[: max(1, len(first) // FORGOTTEN_SHARE)]}
+    for producer_id, entry in first:
         del partition.producers[producer_id]
-        state.producer_count -= 1
+        if producer_id not in gone:
+            partition.producers[producer_id] = entry
+    state.producer_count -= len(gone)
+    return bool(gone)
 
 
 def expire_producers(state: StateData, message: ExpireProducers, at: At) -> Result:

@@ -20,7 +20,7 @@ from coordination.commands import (
 )
 from coordination.jobs import ProducerExpiry
 from coordination.kafka_codes import Code
-from coordination.snapshot import decode, encode
+from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State, producers
 from tests.unit.coordination.conftest import Agents, until
 from tests.unit.coordination.kit import DAY_MS, A, B, Producer, Script, chunk
@@ -91,6 +91,47 @@ def test_a_producer_with_an_open_transaction_stays(monkeypatch: pytest.MonkeyPat
     open_one = remembered(script.state)[0]
     write(script, 0, 100, 110)
     assert remembered(script.state)[0] == [*open_one, 110]
+
+
+def test_those_in_transactions_stand_in_nobody_s_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came first, and are all that is looked at; the table would grow for as long as they are open."""
+    monkeypatch.setattr(producers, "PRODUCERS_PER_PARTITION_MAX", MOST)
+    monkeypatch.setattr(producers, "LOOKED_AT_FOR_ROOM", 4)
+    script = made()
+    for number in range(4):
+        writer = Producer(script, A, f"writer-{number}")
+        writer.init()
+        writer.add(0)
+        writer.send(0)
+    open_ones = remembered(script.state)[0]
+    write(script, 0, 1_000_000, 1_000_050)
+    found = remembered(script.state)[0]
+    assert len(found) <= MOST
+    assert set(open_ones) < set(found)
+    assert canonical_digest(script.replayed()) == canonical_digest(script.state)
+
+
+def test_those_at_work_that_came_first_are_not_forgotten_for_idle_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is forgotten is not recognised when it is sent again."""
+    monkeypatch.setattr(producers, "PRODUCERS_PER_PARTITION_MAX", MOST)
+    monkeypatch.setattr(producers, "LOOKED_AT_FOR_ROOM", 4)
+    script = made()
+    write(script, 0, 1, MOST)
+    script.sleep(DAY_MS // 2)
+    for producer in range(1, 5):
+        assert script.commit(A, (0, 1, producer, 0, 1)).errors == [0]
+    write(script, 0, 100, 103)
+    assert remembered(script.state)[0][:4] == [1, 2, 3, 4]
+    script.through_snapshot()
+    for producer in range(1, 5):
+        again = script.commit(A, (0, 1, producer, 0, 1))
+        assert (again.errors, again.base_offsets[0] < script.state.partitions[0].high_watermark) == (
+            [0],
+            True,
+        )  # type: ignore[union-attr]  # it exists
+        assert script.commit(A, (0, 1, producer, 0, 3)).errors == [Code.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
 def test_beyond_the_clusters_most_each_partition_keeps_its_share() -> None:
