@@ -50,6 +50,7 @@ class Standing:
         self._others = Others(replica, now, given.silence_ms_max / 1000, self._heartbeat_s)
         self._well_since: float | None = None
         self._steps: deque[float] = deque(maxlen=16)  # when it came back
+        self._returning = False  # whether it has told the log that it is well, which may refuse
         self._untold = False  # whether it is the log that fails
         self._away = False
         self._told: Results | None = None
@@ -115,6 +116,9 @@ class Standing:
 
     def _judge(self) -> None:
         grave, own = self._health.grave(), self._own()
+        if self._returning and own is not None and not own.unwell:
+            self._returning = False
+            self._steps.append(self._now())
         if grave:
             self._well_since = None
             self._untold = any(found.name in UNTOLD for found in grave)
@@ -141,8 +145,8 @@ class Standing:
         if self._well_since is None:
             self._well_since = now
         if own is not None and own.unwell:
-            if now - self._well_since >= self.return_s and self._say(own, ""):
-                self._steps.append(now)
+            if now - self._well_since >= self.return_s:
+                self._returning |= self._say(own, "")
             return
         self.aside, self._untold = "", False
         _log.info("this agent is well again: clients are sent to it")

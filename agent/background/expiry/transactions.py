@@ -10,7 +10,7 @@ its own clock: agents whose clocks differ by an hour must not leave one open for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from google.protobuf.message import Message
@@ -56,21 +56,26 @@ class TransactionTimeouts(Job):
 
     async def _abort(self, held: ClaimHolder) -> None:
         names = iter(list(self.replica.state.transactions))
-        known, self._open_since_s = self._open_since_s, {}
-        while step := list(islice(names, LOOKS_PER_STEP)):
-            over: list[AbortTransaction] = []
-            for each in self._known(step):
-                with self.item(f"transaction {each.transactional_id}"):
-                    abort = self._over(each, known)
-                    over += [abort] if abort is not None else []
-            await self._propose(over, held)
+        seen: dict[tuple[str, int], float] = {}
+        try:
+            while step := list(islice(names, LOOKS_PER_STEP)):
+                over: list[AbortTransaction] = []
+                for each in self._known(step):
+                    with self.item(f"transaction {each.transactional_id}"):
+                        abort = self._over(each, seen)
+                        over += [abort] if abort is not None else []
+                await self._propose(over, held)
+        except BaseException:  # those that it did not come to are open for as long as before
+            self._open_since_s |= seen
+            raise
+        self._open_since_s = seen
 
-    def _over(self, each: Transaction, known: Mapping[tuple[str, int], float]) -> AbortTransaction | None:
-        """The proposal to abort it when its time is over."""
+    def _over(self, each: Transaction, seen: dict[tuple[str, int], float]) -> AbortTransaction | None:
+        """The proposal to abort it when its time is over. `seen`: takes since when it is open, seconds."""
         if not each.ongoing:
             return None
         name, now_s = (each.transactional_id, each.number), self._clock.monotonic()
-        since_s = self._open_since_s[name] = known.get(name, now_s)
+        since_s = seen[name] = self._open_since_s.get(name, now_s)
         watched = (now_s - since_s) * 1000 >= each.timeout_ms
         if not watched and self._now_ms() - each.started_ms < each.timeout_ms:
             return None

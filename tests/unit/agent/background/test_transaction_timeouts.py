@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from agent.background.expiry import transactions
 from agent.background.expiry.transactions import (
     EXPIRATION,
     EXPIRY_INTERVAL,
@@ -14,6 +16,7 @@ from agent.background.expiry.transactions import (
 )
 from coordination.clock import ManualClock
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.log import Unavailable
 from coordination.state.types import ClaimHolder
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch
 from tests.unit.agent.kafka.transactions_rig import Txn
@@ -84,6 +87,35 @@ async def test_a_clock_that_is_behind_keeps_nothing_open(
     clock.advance(2)
     await timeouts.step(held)
     assert not agent.services.replica.state.transactions["x"].ongoing
+
+
+async def test_a_pass_that_the_log_ended_forgets_nobody_s_time(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since when a transaction was seen open, also of those that the pass did not come to."""
+    await create(agent)
+    for name in ("a", "b"):
+        producer = Txn(agent, name)
+        await producer.init(timeout_ms=60_000)
+        await producer.send(b"a")
+    replica = agent.services.replica
+    held = ClaimHolder(replica.incarnation, 0)
+    clock = ManualClock(start_ms=agent.services.clock.now_ms() - 3_600_000)  # so only what it sees counts
+    timeouts = TransactionTimeouts(replica, clock)
+    monkeypatch.setattr(transactions, "LOOKS_PER_STEP", 1)
+    await timeouts.step(held)
+    clock.advance(61)
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("etcd is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replica, "submit", away)
+        with pytest.raises(Unavailable):
+            await timeouts.step(held)
+    clock.advance(11)  # the next pass
+    await timeouts.step(held)
+    assert [replica.state.transactions[name].ongoing for name in ("a", "b")] == [False, False]
 
 
 async def test_ids_that_nobody_uses_are_forgotten(

@@ -18,6 +18,7 @@ from agent.net.wire.generated import find_coordinator as fc
 from agent.net.wire.generated import metadata as md
 from coordination.commands import Heartbeat, JudgeAgent
 from coordination.kafka_codes import Code
+from coordination.state.types import Refused
 from objectstore.adapters.memory import MemoryStore
 from objectstore.store import PLAIN, Buffer, Denied, PutMode
 from tests.bench.load import Wire
@@ -344,6 +345,41 @@ async def test_nobody_goes_before_its_patience_or_returns_before_its_time(cluste
     assert unwell()
     hand.s += 0.02
     await until(lambda: not unwell() and not standing.aside)
+
+
+async def test_a_return_counts_once_the_log_has_taken_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said at each look until then, and would each time make the next way back twice as long."""
+    app, _ = await cluster.agents("a", "b", step_aside=False)
+    hand, reason, refused = Hand(), ["broken"], 0
+    config = app.config.model_copy(
+        update={"health": app.config.health.model_copy(update={"step_aside": True})}
+    )
+    standing = Standing(config, app.replica, app.health, hand.now)
+    app.health.add("hand", lambda: reason[0])
+
+    def unwell() -> str:
+        return app.replica.state.brokers[app.replica.node_id].unwell
+
+    def refuse(*_: Any, **__: Any) -> asyncio.Future[list[Refused]]:
+        nonlocal refused
+        refused += 1
+        answer: asyncio.Future[list[Refused]] = asyncio.get_running_loop().create_future()
+        answer.set_result([Refused(Code.INVALID_REQUEST, "not now")])
+        return answer
+
+    await until(lambda: bool(unwell()))
+    at_first, reason[0] = standing.return_s, ""
+    await until(lambda: standing._well_since is not None)
+    with monkeypatch.context() as patch:
+        patch.setattr(app.replica, "submit", refuse)
+        hand.s += 100 * at_first
+        await until(lambda: refused > 3)
+        assert standing.return_s == at_first
+    assert standing.aside
+    await until(lambda: not unwell() and not standing.aside)
+    assert standing.return_s == 2 * at_first
 
 
 async def test_who_looked_at_nothing_for_a_while_accuses_nobody_for_it(cluster: Cluster) -> None:
