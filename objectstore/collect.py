@@ -33,7 +33,8 @@ from objectstore.store import ObjectMeta, ObjectStore
 
 DELETE_KEYS_MAX = 1000  # of one request, and of one ForgetChunks
 Remove = Callable[[Sequence[str]], Awaitable[None]]  # objects, by key
-CANDIDATES_MAX = 100_000  # uncommitted chunks deleted by one run; the next run finds the rest
+CANDIDATES_MAX = 100_000  # uncommitted objects of a kind deleted by one run; the next run finds the rest
+TOLD_MAX = 100  # strangers, and what failed, that a report names; the others are counted
 
 
 class Standing(Enum):
@@ -107,6 +108,21 @@ class Report:
     strangers: list[str] = field(default_factory=list)
     unknown_authors: dict[int, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)  # what could not be looked at, and why; the next run does
+    untold: int = 0  # strangers and failures beyond those that are named
+
+    def stranger(self, what: str) -> None:
+        """Note what is not Floe's."""
+        self._note(self.strangers, what)
+
+    def failure(self, what: str) -> None:
+        """Note what could not be looked at, and why."""
+        self._note(self.failed, what)
+
+    def _note(self, named: list[str], what: str) -> None:
+        if len(named) < TOLD_MAX:
+            named.append(what)
+        else:
+            self.untold += 1
 
     @property
     def warnings(self) -> list[str]:
@@ -117,7 +133,8 @@ class Report:
             for incarnation, count in self.unknown_authors.items()
         ]
         told += [f"{each}: it stays for now" for each in self.failed]
-        return told + [f"{key} is not Floe's and stays" for key in self.strangers]
+        told += [f"{key} is not Floe's and stays" for key in self.strangers]
+        return told + ([f"{self.untold} more objects like these stay"] if self.untold else [])
 
 
 def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdict:
@@ -198,7 +215,7 @@ class Collector:
             if each.verdict is Verdict.UNCOMMITTED and len(uncommitted) < CANDIDATES_MAX:
                 uncommitted.append(each)
             elif each.verdict is Verdict.STRANGER:
-                report.strangers.append(each.key)
+                report.stranger(each.key)
             elif each.verdict is Verdict.AUTHOR_UNKNOWN:
                 chunk = parse_chunk_key(each.key)
                 assert chunk is not None, f"{each.key} was judged as a chunk"

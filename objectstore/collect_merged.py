@@ -101,7 +101,8 @@ class MergedCollector:
         self._forget = forget
         self._now_ms = now_ms
         self._grace_ms = grace_ms
-        self._settled: dict[str, int] = {}  # when everything in an ended author's folder was referenced
+        # When everything in an ended author's folder was referenced; only of folders that there are.
+        self._settled: dict[str, int] = {}
 
     async def run(self, report: Report) -> None:
         """One pass; adds to `report`. In a dry run nothing is deleted. Raises StoreError."""
@@ -111,7 +112,7 @@ class MergedCollector:
         for kind in (SEGMENTS, MANIFESTS):
             found += await self._survey(report, kind)
         if not report.unknown_authors and not report.blind:
-            await self._delete(report, found[:CANDIDATES_MAX])
+            await self._delete(report, found)
 
     async def _collect_released(self, report: Report) -> None:
         now_ms = self._now_ms()
@@ -129,7 +130,7 @@ class MergedCollector:
                 try:
                     await self._drop_whole(report, manifest)
                 except (Retryable, Denied) as error:  # of one object, or of the next request too
-                    report.failed.append(f"{manifest_key(manifest)}: {error}")
+                    report.failure(f"{manifest_key(manifest)}: {error}")
 
     async def _drop_whole(self, report: Report, manifest: ManifestId) -> None:
         """The segments that a manifest names, then the manifest, then its mention."""
@@ -138,7 +139,7 @@ class MergedCollector:
         except NotFound:  # a run before this one came as far as that
             named = None
         except CorruptManifest as error:
-            report.strangers.append(f"{manifest_key(manifest)} ({error})")
+            report.stranger(f"{manifest_key(manifest)} ({error})")
             return
         segments = named.segments(0, len(named)) if named is not None else ()
         await self._delete(report, [_released(segment_key(each)) for each in segments])
@@ -182,14 +183,18 @@ class MergedCollector:
             async for each in self.survey(kind, folder):
                 report.examined += 1
                 settled &= each.verdict is Verdict.REFERENCED
-                if each.verdict is Verdict.UNCOMMITTED:
+                if each.verdict is Verdict.UNCOMMITTED and len(uncommitted) < CANDIDATES_MAX:
                     uncommitted.append(each)
                 elif each.verdict is Verdict.STRANGER:
-                    report.strangers.append(each.key)
+                    report.stranger(each.key)
                 elif each.verdict is Verdict.AUTHOR_UNKNOWN and incarnation is not None:
                     report.unknown_authors[incarnation] = report.unknown_authors.get(incarnation, 0) + 1
             if settled:
                 self._settled[kind + folder] = self._now_ms()
+        listed = {kind + folder for folder in folders}
+        gone = [name for name in self._settled if name.startswith(kind) and name not in listed]
+        for name in gone:
+            del self._settled[name]
         return uncommitted
 
     async def survey(self, kind: str, folder: str) -> AsyncIterator[Candidate]:

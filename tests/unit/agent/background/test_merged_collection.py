@@ -7,8 +7,9 @@ from dataclasses import replace
 from agent.background.collection import make_collector, make_merged_collector
 from coordination.commands import DeleteTopic, FenceIncarnation
 from objectstore.adapters.memory import MemoryStore
+from objectstore.collect import TOLD_MAX
 from objectstore.merged import MergedRanges
-from objectstore.naming import MANIFESTS, SEGMENTS, ManifestId, manifest_key
+from objectstore.naming import CHUNKS, MANIFESTS, SEGMENTS, ManifestId, manifest_key
 from objectstore.segment import SegmentWriter
 from tests.unit.agent.background.merging_rig import merge_rows, partition_of
 from tests.unit.agent.background.test_merging import expected, fill, keys
@@ -103,3 +104,25 @@ async def test_what_an_author_that_the_log_never_met_wrote_stays_and_all_uncommi
     assert sorted(await keys(memory_store, MANIFESTS)) == sorted(orphans)
     await memory_store.delete(orphans[:1])
     assert await collect(agent, memory_store) == orphans[1:], "it was only kept for the stranger's sake"
+
+
+async def test_what_the_collectors_remember_is_bounded(agent: Agent, memory_store: MemoryStore) -> None:
+    """Strangers are counted beyond the first; a folder that is gone is forgotten."""
+    await create(agent)
+    replica, clock = agent.services.replica, agent.services.clock
+    for number in range(TOLD_MAX + 7):
+        await memory_store.put(f"{CHUNKS}somebody/{number:04d}", [b"x"])
+        await memory_store.put(f"{SEGMENTS}somebody/{number:04d}", [b"x"])
+    folders = [
+        f"{kind}{number:016x}" for kind in (SEGMENTS, MANIFESTS) for number in range(1 << 40, (1 << 40) + 3)
+    ]
+    merged = make_merged_collector(replica, memory_store, MergedRanges(memory_store), clock, 0)
+    merged._settled = dict.fromkeys(folders, 0)
+    report = await make_collector(replica, memory_store, clock, 0).run()
+    await merged.run(report)
+    assert len(report.strangers) == TOLD_MAX
+    assert report.untold == TOLD_MAX + 14
+    assert f"{report.untold} more objects like these stay" in report.warnings
+    assert len(report.warnings) == TOLD_MAX + 1
+    assert not set(merged._settled) & set(folders)
+    assert report.deleted == [], "and all of them stay"
