@@ -154,6 +154,34 @@ def test_what_the_only_agent_has_stood_for_is_forgotten_once_another_speaks() ->
     assert 0 <= clocks.early_ms <= STEP_MS
 
 
+def test_a_first_agent_that_is_ahead_is_found_out_by_the_third() -> None:
+    """Of two nobody can tell who is right: whoever joins is told, says so, and works no job until a third."""
+    script = Script()
+    script.now_ms += 8 * DAY_MS
+    script.register(A)
+    clocks = Clocks(script, a=0)
+    clocks.true_ms -= 8 * DAY_MS
+    clocks.off[A] = 8 * DAY_MS
+    clocks.beat(times=3)
+    ahead_ms = clocks.early_ms
+    assert ahead_ms > 7 * DAY_MS, "the log knows no other time"
+    script.now_ms = clocks.true_ms
+    script.register(B)
+    clocks.off[B] = 0
+    clocks.beat(times=3)
+    assert (apart_ms(script.state, A) == 0, apart_ms(script.state, B) < -7 * DAY_MS) == (True, True)
+    assert clocks.early_ms <= ahead_ms + SKEW_MS, "no further ahead than it was"
+    script.now_ms = clocks.true_ms
+    script.register(C)
+    clocks.off[C] = 0
+    clocks.beat(times=3)
+    assert agreed_ms(script.state) <= clocks.true_ms + SKEW_MS, (
+        "nothing goes by the first one's clock any more"
+    )
+    assert apart_ms(script.state, A) > 7 * DAY_MS
+    assert (apart_ms(script.state, B), apart_ms(script.state, C)) == (0, 0)
+
+
 def test_the_log_s_clock_waits_for_agents_that_were_ahead_and_deletes_by_what_they_say(
     script: Script,
 ) -> None:
