@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +44,10 @@ class Embedded:
             return found
 
 
-def start(data: Path, *settings: str) -> Embedded:
-    """`floe dev` on free ports, ready to serve."""
+def start(data: Path, *settings: str, module: Sequence[str] = ("agent",)) -> Embedded:
+    """`floe dev` on free ports, ready to serve. `module`: what is run as `floe`, with what comes first."""
     kafka, http = free_port(), free_port()
-    command = [sys.executable, "-m", "agent", "dev", "--data-dir", str(data)]
+    command = [sys.executable, "-m", *module, "dev", "--data-dir", str(data)]
     command += ["--kafka-port", str(kafka), "--http-port", str(http)]
     for setting in (*SETTINGS, *settings):
         command += ["--set", setting]

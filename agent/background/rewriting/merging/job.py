@@ -122,7 +122,7 @@ class Merging(Job):
                 self._seen.pop(handle, None)
                 continue
             first = partition.slices.first_offset
-            if self._spared.keep(handle, partition.log_start, first):
+            if self._spared.keep(handle, partition.log_start, first, partition.skipped):
                 self.failures.pop(_item_name(handle), None)
             if not len(partition.slices):
                 self._seen.pop(handle, None)
@@ -217,10 +217,12 @@ class Merging(Job):
         now_s = asyncio.get_running_loop().time()
         for handle, found in groupby(sorted(error.pieces, key=_place), key=lambda each: each[0]):
             refs = [ref for _, ref in found]
-            count = max(self._spared.note(handle, ref, now_s) for ref in refs)
             self.item_failed(_item_name(handle), error)
             partition = self.replica.state.partitions[handle]
-            if partition is not None and is_told(count):
+            if partition is None:
+                continue
+            count = max(self._spared.note(handle, ref, now_s, partition.skipped) for ref in refs)
+            if is_told(count):
                 level = _log.info if error.gone and count == 1 else _log.warning
                 level(
                     "records cannot be read, and stay as they are",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from agent.background.rewriting.patience import patience_s
 from agent.background.rewriting.salvage import NOWHERE
 from objectstore.naming import SegmentId, SliceRef
+from objectstore.offset_ranges import Range
 from objectstore.store import StoreError
 
 SPARED_MAX = 10_000  # pieces that are remembered; the oldest are forgotten, and met again
@@ -29,11 +30,15 @@ class Unreadable(StoreError):
 
 @dataclass(slots=True)
 class _Spared:
-    """A piece, how often it could not be read, and until when it is left alone (event loop's seconds)."""
+    """A piece, how often it could not be read, and until when it is left alone (event loop's seconds).
+
+    `skipped`: what of the partition was passed over by then.
+    """
 
     ref: SliceRef
     count: int
     until_s: float
+    skipped: Sequence[Range]
 
 
 class Spared:
@@ -43,12 +48,12 @@ class Spared:
         self._pieces: dict[tuple[int, int], _Spared] = {}  # by handle and first offset, the oldest first
         self._of: dict[int, list[int]] = {}  # handle → first offsets of its pieces
 
-    def note(self, handle: int, ref: SliceRef, now_s: float) -> int:
+    def note(self, handle: int, ref: SliceRef, now_s: float, skipped: Sequence[Range] = ()) -> int:
         """Leave a piece alone for a while; how often in a row it could not be read."""
         key = (handle, ref.base_offset)
         known = self._pieces.pop(key, None)
         count = 1 if known is None else known.count + 1
-        self._pieces[key] = _Spared(ref, count, now_s + patience_s(count))
+        self._pieces[key] = _Spared(ref, count, now_s + patience_s(count), skipped)
         if known is None:
             self._of.setdefault(handle, []).append(ref.base_offset)
         while len(self._pieces) > SPARED_MAX:
@@ -76,15 +81,18 @@ class Spared:
         for offset in [each for each in self._of.get(handle, ()) if start <= each < end]:
             self._drop(handle, offset)
 
-    def keep(self, handle: int, log_start: int, tail_start: int) -> bool:
+    def keep(self, handle: int, log_start: int, tail_start: int, skipped: Sequence[Range] = ()) -> bool:
         """Forget what is in nobody's way any more: deleted segments, rows that left the tail.
 
-        Whether nothing is left of what there was.
+        And what was met before somebody decided to pass something over. Whether nothing is left of what
+        there was.
         """
         known = handle in self._of
         for offset in list(self._of.get(handle, ())):
-            ref = self._pieces[handle, offset].ref
-            if ref.end_offset <= log_start if isinstance(ref.chunk, SegmentId) else offset < tail_start:
+            piece = self._pieces[handle, offset]
+            merged = isinstance(piece.ref.chunk, SegmentId)
+            gone = piece.ref.end_offset <= log_start if merged else offset < tail_start
+            if gone or piece.skipped != skipped:
                 self._drop(handle, offset)
         return known and handle not in self._of
 

@@ -26,6 +26,7 @@ from tests.unit.agent.background.test_compaction import put
 from tests.unit.agent.kafka.admin_calls import create as create_topic
 from tests.unit.agent.kafka.admin_calls import topic
 from tests.unit.agent.kafka.test_fetch_damage import chunk_at, fetch, filled, merged, partition, spoil, values
+from tests.unit.agent.kafka.test_fetch_skipped import skip
 from tests.unit.agent.kafka.test_handlers_produce_fetch import produce
 from tests.unit.agent.rig import Agent, batch
 
@@ -150,6 +151,22 @@ async def test_damage_that_is_deleted_holds_up_nothing(
     assert merging.failures == {}
     assert len(partition(agent, 0).slices) == 0
     assert values((await fetch(agent, begin))[0]) == [b"0-2"][begin - 2 :]
+
+
+async def test_damage_that_is_passed_over_is_tried_again_at_once(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    """Not only when the patience with what failed before is over."""
+    await filled(agent)
+    await memory_store.delete([chunk_key(chunk_at(agent, 0, 1))])
+    merging = job(agent, memory_store)
+    for _ in range(3):
+        await merging._look()
+    assert partition(agent, 0).slices.first_offset == 1
+    await skip(agent, (1, 2))
+    await merging._look()
+    assert (len(partition(agent, 0).slices), merging.failures) == (0, {})
+    assert values((await fetch(agent, 0))[0]) == [b"0-0", b"0-2"]
 
 
 async def test_the_helper_says_which_pieces_are_not_what_was_committed(
