@@ -9,10 +9,13 @@ import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from py4j.protocol import Py4JJavaError
 
 from tests.compat.conftest import Embedded, start, stop
 from tests.compat.kafka_python import KafkaConsumer
 from tests.compat.kafka_python import TopicPartition as PyTopicPartition
+from tests.compat.suite.java import Jvm
+from tests.compat.suite.java_clients import Java
 
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
 
@@ -85,7 +88,22 @@ def kafka_python(bootstrap: str) -> Found:
     return got, errors
 
 
-@pytest.mark.parametrize("client", [librdkafka, kafka_python])
+def java(bootstrap: str) -> Found:
+    got: set[tuple[int, int]] = set()
+    errors: list[str] = []
+    with Jvm() as jvm, Java(jvm, bootstrap).consumer() as consumer:
+        consumer.assign([Java(jvm, bootstrap).part(TOPIC, partition) for partition in (0, 1)])
+        for _ in range(LOOKS_MAX):
+            try:
+                got |= {(each.partition, each.offset) for each in Java(jvm, bootstrap).poll(consumer)}
+            except Py4JJavaError as error:
+                errors.append(error.java_exception.getClass().getSimpleName())
+            if got == INTACT and errors:
+                break
+    return got, errors
+
+
+@pytest.mark.parametrize("client", [librdkafka, kafka_python, java])
 def test_the_application_hears_of_the_damage_and_gets_everything_else(
     damaged: Embedded, client: Callable[[str], Found]
 ) -> None:

@@ -26,6 +26,7 @@ from objectstore.transactions import Transactions
 from tests.checker.findings import Finding
 from tests.sim.bindings import BOUND
 from tests.sim.clerk import ASIDE
+from tests.sim.damage import HURT
 from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
 from tests.sim.mortal import MORTAL
 from tests.sim.node import AgentNode
@@ -48,10 +49,10 @@ async def audit(agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledge
     state = app.replica.state
     reader, ranges = ChunkReader(objects, CACHE_BYTES), MergedRanges(objects)
     for partition in [each for each in state.partitions if each is not None]:
-        if partition.topic.name != KEPT:
+        if partition.topic.name not in (KEPT, HURT):
             findings += [_own(each) for each in await tiles(partition, ranges, reader)]
     if not findings:  # what cannot be read cannot be compared with its table
-        for topic in [each for each in state.topics if each != BOUND]:  # which has no table
+        for topic in [each for each in state.topics if each not in (BOUND, HURT)]:  # which have none
             findings += await _table(_Topic(topic, agents[0], Readers(ranges, reader)), objects, ledger)
     await ranges.close()
     await reader.close()

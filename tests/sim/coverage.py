@@ -47,7 +47,6 @@ COMMANDS_OUT: Mapping[str, str] = {
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
-    "skip_damaged": "an operator asks for it over HTTP; no fault here leaves an object damaged for good",
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
 """Commands that may stay out, each with the reason."""

@@ -33,6 +33,7 @@ from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
 from tests.sim.collector import without_collector
 from tests.sim.coverage import Seen
+from tests.sim.damage import Hurt, Skipper, judged
 from tests.sim.faults import FAULTS, Fault, fault_of
 from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
@@ -70,11 +71,14 @@ TOPIC = "sim"
 SETTINGS: dict[str, Any] = {
     "collection": {"interval_s": 2, "grace_s": 1},
     "produce": {"linger_ms": 5, "quiet_ms": 1},
-    "merging": {"interval_ms": 500, "min_slices": 12, "keep_slices": 3, "segment_bytes": 1 << 16, "age_s": 5},
+    "merging": {"interval_ms": 500, "min_slices": 12, "keep_slices": 3, "segment_bytes": 1 << 16, "age_s": 5}
+    | {"skipped_wait_s": 1},
     "compaction": {"dirty_bytes_min": 1024},
 }
 LONG_LEASE = {"url": "memory:", "lease_ttl_s": 10}
 """The default: an agent that is sick is taken out long before."""
+SMALL_CACHES = {"cache_bytes_max": 1024, "cold_cache_bytes_max": 1024}
+"""What an agent has in memory hides what is damaged in the bucket."""
 CLUSTER = {
     "group.initial.rebalance.delay.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "300",
@@ -130,6 +134,7 @@ class World:
         settings = (
             SETTINGS
             | ({"log": LONG_LEASE} if plan.sick else {})
+            | ({"fetch": SMALL_CACHES} if plan.hurt else {})
             | {
                 "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
                 "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 8, "orphan_grace_s": 6},
@@ -153,6 +158,7 @@ class World:
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
         self.sickbed = Sickbed(self)
+        self.hurt = Hurt(self.objects, self.agents)
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -240,7 +246,7 @@ class World:
             findings += await copies_differ(self.around, COPIES, read, positions(self.around, app, GROUP))
         if self.plan.members or self.plan.modern:
             findings += await self._groups_judged(self.around, app, read)
-        return findings
+        return findings + await judged(self.around, self.hurt)
 
     async def _groups_judged(
         self, around: Surroundings, app: App, read: Mapping[str, set[int]]
@@ -275,7 +281,7 @@ class World:
         cast += ["relay"] if plan.relay else []
         cast += [each for each in ("solo", "operator", "mortal", "binder") if getattr(plan, each)]
         cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
-        cast += [f"m{n}" for n in range(plan.members)]
+        cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
             cast += ["clerk"]
         return cast + (["keeper", "restorer"] if plan.keepers else [])
@@ -349,6 +355,8 @@ class World:
                 return Solo(around)
             case _, "going":
                 return Goers(around)
+            case _, "skipper":
+                return Skipper(around, self.hurt)
             case _, "binder":
                 return Binder(around, self.witness.bindings)
             case _, "operator" | "mortal":
