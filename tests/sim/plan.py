@@ -153,9 +153,13 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         static=random.random() < 0.3,
         restored=random.random() < RESTORED_OF,
     )
-    told = _with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES)))
-    hurt = Random(seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
-    return replace(told, hurt=hurt and told.level == FEATURE_LEVEL_MAX)
+    return _maybe_hurt(_with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES))))
+
+
+def _maybe_hurt(plan: Plan) -> Plan:
+    """At times with damage; to pass it over is of the newest level, and no backup brings it back."""
+    hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
+    return replace(plan, hurt=hurt and plan.level == FEATURE_LEVEL_MAX)
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:
