@@ -95,7 +95,8 @@ class Commits:
             for handle in range(len(state.partitions))
         )
 
-    def _log(self, state: State, handle: int, known: Records) -> Hashable:
+    def _log(self, state: State, handle: int, known: Records) -> tuple[tuple[int, tuple[Hashable, ...]], ...]:
+        """Of each slice: its author, and its records."""
         partition = state.partitions[handle]
         assert partition is not None, "topics are not deleted here"
         log = []

@@ -161,14 +161,14 @@ class Unfenced(State):
 
 
 @contextmanager
-def _replaced(name: str, value: object) -> Iterator[None]:
-    """The fence with another rule."""
-    rule = getattr(fence, name)
-    setattr(fence, name, value)
+def _replaced(name: str, value: object, where: object = fence) -> Iterator[None]:
+    """The fence, or another place, with another rule."""
+    rule = getattr(where, name)
+    setattr(where, name, value)
     try:
         yield
     finally:
-        setattr(fence, name, rule)
+        setattr(where, name, rule)
 
 
 def _no_fence() -> AbstractContextManager[None]:
@@ -203,8 +203,7 @@ def _uncovered_counts() -> AbstractContextManager[None]:
     return _replaced("note_positions", all_named)
 
 
-@contextmanager
-def _ends_alone() -> Iterator[None]:
+def _ends_alone() -> AbstractContextManager[None]:
     """As the fence was first designed: an EndTxn that only hears of an end is not noted."""
     note = fence.note_end
 
@@ -212,21 +211,12 @@ def _ends_alone() -> Iterator[None]:
         if at.touched:  # markers were written
             note(transaction, source, at)
 
-    fence.note_end = only_the_end
-    try:
-        yield
-    finally:
-        fence.note_end = note
+    return _replaced("note_end", only_the_end)
 
 
-@contextmanager
-def _stable_too_high() -> Iterator[None]:
-    kept = Partition.last_stable
-    Partition.last_stable = property(lambda partition: partition.high_watermark)
-    try:
-        yield
-    finally:
-        Partition.last_stable = kept
+def _stable_too_high() -> AbstractContextManager[None]:
+    too_high = property(lambda partition: partition.high_watermark)
+    return _replaced("last_stable", too_high, Partition)
 
 
 @contextmanager

@@ -145,7 +145,8 @@ def _look(
     """Take every step from one world; those to worlds not seen before are followed."""
     world, number = here
     steps = model.steps(world)
-    choice, said = 0, ("the next step",)
+    choice = 0
+    said: Said = ("the next step",)
     try:
         for choice, (said, after) in enumerate(steps):
             outcome.steps += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from coordination.kafka_codes import Code
 from coordination.state import ChunkCommitted, Done, Refused, State
@@ -146,7 +146,7 @@ class Transactions:
             head = self._apply(head, 0, ("init", number, (-1, -1)))
             given = self._result(head)
             assert isinstance(given, Done), given
-            pair: Pair = given.value
+            pair = _pair(given)
             link = Link(0, 1, self.history[head].depth)
             apart = self.speaks[number].apart
             own = None if apart < 0 else Link(apart, 2, link.stamp)
@@ -255,10 +255,10 @@ class Transactions:
             yield from self._connected(after, number, kind, agent, said)
         if kind in ("send", "offsets") and world.chances.aborts:
             last = len(self.speaks[number].transactions[client.transaction]) - 1
-            said = ("client {} waits no longer for {} and aborts", number, f"{kind} {argument}")
+            gives_up = ("client {} waits no longer for {} and aborts", number, f"{kind} {argument}")
             aborting = client._replace(stage=last, spoiled=kind == "send", aborting=kind == "offsets")
             yield from self._connected(
-                after.spend("aborts").with_client(number, aborting), number, kind, client.link.agent, said
+                after.spend("aborts").with_client(number, aborting), number, kind, client.link.agent, gives_up
             )
 
     def _reconnect(self, world: World, number: int) -> Iterator[Step]:
@@ -371,16 +371,14 @@ class Transactions:
             return self._next(message.client, client, told, result)
         if kind == "init":
             assert isinstance(result, Done)
-            pair: Pair = result.value
-            return client._replace(pair=pair, sequences=(0, 0), recovering=False)
+            return client._replace(pair=_pair(result), sequences=(0, 0), recovering=False)
         return client._replace(stage=client.stage + 1)
 
     def _next(self, number: int, client: Client, told: Told, result: Done) -> Client:
         """The next transaction; in v2 with the pair that the end answered with."""
         done = client._replace(told=(*client.told[:-1], told, Told()), stage=0, spoiled=False, aborting=False)
         if self.speaks[number].v2:
-            pair: Pair = result.value
-            return done._replace(pair=pair, sequences=(0, 0))
+            return done._replace(pair=_pair(result), sequences=(0, 0))
         return done._replace(recovering=client.spoiled)
 
     def _failed(self, message: Message, client: Client, code: Code) -> Client:
@@ -439,10 +437,16 @@ def _link(client: Client, kind: str) -> Link:
     return own if own is not None and kind == "offsets" else client.link
 
 
+def _pair(given: Done) -> Pair:
+    """The producer's id and epoch that a command was answered with."""
+    producer_id, epoch = cast(Pair, given.value)
+    return producer_id, epoch
+
+
 def _ranked(client: Client, own: list[Message], last: LastEnd | None, source: Source | None) -> Hashable:
     """What the fence compares, each by its rank among what it is compared with."""
     seen = (last, source)
-    mine = [client.link] + [client.offsets_link] * (client.offsets_link is not None)
+    mine = [each for each in (client.link, client.offsets_link) if each is not None]
     all_links = [*mine, *(each.link for each in own)]
     links = sorted({*(each.number for each in all_links), *(e.connection for e in seen if e is not None)})
     stamps = sorted({*(each.stamp for each in all_links), *(e.revision for e in seen if e is not None)})
