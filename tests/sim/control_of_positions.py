@@ -1,11 +1,13 @@
-"""Rule 8 broken for positions: nobody asks by which connection a TxnOffsetCommit came."""
+"""Rules of positions, broken: by which connection they came, what is newer, what is pending, the barrier."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from coordination.state import fence
+from agent.kafka.context import Context
+from agent.kafka.handlers import k09_offset_fetch
+from coordination.state import fence, group_offsets
 from tests.sim.plan import STORY_TIMEOUT_MS, Plan
 
 
@@ -15,6 +17,34 @@ def late_positions_are_taken() -> tuple[tuple[Any, str, Any], ...]:
         (fence, "positions_refusal", lambda transaction, group, source, at: None),
         (fence, "note_positions", lambda transaction, group, source, waiting, named, at: None),
     )
+
+
+def commits_overtake() -> tuple[tuple[Any, str, Any], ...]:
+    """What a coordinator of before held back is written over what the next one acknowledged."""
+    return ((group_offsets, "_overtaken", lambda group, message, at: False),)
+
+
+def pending_counts_as_stable() -> tuple[tuple[Any, str, Any], ...]:
+    """A member reads on from positions that a transaction under way may change."""
+    return ((k09_offset_fetch, "is_pending", lambda state, group, handle: False),)
+
+
+class _Sure(Context):
+    """Takes what this agent has applied for all that there is."""
+
+    async def barrier(self) -> bool:
+        """Nobody is asked."""
+        return True
+
+
+def positions_without_barrier() -> tuple[tuple[Any, str, Any], ...]:
+    """OffsetFetch is answered from what the agent has applied by then."""
+    handle = k09_offset_fetch.handle
+
+    async def sure(ctx: Context, request: Any, version: int) -> Any:
+        return await handle(_Sure(ctx.services, ctx.client, ctx.client_id), request, version)
+
+    return ((k09_offset_fetch, "handle", sure),)
 
 
 def positions_come_late(plan: Plan) -> Plan:

@@ -14,7 +14,6 @@ from typing import Any
 from agent.background import collection
 from agent.background.rewriting.compaction import choice
 from agent.background.rewriting.compaction import partition as compaction
-from agent.kafka.handlers import k09_offset_fetch
 from agent.kafka.produce.buffer import Outcome
 from agent.kafka.produce.driver import ProduceDriver, commit_command
 from coordination import memory_server, snapshot_keeper
@@ -25,7 +24,6 @@ from coordination.state import (
     chunks,
     cluster,
     fence,
-    group_offsets,
     pending_offsets,
     producers,
 )
@@ -42,7 +40,13 @@ from objectstore.offset_map import OffsetMap
 from tests.sim.control_of_bindings import bound_meanwhile
 from tests.sim.control_of_clocks import clock_of_one_agent
 from tests.sim.control_of_logs import follows_any_log
-from tests.sim.control_of_positions import late_positions_are_taken, positions_come_late
+from tests.sim.control_of_positions import (
+    commits_overtake,
+    late_positions_are_taken,
+    pending_counts_as_stable,
+    positions_come_late,
+    positions_without_barrier,
+)
 from tests.sim.loop import NODE
 from tests.sim.plan import Plan
 
@@ -249,11 +253,6 @@ def _remembers_one_batch() -> Any:
     return patched((chunks, "REMEMBERED", 2))
 
 
-def _commit_overtakes() -> Any:
-    """What a coordinator of before held back is written over what the next one acknowledged."""
-    return patched((group_offsets, "_overtaken", lambda group, message, at: False))
-
-
 def _unnamed_merged_collected_early() -> Any:
     return patched((collection, "MergedCollector", _Impatient))
 
@@ -316,10 +315,6 @@ def _no_generation_check() -> Any:
     return patched((pending_offsets, "_member_refusal", lambda group, message: None))
 
 
-def _pending_counts_as_stable() -> Any:
-    return patched((k09_offset_fetch, "is_pending", lambda state, group, handle: False))
-
-
 def _with(*faults: str) -> Callable[[Plan], bool]:
     """Plans with one of these faults."""
     return lambda plan: any(kind in faults for _, _, kind, _ in plan.faults)
@@ -359,7 +354,7 @@ CONTROLS: tuple[Control, ...] = (
         "commit-overtakes",
         "a commit that was held back never overwrites a newer one",
         frozenset({"position-back"}),
-        _commit_overtakes,
+        lambda: patched(*commits_overtake()),
         _has(solo=True),
     ),
     Control(
@@ -415,7 +410,7 @@ CONTROLS: tuple[Control, ...] = (
         "pending-counts-as-stable",
         "8: a new member waits for positions under way",
         COPIED_WRONGLY,
-        _pending_counts_as_stable,
+        lambda: patched(*pending_counts_as_stable()),
         _with("pause-member-before-end"),
     ),
     Control(
@@ -439,6 +434,13 @@ CONTROLS: tuple[Control, ...] = (
         lambda: patched(*late_positions_are_taken()),
         lambda plan: "v1" in (*plan.transactors, plan.relay),
         positions_come_late,
+    ),
+    Control(
+        "positions-without-barrier",
+        "5: reads that promise freshness use a read barrier",
+        frozenset({"stale-position"}),
+        lambda: patched(*positions_without_barrier()),
+        lambda plan: "v2" in (*plan.transactors, plan.relay) and plan.log_s[1] > 0,
     ),
     Control(
         "bound-meanwhile",

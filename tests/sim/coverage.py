@@ -28,7 +28,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "2 leases drive liveness only": ("fault expire-lease", "command fence_incarnation"),
     "3 retries are idempotent": ("fault lose-answers",),
     "4 dedup in the state": ("fault hold-requests", "fault cut-clients"),
-    "5 read barrier": ("request OffsetFetch", "request ListOffsets"),
+    "5 read barrier": ("positions asked for behind the log", "request ListOffsets"),
     "6 the watch is not trusted": ("fault silence-watches", "fault compact", "fault cancel-watches"),
     "7 fetch hides nothing": ("small fetches",),
     "8 a transaction ends once": ("command end_transaction", "command abort_transaction", "held EndTxn"),

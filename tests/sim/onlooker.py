@@ -25,30 +25,20 @@ class Onlooker:
         self._around = around
         self._connections: dict[str, Connection] = {}
         self._asking: set[str] = set()
-        self._coordinators: dict[str, str] = {}
-        """By group, as far as it is known."""
 
-    def committed(self, group: str) -> None:
-        """Ask whoever coordinates, or everybody; nobody waits for the answers."""
-        known = self._coordinators.get(group)
-        for bootstrap in self._around.bootstrap if known is None else (known,):
-            if bootstrap not in self._asking:
-                self._asking.add(bootstrap)
-                self._around.loop.create_task(self._ask(bootstrap, group))
+    def committed(self, group: str, bootstrap: str) -> None:
+        """Ask who took the transaction's positions; nobody waits for the answer."""
+        if bootstrap not in self._asking:
+            self._asking.add(bootstrap)
+            self._around.loop.create_task(self._ask(bootstrap, group))
 
     async def _ask(self, bootstrap: str, group: str) -> None:
-        code = -1
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
                 connection = self._connections.pop(bootstrap, None) or await Connection.open(bootstrap)
-                asked = OffsetFetchRequest(group, None)
-                code = (await connection.call("OffsetFetch", asked, FETCH_VERSION)).error_code
+                await connection.call("OffsetFetch", OffsetFetchRequest(group, None), FETCH_VERSION)
             self._connections[bootstrap] = connection
         except ERRORS:
             pass  # the next look opens another one
         finally:
             self._asking.discard(bootstrap)
-        if not code:
-            self._coordinators[group] = bootstrap
-        elif self._coordinators.get(group) == bootstrap:
-            del self._coordinators[group]

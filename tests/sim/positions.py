@@ -39,6 +39,10 @@ class Positions:
         self._taken: dict[tuple[str, int, int], tuple[int, int]] = {}
         """By group, handle and offset the first and the last request for it, numbered as agents took them."""
         self._takings = 0
+        self._newest: dict[str, int] = {}
+        """By group the revision of the last change that an agent has applied."""
+        self.behind = 0
+        """How often an agent was asked that had not come to it: then only the read barrier helps."""
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -51,8 +55,10 @@ class Positions:
 
         async def fetched(ctx: Context, request: Any, version: int) -> Any:
             since = self._changes
-            answer = await fetch(ctx, request, version)
             group = request.group_id
+            named = [group, *(each.group_id for each in request.groups)]
+            self.behind += any(ctx.state.revision < self._newest.get(each, 0) for each in named)
+            answer = await fetch(ctx, request, version)
             asked = answer.groups or [answer]
             for each in asked:
                 self._told(ctx, getattr(each, "group_id", "") or group, each, since)
@@ -68,6 +74,7 @@ class Positions:
         """Positions may be any again: the log went back."""
         self._known.clear()
         self._taken.clear()
+        self._newest.clear()
 
     def applied(self, state: State, kinds: Sequence[str], commands: Sequence[Any]) -> None:
         """An entry, by the first agent that comes to it."""
@@ -101,6 +108,7 @@ class Positions:
                     "position-back", f"group {key[0]}, handle {key[1]}: {before}, at {revision} {offset}"
                 )
             history.append((self._changes, offset))
+            self._newest[key[0]] = revision
         for key, history in self._known.items():
             if history[-1][1] != NONE and key not in found:
                 history.append((self._changes, NONE))

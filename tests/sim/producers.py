@@ -142,13 +142,19 @@ class _Copied(TransactionalClient):
 
 
 class V2:
-    """Our own client, which asks any agent, and goes on by another one when it is not answered."""
+    """Our own client, which asks any agent, and goes on by another one when it is not answered.
+
+    As clients do, it has a connection of its own to the group's coordinator, which alone takes positions. So
+    the transaction is often ended by another agent than the one that tells the positions afterwards.
+    """
 
     def __init__(self, around: Surroundings, name: str, timeout_ms: int) -> None:
         self._around = around
         self._timeout_ms = timeout_ms
         self._client = _Copied(self._somebody(), name)
         self._client.around = around
+        self._coordinator: tuple[str, Connection | None] = (self._somebody(), None)
+        """Who took positions last, and the connection to it."""
         self._onlooker = Onlooker(around)
         self._touched, self._group = False, ""
 
@@ -180,7 +186,14 @@ class V2:
         """See Producing. `member`: generation and id of a member of the group."""
         self._touched = True
         by_place = {(key.topic, key.partition): offset for key, offset in offsets.items()}
-        await self._until_answered(lambda: self._client.positions(group, by_place, member))
+        client = self._client
+        others = client.bootstrap, client.connection
+        client.bootstrap, client.connection = self._coordinator
+        try:
+            await self._until_answered(lambda: client.positions(group, by_place, member))
+        finally:
+            self._coordinator = client.bootstrap, client.connection
+            client.bootstrap, client.connection = others
         self._group = group
 
     async def end(self, *, commit: bool) -> None:
@@ -188,7 +201,7 @@ class V2:
         if self._touched:
             await self._until_answered(lambda: self._client.end(commit=commit))
         if self._group and commit:
-            self._onlooker.committed(self._group)
+            self._onlooker.committed(self._group, self._coordinator[0])
 
     async def stop(self) -> None:
         """See Producing. Connections stay open: what is under way on them still arrives."""

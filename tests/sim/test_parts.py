@@ -13,6 +13,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.subscription_state import SubscriptionState
 
+from agent.kafka.handlers import k09_offset_fetch
 from agent.net.wire.generated.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from agent.net.wire.generated.delete_records import (
     DeleteRecordsPartition,
@@ -26,6 +27,7 @@ from agent.net.wire.generated.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from agent.net.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
@@ -202,6 +204,23 @@ def test_a_position_that_was_over_when_it_was_asked_for_is_seen(told: int, anoma
     answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [row])])
     positions._told(SimpleNamespace(state=SimpleNamespace(topics=topics)), "a", answer, since)
     assert wrong == anomaly
+
+
+def test_it_is_counted_when_positions_are_asked_for_behind_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of this file is at revision 9; only the read barrier helps whoever has applied less."""
+
+    async def handle(ctx: Any, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        return OffsetFetchResponse()
+
+    monkeypatch.setattr(k09_offset_fetch, "handle", handle)
+    positions, counts = Positions(lambda anomaly, detail: None), []
+    positions.applied(_state(a=5), ["end_transaction"], [Command()])
+    with positions.watches():
+        for group, revision in (("a", 9), ("b", 8), ("a", 8)):
+            ctx: Any = SimpleNamespace(state=SimpleNamespace(revision=revision))
+            asyncio.run(k09_offset_fetch.handle(ctx, OffsetFetchRequest(group), 5))
+            counts.append(positions.behind)
+    assert counts == [0, 0, 1]
 
 
 def test_an_object_is_there_in_the_middle_of_its_put() -> None:

@@ -302,6 +302,7 @@ class World:
             counts.update(self.around.counts)
             counts["skipped behind an abort"] += len(self.around.skipped)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
+        counts["positions asked for behind the log"] += self.witness.positions.behind
         for kind, number in self.witness.commands.items():
             counts[f"command {kind}"] += number
         for event, number in self.network.events.items():
