@@ -6,6 +6,7 @@ ones says nothing, and an attempt that hangs says something before it ends.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -28,7 +29,9 @@ class Evidence:
         self._next = 0
         self._failed_since: float | None = None
         self._succeeded = -1e9
-        self._durations: deque[tuple[float, float]] = deque(maxlen=KEPT_MAX)  # (began, how long)
+        self._durations: deque[tuple[float, float]] = deque()  # (began, how long), the oldest first
+        self._sorted: list[float] = []  # how long these took: every look asks for the slowest of them
+        self._newest_s = 0.0  # how long the newest success took, however long ago
         self.begun = -1e9
         """When the newest attempt began."""
         self.error = ""
@@ -49,7 +52,7 @@ class Evidence:
         began, timed = self._ended(attempt)
         self._succeeded = self.now()
         if timed:
-            self._durations.append((began, self._succeeded - began))
+            self._keep(began, self._succeeded - began)
         self._failed_since, self.error, self.everywhere = None, "", False
 
     def failed(self, attempt: int, error: str, *, everywhere: bool = False) -> None:
@@ -90,7 +93,7 @@ class Evidence:
 
     def latency_ms(self) -> float:
         """How long the newest success took, milliseconds."""
-        return round(self._durations[-1][1] * 1000, 3) if self._durations else 0.0
+        return round(self._newest_s * 1000, 3)
 
     def slow(self, limit_s: float) -> tuple[float, float] | None:
         """How long half of the newest attempts took at least, and when the first slow one of them began.
@@ -117,14 +120,30 @@ class Evidence:
 
     def late_s(self) -> float:
         """What 99 of a hundred recent attempts take at most; 0.0 when there are too few to tell."""
-        recent = sorted(took for _, took in self._recent(KEPT_MAX))
+        self._forget_old()
+        recent = self._sorted
         return recent[-1 - len(recent) // 100] if len(recent) >= MANY else 0.0
 
     def _recent(self, most: int) -> list[tuple[float, float]]:
         """When the newest successes began and how long they took, but not those that are old."""
-        now = self.now()
-        newest = islice(reversed(self._durations), most)
-        return [(began, took) for began, took in newest if now - began - took <= RECENT_S]
+        self._forget_old()
+        return list(islice(reversed(self._durations), most))
+
+    def _keep(self, began: float, took: float) -> None:
+        self._newest_s = took
+        self._durations.append((began, took))
+        insort(self._sorted, took)
+        if len(self._durations) > KEPT_MAX:
+            self._forget_oldest()
+
+    def _forget_old(self) -> None:
+        now, durations = self.now(), self._durations
+        while durations and now - durations[0][0] - durations[0][1] > RECENT_S:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, took = self._durations.popleft()
+        del self._sorted[bisect_left(self._sorted, took)]
 
     def _timed_under_way(self) -> list[tuple[float, float]]:
         now = self.now()

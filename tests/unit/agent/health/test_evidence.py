@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from agent.health.checks import SLOW_S, Bad, Slow, Tried
-from agent.health.evidence import Evidence
+from agent.health.evidence import KEPT_MAX, MANY, RECENT_S, Evidence
 
 
 class Hand:
@@ -141,3 +143,23 @@ def test_slow_counts_from_the_first_slow_attempt_for_as_long_as_it_lasts(hand: H
     check.look()
     hand.s += SLOW_S + 2
     assert check.look() == Bad("slow", pytest.approx(8.0 + SLOW_S + 2)), "what was before is over"
+
+
+def test_the_slowest_of_a_hundred_is_of_those_that_are_kept_and_not_old(hand: Hand) -> None:
+    evidence, random, all_of_them = Evidence(hand.now), Random(7), []
+    for _ in range(2 * KEPT_MAX):
+        took = random.choice((0.001, 0.002, 0.5 * random.random()))
+        _took(evidence, hand, took)
+        all_of_them.append((hand.s, took))
+        hand.s += random.choice((0.0, 0.0, 0.3))
+        known = sorted(took for at, took in all_of_them[-KEPT_MAX:] if hand.s - at <= RECENT_S)
+        assert evidence.late_s() == pytest.approx(known[-1 - len(known) // 100] if len(known) >= MANY else 0)
+    hand.s += RECENT_S + 1
+    assert evidence.late_s() == 0
+    assert evidence.latency_ms() == round(1000 * took, 3), "the newest, however old"
+
+
+def test_no_more_than_the_newest_are_kept(hand: Hand) -> None:
+    evidence = Evidence(hand.now)
+    _took(evidence, hand, *[0.02] * 6, *[0.002] * KEPT_MAX)
+    assert evidence.late_s() == pytest.approx(0.002)
