@@ -31,7 +31,7 @@ from tests.sim.bindings import Binder, asks_any
 from tests.sim.clerk import Clerk
 from tests.sim.clients import RETRY_S, Reader, Recorder, Surroundings, Writer
 from tests.sim.clock import START_MS, virtual_time
-from tests.sim.collector import without_collector
+from tests.sim.collector import without_collector, without_list_of_tasks
 from tests.sim.coverage import Seen
 from tests.sim.damage import Hurt, Skipper, judged
 from tests.sim.faults import FAULTS, Fault, fault_of
@@ -174,6 +174,7 @@ class World:
                 self.witness.watches(),
                 self.seen.watches(),
                 without_collector(),
+                without_list_of_tasks(),
             ):
                 judgement = self.loop.run_until_complete(self._main())
                 virtual_s, lines = self.loop.time(), list(self.lines)
