@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from tests.sim import quick
 from tests.sim.controls_table import catch
 from tests.sim.many import run
 from tests.sim.plan import Plan, plan_of
@@ -29,6 +30,7 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]], environment)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
+    quick.without_pandas()
     if given.controls is not None:
         return _controls(given.controls, given.seconds)
     plan_for = _sick_plan if given.sick else plan_of

@@ -25,7 +25,7 @@ from tests.checker.findings import Finding, Judgement
 from tests.checker.judge import judge
 from tests.checker.operations import History, Operation
 from tests.checker.progress import Patience
-from tests.sim import avro_memory, restored
+from tests.sim import avro_memory, quick, restored
 from tests.sim.audit import audit
 from tests.sim.bindings import Binder, asks_any
 from tests.sim.clerk import Clerk
@@ -167,6 +167,7 @@ class World:
     def run(self) -> Outcome:
         """The whole run."""
         avro_memory.remember()
+        quick.quicken()
         asyncio.set_event_loop(self.loop)
         try:
             with (
