@@ -35,6 +35,7 @@ PRODUCERS = 500_000
 SCHEMAS = 50_000
 PER_PARTITION = 60_000
 PER_CHUNK = 10_000
+TAIL = 16
 
 
 class Log:
@@ -109,10 +110,29 @@ def schemas(count: int = SCHEMAS) -> Iterator[Figure]:
     yield _step(f"DeleteTopic among {count:,} schemas", log.apply(DeleteTopic(name="t")))
 
 
+def topics() -> Iterator[Figure]:
+    """Deleting a topic whose partitions have a tail of 16 slices each: one entry, however large it is."""
+    for count in (1_000, 10_000):
+        log = Log()
+        log.apply(CreateTopic(name="t", topic_id=bytes(16), partitions=count))
+        for number in range(TAIL):
+            size = 100
+            for first in range(0, count, size):
+                log.apply(CommitChunk(
+                    number=number * count + first + 1, size=1 << 30, first_position=64,
+                    partition=range(first, first + size), length=[100] * size, offsets=[1] * size,
+                    max_timestamp_ms=[1_700_000_000_000] * size,
+                ))  # fmt: skip
+        gc.disable()
+        yield _step(f"DeleteTopic of {count:,} partitions", log.apply(DeleteTopic(name="t")))
+        gc.enable()
+
+
 def figures() -> Iterable[Figure]:
     """All of them; the producers first, in a process that has used little memory."""
     yield from producers()
     yield from schemas()
+    yield from topics()
 
 
 if __name__ == "__main__":

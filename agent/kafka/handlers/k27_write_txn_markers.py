@@ -9,6 +9,8 @@ INVALID_TXN_STATE: here no coordinator sends markers. The coordinator epoch is i
 
 from __future__ import annotations
 
+import asyncio
+
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition
 from agent.kafka.transactions.requests import decide
@@ -26,13 +28,18 @@ from coordination.state.types import Partition, Refused
 
 KEY = 27
 VERSIONS = (1, 2)
+LOOKS_PER_STEP = 1_000  # partitions looked at before other work has its turn
 
 
 async def handle(ctx: Context, request: WriteTxnMarkersRequest, version: int) -> WriteTxnMarkersResponse:
     """A code per partition of each marker, in the request's order."""
     response = WriteTxnMarkersResponse()
+    looked_at = 0
     for marker in request.markers:
         await ctx.barrier()
+        decided: dict[
+            tuple[str, int], Code
+        ] = {}  # one entry for a transaction, however many partitions it has
         result = WritableTxnMarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
         for topic in marker.topics:
@@ -40,12 +47,20 @@ async def handle(ctx: Context, request: WriteTxnMarkersRequest, version: int) ->
             result.topics.append(rows)
             for index in topic.partition_indexes:
                 partition = find_partition(ctx.state.topics.get(topic.name), index)
-                code = await _ended(ctx, marker, partition)
+                code = await _ended(ctx, marker, partition, decided)
+                looked_at += 1
+                if looked_at % LOOKS_PER_STEP == 0:
+                    await asyncio.sleep(0)
                 rows.partitions.append(WritableTxnMarkerPartitionResult(index, code))
     return response
 
 
-async def _ended(ctx: Context, marker: WritableTxnMarker, partition: Partition | None) -> Code:
+async def _ended(
+    ctx: Context,
+    marker: WritableTxnMarker,
+    partition: Partition | None,
+    decided: dict[tuple[str, int], Code],
+) -> Code:
     if partition is None:
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     if marker.transaction_result:
@@ -55,8 +70,11 @@ async def _ended(ctx: Context, marker: WritableTxnMarker, partition: Partition |
         return Code.NONE
     if marker.producer_epoch < owner.epoch:
         return Code.INVALID_PRODUCER_EPOCH
-    abort = AbortTransaction(transactional_id=owner.transactional_id, number=owner.number, forced=True)
-    result = await decide(ctx, abort)
-    if isinstance(result, Refused) and result.code is not Code.INVALID_TXN_STATE:
-        return result.code
-    return Code.NONE
+    name = (owner.transactional_id, owner.number)
+    if name not in decided:
+        abort = AbortTransaction(transactional_id=owner.transactional_id, number=owner.number, forced=True)
+        result = await decide(ctx, abort)
+        decided[name] = Code.NONE
+        if isinstance(result, Refused) and result.code is not Code.INVALID_TXN_STATE:
+            decided[name] = result.code
+    return decided[name]

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from agent.net.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -22,6 +23,7 @@ from agent.net.wire.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from coordination.kafka_codes import Code
+from coordination.state.types import Refused
 from tests.unit.agent.background.merging_rig import partition_of
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch, produce
 from tests.unit.agent.kafka.test_handlers_transactions import COMMITTED, shown
@@ -104,6 +106,46 @@ async def test_an_operator_aborts_the_whole_transaction(agent: Agent) -> None:
     assert [partition_of(agent, index=i).last_stable for i in (0, 1)] == [2, 2]
     assert shown(await fetch(agent, 0, index=1, **COMMITTED)) == []
     assert await marked(1) == 0, "there is nothing to do any more"
+
+
+async def test_an_abort_of_many_partitions_is_one_entry_and_lets_others_run(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is refused: to ask for each partition again would take seconds."""
+    await create(agent)
+    producer = Txn(agent)
+    await producer.init()
+    await producer.send(b"a")
+    await producer.send(b"b", index=1)
+    proposed: list[Message] = []
+
+    async def refuse(_: Any, message: Message) -> Refused:
+        proposed.append(message)
+        return Refused(Code.COORDINATOR_NOT_AVAILABLE, "not now")
+
+    async def marked(step: int) -> tuple[int, list[int]]:
+        """How often others had their turn, and the codes."""
+        monkeypatch.setattr("agent.kafka.handlers.k27_write_txn_markers.LOOKS_PER_STEP", step)
+        topics = [WritableTxnMarkerTopic("t", [0, 1, *range(2, 100)])]
+        request = WriteTxnMarkersRequest([WritableTxnMarker(producer.pair[0], 0, False, topics, 0)])
+        asking = asyncio.ensure_future(agent.call("WriteTxnMarkers", request, 1))
+        turns = 0
+        while not asking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        rows = asking.result().markers[0].topics[0].partitions
+        return turns, [each.error_code for each in rows]
+
+    monkeypatch.setattr("agent.kafka.handlers.k27_write_txn_markers.decide", refuse)
+    none = [Code.UNKNOWN_TOPIC_OR_PARTITION] * 98
+    in_one, codes = await marked(1_000)
+    assert codes == [Code.COORDINATOR_NOT_AVAILABLE] * 2 + none
+    assert len(proposed) == 1
+    in_four, _ = await marked(25)
+    assert in_four - in_one == 4
+    monkeypatch.undo()
+    assert (await marked(1_000))[1] == [0, 0, *none]
+    assert [partition_of(agent, index=i).last_stable for i in (0, 1)] == [2, 2]
 
 
 async def test_partitions_of_several_transactions_in_one_request(agent: Agent) -> None:
