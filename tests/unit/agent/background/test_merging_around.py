@@ -25,8 +25,7 @@ from tests.unit.agent.background.merging_rig import EAGER, job_of, parts_of
 from tests.unit.agent.background.test_compaction import put
 from tests.unit.agent.kafka.admin_calls import create as create_topic
 from tests.unit.agent.kafka.admin_calls import topic
-from tests.unit.agent.kafka.test_fetch_damage import chunk_at, fetch, filled, merged, partition, spoil, values
-from tests.unit.agent.kafka.test_fetch_skipped import skip
+from tests.unit.agent.kafka.damage_rig import chunk_at, fetch, filled, merged, partition, skip, spoil, values
 from tests.unit.agent.kafka.test_handlers_produce_fetch import produce
 from tests.unit.agent.rig import Agent, batch
 

@@ -18,7 +18,7 @@ from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, records, split
 from objectstore.faulty import Fault, FaultyStore
 from objectstore.merged import DamagedIndex, MergedRanges
-from objectstore.naming import SEGMENTS, chunk_key, manifest_key, segment_key
+from objectstore.naming import SEGMENTS, chunk_key, segment_key
 from objectstore.reader import ChunkMissing
 from objectstore.segment import verify
 from objectstore.store import Retryable
@@ -30,35 +30,27 @@ from tests.unit.agent.background.test_merging import keys
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.admin_calls import create as create_topic
 from tests.unit.agent.kafka.admin_calls import topic
-from tests.unit.agent.kafka.test_fetch_damage import (
+from tests.unit.agent.kafka.damage_rig import (
+    batches,
     chunk_at,
     fetch,
     filled,
-    flip,
     forget,
+    holes,
     merged,
     partition,
     send,
+    skip,
     spoil,
+    spoil_chunk,
+    spoil_merged,
     values,
 )
-from tests.unit.agent.kafka.test_fetch_skipped import batches, holes, skip
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create
 from tests.unit.agent.rig import Agent
 
 ALL = replace(EAGER, segment_bytes=300)  # what there is becomes one segment
 BAD = [pytest.param(how, id=how) for how in ("gone", "flipped")]
-
-
-async def spoil_chunk(agent: Agent, store: MemoryStore, offset: int, how: str, name: str = "t") -> str:
-    """Damage or delete the chunk of this offset of partition 0; its key."""
-    assert name == "t"
-    chunk = chunk_at(agent, 0, offset)
-    if how == "flipped":
-        await flip(store, chunk, b"0-%d" % offset)
-    else:
-        await store.delete([chunk_key(chunk)])
-    return chunk_key(chunk)
 
 
 async def merge_all(agent: Agent, store: Any, rows: int = 3, **changes: Any) -> list[int]:
@@ -189,13 +181,7 @@ async def test_merged_damage_becomes_a_hole(
     """A lost block, a lost segment, and a manifest with all that it named."""
     await merged(agent, memory_store)
     pointer = partition(agent, 0).merged
-    assert pointer is not None
-    if what == "manifest":
-        start, key, at = 0, manifest_key(pointer.manifest), -1
-    else:
-        manifest = await MergedRanges(memory_store).manifest(pointer.manifest)
-        start, key, at = 1, segment_key(manifest[1].segment), -1 if what == "index" else 100
-    await spoil(memory_store, key, how, at)
+    start = await spoil_merged(agent, memory_store, what, how)
     with pytest.raises(Exception, match=r"match|does not exist"):
         await merge_all(agent, memory_store)
     assert partition(agent, 0).merged == pointer

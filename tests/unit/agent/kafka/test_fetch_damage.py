@@ -3,73 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from agent.kafka.context import Client
-from agent.net.wire.generated import fetch as f
 from agent.net.wire.generated import list_offsets as lo
-from agent.net.wire.generated import produce as p
 from coordination.kafka_codes import Code
-from coordination.state.types import Partition
 from objectstore.adapters.memory import MemoryStore
-from objectstore.batch import peek, records
-from objectstore.cache import SliceCache
+from objectstore.batch import peek
 from objectstore.faulty import Fault, FaultyStore
 from objectstore.merged import MergedRanges
-from objectstore.naming import ChunkId, chunk_key, manifest_key, segment_key
+from objectstore.naming import chunk_key, manifest_key, segment_key
 from objectstore.segment import HEADER_BYTES as SEGMENT_HEADER
-from tests.unit.agent.background.merging_rig import merge_rows
 from tests.unit.agent.conftest import StartAgent
-from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
-from tests.unit.agent.rig import Agent, batch
-
-
-def forget(agent: Agent) -> None:
-    """As after a restart: nothing is in memory."""
-    reader = agent.services.reader
-    reader._tail, reader._cold = SliceCache(0), SliceCache(0)
-
-
-def partition(agent: Agent, index: int) -> Partition:
-    return agent.services.replica.state.topics["t"].partitions[index]
-
-
-def chunk_at(agent: Agent, index: int, offset: int) -> ChunkId:
-    chunk = partition(agent, index).slices.plan(offset, 1)[0].chunk
-    assert isinstance(chunk, ChunkId)
-    return chunk
-
-
-async def flip(store: MemoryStore, chunk: ChunkId, text: bytes) -> None:
-    data = bytearray(await store.get(chunk_key(chunk)))
-    data[data.index(text)] ^= 1
-    await store.put(chunk_key(chunk), [data])
-
-
-async def fetch(agent: Agent, *offsets: int, wait_ms: int = 0, min_bytes: int = 1) -> list[Any]:
-    """Each partition from its offset on."""
-    wanted = [
-        f.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20)
-        for index, offset in enumerate(offsets)
-    ]
-    topic = f.FetchTopic(topic="t", partitions=wanted)
-    request = f.FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, topics=[topic])
-    return list((await agent.call("Fetch", request, 12)).responses[0].partitions)
-
-
-def values(answer: Any) -> list[bytes | None]:
-    return [record.value for record in records(answer.records)] if len(answer.records) else []
-
-
-async def filled(agent: Agent) -> None:
-    """Two partitions of three flushes each; a flush of one is in a chunk of its own."""
-    await create(agent)
-    for number in range(3):
-        for index in (0, 1):
-            await produce(agent, batch(b"%d-%d" % (index, number)), index=index)
+from tests.unit.agent.kafka.damage_rig import (
+    chunk_at,
+    fetch,
+    filled,
+    flip,
+    forget,
+    merged,
+    partition,
+    send,
+    spoil,
+    spoil_chunk,
+    values,
+)
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create
+from tests.unit.agent.rig import Agent
 
 
 @pytest.mark.parametrize("how", ["flipped", "gone"])
@@ -77,11 +38,7 @@ async def test_what_lies_before_is_served_then_the_error_and_other_partitions_fl
     agent: Agent, memory_store: MemoryStore, how: str
 ) -> None:
     await filled(agent)
-    chunk = chunk_at(agent, 0, 1)
-    if how == "flipped":
-        await flip(memory_store, chunk, b"0-1")
-    else:
-        await memory_store.delete([chunk_key(chunk)])
+    key = await spoil_chunk(agent, memory_store, 1, how)
     forget(agent)
     first, second = await fetch(agent, 0, 0)
     assert (first.error_code, values(first)) == (0, [b"0-0"])
@@ -92,7 +49,7 @@ async def test_what_lies_before_is_served_then_the_error_and_other_partitions_fl
     assert (second.error_code, values(second)) == (0, [b"1-0", b"1-1", b"1-2"])
     (line,) = [each for each in lines if each["log_level"] == "error"]
     assert (line["topic"], line["partition"], line["from_offset"], line["to_offset"]) == ("t", 0, 1, 2)
-    assert chunk_key(chunk) in line["reason"]
+    assert key in line["reason"]
     (first,) = await fetch(agent, 2)
     assert (first.error_code, values(first)) == (0, [b"0-2"]), "and what lies behind"
     (found,) = agent.services.damages.ranges(agent.services.replica.state)
@@ -123,13 +80,6 @@ async def test_sound_batches_of_a_damaged_slice_are_served(
     (answer,) = await fetch(agent, sound)
     assert (answer.error_code, values(answer)) == (0, before[2 - 2 * hit : 4 - 2 * hit])
     assert peek(answer.records).base_offset == sound
-
-
-async def send(agent: Agent, client: Client, number: int) -> None:
-    data = [p.PartitionProduceData(0, memoryview(batch(b"x-%d" % number, b"y-%d" % number)))]
-    topic = p.TopicProduceData("t", partition_data=data)
-    request = p.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
-    await agent.call("Produce", request, 9, client)
 
 
 async def test_a_store_out_of_reach_is_no_damage(start: StartAgent, memory_store: MemoryStore) -> None:
@@ -184,16 +134,6 @@ async def test_offsets_by_time_in_damaged_records_are_their_first(
     assert [(each.error_code, each.offset) for each in answer] == [(0, 0), (0, 0)]
 
 
-async def merged(agent: Agent, store: MemoryStore) -> None:
-    """Two partitions, each with two merged segments of one record and one record in its tail."""
-    await filled(agent)
-    for _ in range(2):
-        for index in (0, 1):
-            await merge_rows(agent, store, 1, index=index)
-    forget(agent)
-    agent.services.merged = agent.services.fetch._merged = MergedRanges(store)  # and no manifest is known
-
-
 @pytest.mark.parametrize("how", ["gone", "flipped"])
 async def test_a_damaged_manifest_concerns_its_partition(
     agent: Agent, memory_store: MemoryStore, how: str
@@ -228,13 +168,3 @@ async def test_a_damaged_segment_concerns_its_offsets(
     assert all(values(second) == [b"1-0", b"1-1", b"1-2"] for _, second in found.values())
     (damaged,) = agent.services.damages.ranges(agent.services.replica.state)
     assert (damaged.partition, damaged.start, damaged.end) == (0, 1, 2)
-
-
-async def spoil(store: MemoryStore, key: str, how: str, at: int) -> None:
-    """Delete an object, or flip a bit of the byte `at`."""
-    if how == "gone":
-        await store.delete([key])
-        return
-    data = bytearray(await store.get(key))
-    data[at] ^= 1
-    await store.put(key, [data])

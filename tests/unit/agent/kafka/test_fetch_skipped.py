@@ -10,47 +10,30 @@ import pytest
 
 from agent.kafka.fetch.driver import FetchRequest
 from agent.kafka.fetch.planner import Wanted
-from coordination.commands import SkipDamaged
 from coordination.kafka_codes import Code
 from coordination.state.transaction_types import PartitionTransactions
-from coordination.state.types import Done
 from objectstore.adapters.memory import MemoryStore
-from objectstore.batch import BatchHeader, peek, split
+from objectstore.batch import peek
 from objectstore.faulty import Fault, FaultyStore
-from objectstore.merged import MergedRanges
-from objectstore.naming import chunk_key, manifest_key, segment_key
+from objectstore.naming import chunk_key
 from tests.unit.agent.conftest import StartAgent
-from tests.unit.agent.kafka.test_fetch_damage import (
+from tests.unit.agent.kafka.damage_rig import (
+    batches,
     chunk_at,
     fetch,
     filled,
-    flip,
     forget,
+    holes,
     merged,
     partition,
     send,
-    spoil,
+    skip,
+    spoil_chunk,
+    spoil_merged,
     values,
 )
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create
 from tests.unit.agent.rig import Agent
-
-
-async def skip(agent: Agent, *ranges: tuple[int, int]) -> None:
-    """Pass over what is damaged there, in partition 0."""
-    starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-    message = SkipDamaged(partition=partition(agent, 0).handle, start=starts, end=ends, by="me")
-    replica = agent.services.replica
-    assert isinstance(await replica.propose(message, incarnation=replica.incarnation), Done)
-
-
-def batches(answer: Any) -> list[BatchHeader]:
-    return [peek(answer.records, position) for position, _ in split(answer.records)]
-
-
-def holes(answer: Any) -> list[tuple[int, int]]:
-    """The offsets of batches without records."""
-    return [(b.base_offset, b.last_offset + 1) for b in batches(answer) if not b.record_count]
 
 
 def tiled(answer: Any, start: int) -> bool:
@@ -65,11 +48,7 @@ def tiled(answer: Any, start: int) -> bool:
 @pytest.mark.parametrize("how", ["flipped", "gone"])
 async def test_damage_that_is_skipped_is_a_hole(agent: Agent, memory_store: MemoryStore, how: str) -> None:
     await filled(agent)
-    chunk = chunk_at(agent, 0, 1)
-    if how == "flipped":
-        await flip(memory_store, chunk, b"0-1")
-    else:
-        await memory_store.delete([chunk_key(chunk)])
+    await spoil_chunk(agent, memory_store, 1, how)
     forget(agent)
     assert (await fetch(agent, 1))[0].error_code == Code.CORRUPT_MESSAGE
     assert agent.services.damages.ranges(agent.services.replica.state)
@@ -171,14 +150,7 @@ async def test_merged_records_are_passed_over(
     agent: Agent, memory_store: MemoryStore, what: str, how: str
 ) -> None:
     await merged(agent, memory_store)
-    pointer = partition(agent, 0).merged
-    assert pointer is not None
-    if what == "manifest":
-        start, key, at = 0, manifest_key(pointer.manifest), -1
-    else:
-        manifest = await MergedRanges(memory_store).manifest(pointer.manifest)
-        start, key, at = 1, segment_key(manifest[1].segment), -1 if what == "index" else 100
-    await spoil(memory_store, key, how, at)
+    start = await spoil_merged(agent, memory_store, what, how)
     assert (await fetch(agent, start))[0].error_code == Code.CORRUPT_MESSAGE
     await skip(agent, (start, 2))
     (first,) = await fetch(agent, start)
