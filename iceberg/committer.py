@@ -128,7 +128,7 @@ class Committer:
         return bool(self._unsure)
 
     async def settled_head(self) -> Head | None:
-        """The head while nothing but this committer can move it on, as a read barrier says; else None.
+        """The table's head, if a read barrier shows that only this committer can change the table; else None.
 
         Who stood still for longer than its lease takes its old head for the table's and its successor's
         files for garbage. Raises coordination.log.LogError.

@@ -97,7 +97,10 @@ def with_snapshot(metadata: Metadata, snapshot: Mapping[str, Any], retention: Re
 def following(
     metadata: Metadata, previous: str, before: Metadata, now_ms: int, retention: Retention
 ) -> Metadata:
-    """Ready to be written as the successor of `before`, which is at location `previous`."""
+    """`metadata` as it is written next, with its time and the log of former files, which `previous` joins.
+
+    `before`: the metadata at location `previous`.
+    """
     log = [
         *before["metadata-log"],
         {"metadata-file": previous, "timestamp-ms": before["last-updated-ms"]},

@@ -35,7 +35,7 @@ class Stop:
 
 
 class Obstacles:
-    """Of one topic's partitions. Remembered from commit to commit, so that none reads in vain."""
+    """What is in the way of one topic's table. Kept between commits: known damage is not read again."""
 
     def __init__(self, reader: ChunkReader, merged: MergedRanges) -> None:
         self._reader = reader
@@ -59,7 +59,7 @@ class Obstacles:
         return "; ".join(reasons[:REASONS_MAX]) + more
 
     async def begin(self, partitions: Sequence[Partition]) -> None:
-        """A new commit: forget what was gone, and once it was told what was in the way and is no more."""
+        """Begin a commit: forget which objects were gone, and what was told and is readable again."""
         self._gone.clear()
         handles = {partition.handle: partition for partition in partitions}
         self._passed = {handle: end for handle, end in self._passed.items() if handle in handles}
@@ -75,7 +75,7 @@ class Obstacles:
         return {p.index: self._stops[p.handle].offset for p in partitions if p.handle in self._stops}
 
     def passed(self, partitions: Sequence[Partition], known: Sequence[int]) -> list[FilePlan]:
-        """What the table goes on behind without a look: lost parts of merged ranges that are passed over."""
+        """Files without rows, for lost parts of merged ranges that somebody asked to pass over."""
         found = []
         for partition in partitions:
             end = self._passed.get(partition.handle, 0)
@@ -85,7 +85,7 @@ class Obstacles:
         return found
 
     def note(self, partition: Partition, lost: Lost) -> None:
-        """Where merged records are cannot be known: in the way, unless a newer state may know."""
+        """Note that merged records cannot be found: they stop the partition if no newer state has them."""
         error, start = lost.trouble, lost.start
         if isinstance(error, ChunkMissing) and error.chunk not in self._gone:
             self._gone.add(error.chunk)

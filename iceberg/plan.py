@@ -34,7 +34,7 @@ class Lost:
 
 
 class Unplanned(Exception):
-    """Some partitions' merged records cannot be planned: all that are in the way, of each the first."""
+    """Merged records of some partitions cannot be found. `lost`: the first of each such partition."""
 
     def __init__(self, lost: Sequence[Lost]) -> None:
         super().__init__(f"{len(lost)} partitions; the first, {lost[0].partition}: {lost[0].trouble}")

@@ -22,7 +22,7 @@ MERGED_BYTES_MAX = 8 << 20
 
 
 class SnapshotBuilder:
-    """Stores what a snapshot needs. Nothing of it is visible before the table's pointer moves."""
+    """Stores a snapshot's manifests and manifest list. Readers see them once the table's pointer moves."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ GONE_MAX = 64  # agents that linger at a time; more of them are left out at once
 
 
 class Lingering:
-    """What one agent has listed, and which of those are gone since when."""
+    """The brokers that one agent names in Metadata, and since when those that left are gone."""
 
     def __init__(self, linger_s: float, monotonic: Callable[[], float]) -> None:
         """`linger_s`: how long one that has gone is listed, seconds from the first answer without it."""

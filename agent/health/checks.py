@@ -52,7 +52,7 @@ class Check(Protocol):
 
 
 class Tried:
-    """What attempts tell of one thing."""
+    """A check of something this agent uses anyway (log, store), judged by how its calls end."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Tried:
 
 
 class Asked:
-    """A function that says what is wrong; empty: nothing."""
+    """A check by a function that says what is wrong; an empty answer: nothing."""
 
     def __init__(self, name: str, ask: Callable[[], str], now: Callable[[], float], leaves: bool) -> None:
         self.name = name
@@ -118,7 +118,7 @@ class Asked:
 
 
 class Applying:
-    """How long ago the log was known to hold what is not applied yet."""
+    """For how long this agent has known of entries in the log that it has not applied."""
 
     name = "applying"
     leaves = True
@@ -157,7 +157,7 @@ class LoopDelay:
         self._since = _Since(now)
 
     def turn(self, late_s: float) -> None:
-        """One turn was so late."""
+        """Note that one turn of the loop came so many seconds late."""
         self._delays.append(max(0.0, late_s))
 
     @property

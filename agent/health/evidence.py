@@ -71,7 +71,7 @@ class Evidence:
             self._ended(attempt)
 
     def unanswered(self, began: float) -> None:
-        """A question that began then got no answer in its time."""
+        """Note that a probe, begun at that loop time, got no answer in time."""
         if self._succeeded < began:
             self.error = self.error or f"no answer within {self.now() - began:.1f} s"
             if self._failed_since is None:

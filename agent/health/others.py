@@ -37,7 +37,7 @@ class Others:
         self._heard[applied.incarnation] = self._now()
 
     def silent(self) -> list[JudgeAgent]:
-        """What is to be said of agents that are not heard of. Call it often: a pause of the calls counts."""
+        """Judgements of agents that were silent too long. After a pause of the calls it waits anew."""
         now, own, state = self._now(), self._replica.incarnation, self._replica.state
         paused, self._looked = now - self._looked > PAUSE_S, now
         unheard = not own or now - self._heard.get(own, 0.0) > 2 * self._heartbeat_s

@@ -66,7 +66,7 @@ def _most(others: Sequence[float]) -> float:
 
 
 class Paces:
-    """What the others say, and what this agent says. `now` gives the event loop's time."""
+    """How fast this agent and the others are, as heartbeats tell. `now` gives the event loop's time."""
 
     def __init__(
         self, replica: Replica, now: Callable[[], float], appends: Evidence, writes: Evidence, bounds: Bounds
@@ -99,7 +99,7 @@ class Paces:
         return self._slow(self._writes, self._writes_of_others())
 
     def in_doubt(self) -> bool:
-        """Whether another agent's PUTs are slower than they may be here: are they here as well?"""
+        """Whether another agent's PUTs are slower than is allowed here: then this agent measures its own."""
         others = self._writes_of_others()
         bound_s = self._bounds.usual_s([self._writes.typical_s()] * OTHERS_MIN)
         return any(each.usual_s > bound_s for each in others)

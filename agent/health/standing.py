@@ -107,7 +107,7 @@ class Standing:
     # What it does.
 
     def look(self) -> None:
-        """Step aside, come back, say what others cannot say. Called after every look at the health."""
+        """Step aside, come back, or accuse agents that are silent. Called after every look at the health."""
         if self._enabled and self._replica.state.feature_level >= JUDGED_AGENTS and not self.leaving:
             self._judge()
             self._accuse()

@@ -21,7 +21,7 @@ SMALL_BYTES_MAX = 256 * 1024  # a PUT of more takes its time on every store
 
 
 async def watch(evidence: Evidence, call: Awaitable[_T], *, timed: bool = True) -> _T:
-    """The call's result; how it ended is noted, and how long it took when that tells something."""
+    """Await the call and note as evidence how it ended and, with `timed`, how long it took."""
     attempt = evidence.begin(timed=timed)
     try:
         result = await call

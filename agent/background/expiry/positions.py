@@ -20,7 +20,7 @@ MINUTE_MS = 60_000
 
 
 class OffsetExpiry(Job):
-    """Every offsets.retention.check.interval.ms proposes what apply then looks at again (ExpireOffsets)."""
+    """Every offsets.retention.check.interval.ms, proposes to forget old positions; apply decides which."""
 
     claim = "offset-expiry"
 

@@ -33,7 +33,7 @@ class Piece(NamedTuple):
 
 
 def tail_pieces(partition: Partition) -> Iterator[Piece]:
-    """The pieces of a partition's tail. Not over an await: the tail changes."""
+    """The pieces of a partition's tail. Use them up before the next await: the tail changes."""
     return itertools.starmap(Piece, partition.slices.pieces())
 
 

@@ -39,7 +39,7 @@ def lost_piece(segment: SegmentId, start: int, end: int) -> SliceRef:
 
 
 class Decided(NamedTuple):
-    """What of a partition is passed over: `final` by now, `recent` so lately that it is left alone.
+    """Offsets of a partition to pass over: `final` for good, `recent` so new that nothing is rewritten yet.
 
     What lies below `log_start` is of no use to anybody, and passed over without a decision.
     """

@@ -71,7 +71,7 @@ class Standings:
             _log.info("a peer is asked again", peer=address, failures=known.failures)
 
     def gave_up(self, address: str) -> None:
-        """The request was not waited for: nothing is known of the peer."""
+        """The request was cancelled before its answer: it says nothing about the peer."""
         known = self._failing.get(address)
         if known is not None:
             known.trying = False

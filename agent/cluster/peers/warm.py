@@ -38,7 +38,7 @@ class Reader(Protocol):
 
 
 class Warmer:
-    """Watches which partitions are written and who leads them.
+    """Reads the newest records of a partition into memory when this agent begins to lead it.
 
     `state` gives the state of now, `own` this agent's node id; `bytes_max` bounds one warming.
     """

@@ -27,7 +27,7 @@ class WholeStats:
 
 
 class WholeChunks:
-    """At most `bytes_max` bytes of chunk objects, least recently used out first."""
+    """A cache of whole chunk objects, at most `bytes_max` bytes; the least recently used go first."""
 
     def __init__(self, store: ObjectStore, bytes_max: int, reads_max: int) -> None:
         self._store = store

@@ -74,6 +74,6 @@ def edited(manifest: Manifest, edit: Edit) -> Manifest | None:
 
 
 def released(before: Manifest, after: Manifest) -> Sequence[SegmentId]:
-    """What the one names and the other does not, in order."""
+    """The segments that `before` names and `after` does not, in order."""
     kept = frozenset(after.segments(0, len(after)))
     return [name for name in before.segments(0, len(before)) if name not in kept]

@@ -60,7 +60,7 @@ class Compaction(Job):
         await self._parts.worker.close()
 
     async def step(self, held: ClaimHolder) -> None:
-        """Not used: claims are per partition."""
+        """Not used: `_look` takes a claim for each partition instead of one for the job."""
         raise AssertionError("compaction claims partitions one by one")
 
     async def _look(self) -> None:

@@ -56,7 +56,7 @@ class Parts:
 
     @property
     def swapping(self) -> Swapping:
-        """How what was compacted gets into the partition."""
+        """Stores what was compacted and swaps it into the partition."""
         return Swapping("compact", self.replica, self.store, self.ranges)
 
 

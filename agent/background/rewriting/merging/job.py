@@ -63,7 +63,7 @@ class Merging(Job):
         await self._parts.worker.close()
 
     async def step(self, held: ClaimHolder) -> None:
-        """Not used: claims are per range."""
+        """Not used: `_look` takes a claim for each range of partitions instead of one for the job."""
         raise AssertionError("merging claims ranges one by one")
 
     async def _look(self) -> None:

@@ -73,11 +73,11 @@ class Parts:
 
     @property
     def swapping(self) -> Swapping:
-        """How what was merged gets into the partitions."""
+        """Stores what was merged and swaps it into the partitions."""
         return Swapping("merge", self.replica, self.store, self.ranges)
 
     def salvage(self, passed: Decided) -> Salvage:
-        """How pieces are read of a partition of which damage is passed over."""
+        """Reads the pieces of a partition where damage is passed over (skip-damaged)."""
         return Salvage(self.ranges, self.replica.barrier, passed)
 
 

@@ -82,7 +82,7 @@ class Spared:
             self._drop(handle, offset)
 
     def keep(self, handle: int, log_start: int, tail_start: int, skipped: Sequence[Range] = ()) -> bool:
-        """Forget what is in nobody's way any more: deleted segments, rows that left the tail.
+        """Forget pieces that no longer exist: deleted segments, rows that left the tail.
 
         And what was met before somebody decided to pass something over. Whether nothing is left of what
         there was.
