@@ -12,13 +12,15 @@ from __future__ import annotations
 import argparse
 import importlib.abc
 import importlib.util
+import math
 import os
 import random
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +29,7 @@ from typing import Any, TextIO
 import google.protobuf.message  # noqa: F401 - loaded once for all mutants, as pytest
 import pytest
 
+from tests.mutation.by_hand import by_hand
 from tests.mutation.lab import Lab
 from tests.mutation.mutants import Mutant, Place, places
 
@@ -34,43 +37,58 @@ ROOT = Path(__file__).parents[2]
 CHANGED = (
     "coordination/state/*.py",
     "coordination/chain.py",
-    "coordination/replica/author.py",
+    "coordination/jobs.py",
+    "coordination/etcd/follower.py",
+    *(f"coordination/replica/{part}.py" for part in ("author", "proposals", "clock_watch")),
     "agent/kafka/produce/*.py",
-    "agent/kafka/fetch/planner.py",
+    *(f"agent/kafka/fetch/{part}.py" for part in ("planner", "driver", "pieces")),
     "agent/background/retention/planner.py",
-    "agent/background/rewriting/merging/planner.py",
+    "agent/background/expiry/*.py",
+    *(f"agent/background/rewriting/{part}.py" for part in ("merging/planner", "salvage")),
+    "agent/cluster/peers/standing.py",
+    "agent/health/standing.py",
+    *(f"iceberg/{part}.py" for part in ("sealed", "obstacles")),
     "objectstore/collect*.py",
 )
 """What is changed."""
 TESTS = (
-    *(f"tests/unit/coordination/test_apply{part}.py" for part in ("", "_groups", "_topics", "_segments")),
-    *(f"tests/unit/coordination/test_apply_{part}.py" for part in ("transactions", "pending_offsets")),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("idempotence", "consumer_changes", "features")),
-    *(
-        f"tests/unit/coordination/test_{part}.py"
-        for part in ("fence", "topic_names", "bounds", "every_field")
-    ),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("agreed_time", "large_changes", "skipped")),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("judged_batches", "producers_bounded")),
-    *(f"tests/unit/coordination/test_{part}.py" for part in ("snapshots", "log_chain", "replica")),
+    "tests/unit/coordination",
     "tests/golden/test_stories.py",
-    *(f"tests/property/test_{part}.py" for part in ("state_machine", "transactions", "consumer_groups")),
     *(
-        f"tests/unit/agent/kafka/test_produce_{part}.py"
-        for part in ("planner", "driver", "admission", "firsts")
+        f"tests/property/test_{part}.py"
+        for part in (
+            "state_machine",
+            "transactions",
+            "consumer_groups",
+            "administration",
+            "malformed_commands",
+        )
     ),
-    *(f"tests/unit/agent/kafka/test_{part}.py" for part in ("bound_meanwhile", "fetch_planner")),
-    "tests/unit/agent/kafka/test_handlers_transactions.py",
-    *(
-        f"tests/unit/agent/background/test_{part}.py"
-        for part in ("retention_planner", "retention_job", "merging")
-    ),
-    *("tests/unit/agent/background/test_merged_collection.py", "tests/unit/objectstore/test_collect.py"),
+    "tests/property/test_produce_order.py",
+    "tests/unit/agent/kafka",
+    "tests/unit/agent/background",
+    "tests/unit/agent/cluster",
+    "tests/unit/agent/health",
+    *(f"tests/unit/iceberg/test_tables_{part}.py" for part in ("sealed", "damage", "retention")),
+    "tests/unit/objectstore/test_collect.py",
 )
 """What should notice. Of these, whichever run the changed function."""
-LOADED = tuple(test for test in TESTS if "/test_replica" not in test and "property" not in test)
+LOADED = (
+    *(f"tests/unit/coordination/test_apply{part}.py" for part in ("", "_groups", "_topics", "_segments")),
+    *(f"tests/unit/coordination/test_apply_{part}.py" for part in ("transactions", "pending_offsets")),
+    *(f"tests/unit/coordination/test_{part}.py" for part in ("bounds", "every_field", "agreed_time")),
+    *(f"tests/unit/coordination/test_{part}.py" for part in ("snapshots", "log_chain", "clock_watch")),
+    "tests/golden/test_stories.py",
+    *(f"tests/unit/agent/kafka/test_produce_{part}.py" for part in ("planner", "driver", "admission")),
+    "tests/unit/agent/kafka/test_fetch_planner.py",
+    *(f"tests/unit/agent/background/test_{part}.py" for part in ("retention_planner", "merging")),
+    "tests/unit/objectstore/test_collect.py",
+)
 """What should notice a change of what runs as a module loads, that is of constants and tables."""
-OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", "-m", "not services")
+OPTIONS = (
+    *("-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", "-m", "not services"),
+    f"--basetemp={ROOT / 'build' / 'mutation-tmp'}",  # emptied by each mutant's first use of it
+)
 LONGEST_S = 600  # of one mutant in a process of its own
 IN_FUNCTIONS = 0.85  # of the time
 
@@ -115,12 +133,12 @@ class Run:
         self._report = report
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def note(self, path: Path, mutant: Mutant, noticed_by: str, tests: int) -> None:
+    def note(self, path: Path, mutant: Mutant, noticed_by: str, tests: str) -> None:
         """Count one, and tell of it: survivors to whoever looks, all to the file."""
         self._counts[mutant.kind, "noticed" if noticed_by else "not noticed"] += 1
         line = f"{path.relative_to(ROOT)}:{mutant.line}: {mutant.what}"
         if not noticed_by:
-            print(f"{line}  ({tests} tests run it)", flush=True)
+            print(f"{line}  ({tests})", flush=True)
         told = f"noticed by {noticed_by}" if noticed_by else "NOT NOTICED"
         print(f"{line}  [{told}; {tests}]", file=self._report, flush=True)
 
@@ -135,22 +153,28 @@ class Run:
             print(line, file=self._report, flush=True)
 
 
-def in_functions(drawn: Sequence[tuple[Path, Place]], report: TextIO, seconds: float) -> None:
-    """Try these in a process that knows which tests run what."""
+def in_functions(
+    drawn: Sequence[tuple[Path, Callable[[], Mutant]]], report: TextIO, seconds: float, most_s: float
+) -> None:
+    """Try these in a process that knows which tests run what, each by tests of at most `most_s`."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
         return
 
     def work(lab: Lab) -> None:
-        print(f"{lab.tests} tests; without a change these fail: {lab.failing or 'none'}", flush=True)
+        failing = ", ".join(lab.failing) or "none"
+        told = f"{lab.tests} tests of {lab.seconds:.0f} s; without a change these fail: {failing}"
+        for out in (sys.stdout, report):
+            print(told, file=out, flush=True)
         run, began = Run(report), time.monotonic()
-        for path, place in drawn:
+        for path, make in drawn:
             if time.monotonic() - began > seconds:
                 break
-            mutant = place.mutant()
-            verdict = lab.try_out(path, mutant)
-            run.note(path, mutant, verdict.noticed_by, verdict.tests)
+            mutant = make()
+            verdict = lab.try_out(path, mutant, most_s)
+            tests = f"{verdict.tests} of {verdict.reach_it} tests that run it"
+            run.note(path, mutant, verdict.noticed_by, tests)
         run.sum_up("in functions", time.monotonic() - began)
 
     files = frozenset(str(path) for path, _ in everywhere(""))
@@ -167,22 +191,36 @@ def everywhere(only: str) -> Iterator[tuple[Path, Place]]:
                 yield from ((path, place) for place in places(path.read_text()))
 
 
+def _given(mutant: Mutant) -> Mutant:
+    return mutant
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description="changes that no quick test notices")
     parser.add_argument("--seconds", type=int, default=900)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="files whose path has this in it")
+    parser.add_argument("--after", type=int, default=0, help="go on behind so many of this seed's drawing")
+    parser.add_argument("--most", type=float, default=60, help="seconds of tests that one change is worth")
+    parser.add_argument("--hand", action="store_true", help="the wrong lines of by_hand.py, all of them")
     arguments = parser.parse_args()
-    drawn = list(everywhere(arguments.only))
-    random.Random(arguments.seed).shuffle(drawn)
-    inside = [(path, place) for path, place in drawn if place.function]
-    outside = [(path, place) for path, place in drawn if not place.function]
-    print(f"{len(inside)} mutants of functions, {len(outside)} of what runs as modules load", flush=True)
     out = ROOT / "build" / "mutation.txt"
     out.parent.mkdir(exist_ok=True)
+    if arguments.hand:
+        with out.open("w") as report:
+            wrong = [(path, partial(_given, mutant)) for path, mutant in by_hand(ROOT, arguments.only)]
+            in_functions(wrong, report, math.inf, math.inf)
+        return
+    drawn = list(everywhere(arguments.only))
+    random.Random(arguments.seed).shuffle(drawn)
+    inside = [(path, place) for path, place in drawn if place.function][arguments.after :]
+    outside = [(path, place) for path, place in drawn if not place.function]
+    print(f"{len(inside)} mutants of functions, {len(outside)} of what runs as modules load", flush=True)
     with out.open("w") as report:
-        in_functions(inside, report, arguments.seconds * IN_FUNCTIONS)
+        in_functions(
+            [(path, place.mutant) for path, place in inside], report, arguments.seconds * IN_FUNCTIONS
+        )
         if outside and noticed(ROOT, None):
             raise SystemExit(f"tests fail without a change: {' '.join(LOADED)}")
         run, began = Run(report), time.monotonic()
@@ -190,7 +228,7 @@ def main() -> None:
             if time.monotonic() - began > arguments.seconds * (1 - IN_FUNCTIONS):
                 break
             mutant = place.mutant()
-            run.note(path, mutant, "a test" if noticed(path, mutant) else "", 0)
+            run.note(path, mutant, "a test" if noticed(path, mutant) else "", "all of LOADED")
         run.sum_up("as modules load", time.monotonic() - began)
 
 

@@ -441,3 +441,17 @@ async def crash(replica: Replica) -> None:
     replica._tasks = []
     replica._proposals.incarnation = 0
     replica._author._chain = None
+
+
+async def test_who_is_stopping_does_not_register_again(agents: Agents) -> None:
+    """Its last entry gets no answer and its lease ends: nobody would end a new incarnation for it."""
+    a = await agents.start("a", heartbeat_s=60, members_s=60)
+    b = await agents.start("b", heartbeat_s=60, members_s=60)
+    link, old = agents.logs["a"].faults, a.incarnation
+    link.lose_requests = 1
+    stopping = asyncio.ensure_future(a.stop())
+    await until(lambda: link.lose_requests == 0)
+    agents.server.expire(old)
+    await stopping
+    await b.barrier()
+    assert [number for number, one in b.state.incarnations.items() if one.name == "a"] == [old]

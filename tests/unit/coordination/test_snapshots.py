@@ -275,6 +275,26 @@ async def test_a_follower_behind_the_trim_loads_a_snapshot(agents: Agents) -> No
     assert a.state.hash_at(b.state.revision) == b.state.hash
 
 
+async def test_an_incarnation_that_the_snapshot_shows_fenced_counts_for_nothing(agents: Agents) -> None:
+    """It registered, lost its lease and was fenced by another agent before it heard of its own entry."""
+    a = await agents.start("a")
+    b = agents.make("b", members_s=60, heartbeat_s=60, gap_s=60, silent_s=0.1)
+    link = agents.logs["b"].faults
+    link.delivery_delay_s = 0.3
+    starting = asyncio.ensure_future(b.start(registration("b")))
+    await until(lambda: len(a.state.incarnations) == 2)
+    link.partitioned = True
+    first = next(number for number in a.state.incarnations if number != a.incarnation)
+    agents.server.expire(first)
+    await until(lambda: not a.state.is_live(first))
+    await write(agents, count=2)
+    agents.server.trim(a.state.snapshots[-1].revision)
+    link.partitioned, link.delivery_delay_s = False, 0.0
+    await starting
+    assert b.incarnation != first
+    assert b.state.is_live(b.incarnation)
+
+
 async def test_landed_then_snapshotted_and_trimmed_then_asked_again(agents: Agents) -> None:
     """The story of Bufstream's append: a trimmed entry looks like one that never was (rule 3).
 

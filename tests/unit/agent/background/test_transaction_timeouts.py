@@ -118,6 +118,25 @@ async def test_a_pass_that_the_log_ended_forgets_nobody_s_time(
     assert [replica.state.transactions[name].ongoing for name in ("a", "b")] == [False, False]
 
 
+async def test_a_transaction_is_not_held_to_the_time_of_the_one_before_it(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    """Two of one id, each open for two thirds of what it may take, as a clock sees it that is behind."""
+    _, _, held = job
+    await create(agent)
+    producer = Txn(agent)
+    await producer.init(timeout_ms=60_000)
+    clock = ManualClock(start_ms=agent.services.clock.now_ms() - 3_600_000)
+    timeouts = TransactionTimeouts(agent.services.replica, clock)
+    for value in (b"a", b"b"):
+        await producer.send(value)
+        await timeouts.step(held)
+        clock.advance(40)
+        await timeouts.step(held)
+        assert agent.services.replica.state.transactions["x"].ongoing
+        assert await producer.end(commit=True) == 0
+
+
 async def test_ids_that_nobody_uses_are_forgotten(
     agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
 ) -> None:

@@ -323,17 +323,29 @@ async def test_what_seems_slow_is_asked_again_before_it_counts(cluster: Cluster)
     assert not grave
 
 
-async def test_nobody_goes_before_its_patience_or_returns_before_its_time(cluster: Cluster) -> None:
-    app, _ = await cluster.agents("a", "b", step_aside=False)
-    hand, reason = Hand(), [""]
+def judged_by_hand(app: App, hand: Hand) -> tuple[Standing, list[str]]:
+    """A place in Metadata whose time goes by hand, and what is wrong with the agent: empty, nothing is."""
+    reason = [""]
     config = app.config.model_copy(
         update={"health": app.config.health.model_copy(update={"step_aside": True})}
     )
     standing = Standing(config, app.replica, app.health, hand.now)
     app.health.add("hand", lambda: reason[0])
+    return standing, reason
+
+
+def said_of(app: App, other: App) -> str:
+    """What the log says of an agent, as `app` knows it; empty: it is well."""
+    return app.replica.state.brokers[other.replica.node_id].unwell
+
+
+async def test_nobody_goes_before_its_patience_or_returns_before_its_time(cluster: Cluster) -> None:
+    app, _ = await cluster.agents("a", "b", step_aside=False)
+    hand = Hand()
+    standing, reason = judged_by_hand(app, hand)
 
     def unwell() -> str:
-        return app.replica.state.brokers[app.replica.node_id].unwell
+        return said_of(app, app)
 
     reason[0] = "broken"
     assert not app.health.grave(), "it has been bad for no time at all"
@@ -396,3 +408,24 @@ async def test_who_looked_at_nothing_for_a_while_accuses_nobody_for_it(cluster: 
         found.append(others.silent())
     assert not any(found[:6])
     assert found[-1][0].unwell.startswith("nothing was heard of it")
+
+
+async def test_who_has_stepped_aside_accuses_nobody_until_it_is_well_again(cluster: Cluster) -> None:
+    """Two that say it of each other would both be gone; it listens all the same, and knows when it is back."""
+    app, silent = await cluster.agents("a", "b", step_aside=False)
+    hand = Hand()
+    standing, reason = judged_by_hand(app, hand)
+    reason[0] = "broken"
+    await until(lambda: said_of(app, app))
+    cluster.logs[1].faults.partitioned = True
+    for _ in range(8):
+        hand.s += 0.5
+        await app.replica.propose(Heartbeat())
+        standing.look()
+    assert not said_of(app, silent)
+    reason[0] = ""
+    await until(lambda: standing._well_since is not None)
+    hand.s += standing.return_s
+    await until(lambda: said_of(app, silent))
+    assert not standing.aside
+    assert said_of(app, silent).startswith("nothing was heard of it")
