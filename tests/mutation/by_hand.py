@@ -69,7 +69,7 @@ BY_HAND = (
     Wrong(CLOCK, "if one.incarnation != incarnation)", ")"),
     Wrong(CLOCK, "else min(now_ms, agreed_ms(state))", "else now_ms"),
     # Transactions past their time.
-    Wrong(TIMEOUTS, "known.get(name, now_s)", "now_s"),
+    Wrong(TIMEOUTS, "self._open_since_s.get(name, now_s)", "now_s"),
     Wrong(TIMEOUTS, "forced=watched", "forced=True"),
     Wrong(TIMEOUTS, "name, now_s = (each.transactional_id, each.number)",
           "name, now_s = (each.transactional_id, 0)"),

@@ -28,7 +28,7 @@ import pytest
 
 from tests.mutation.mutants import FUNCTIONS, Mutant, functions
 
-SLACK_S, SLOWER = 20.0, 10.0
+SLACK_S, SLOWER = 10.0, 6.0
 """A test that takes so long, and so many times what it takes unchanged, never ends: it notices the change."""
 EXAMPLES_MAX = 30
 """Of a property test, the same each time: what fails once fails again, and nothing is shrunk."""

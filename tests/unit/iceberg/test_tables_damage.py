@@ -292,3 +292,18 @@ async def test_of_a_partition_s_damage_the_first_stops_it(rig: Rig) -> None:
         with pytest.raises(Replan):
             await obstacles.records(partition, file)
     assert obstacles.limits([partition]) == {0: 0}
+
+
+async def test_what_is_gone_is_in_nobodys_way_until_a_newer_state_names_it_still(rig: Rig) -> None:
+    """Between the plan and the read it may have been merged: that is noticed by planning again."""
+    await filled(rig, partitions=1)
+    partition = rig.replica.state.topics["t"].partitions[0]
+    file = FilePlan(ledger.Range(0, 2, 4), tuple(partition.slices.plan(2, 1)[:1]))
+    await spoil(rig, chunk_at(rig, 0, 2), "gone")
+    obstacles = Obstacles(rig.reader, MergedRanges(rig.store))
+    for stops in ({}, {0: 2}):
+        with pytest.raises(Replan):
+            await obstacles.records(partition, file)
+        assert obstacles.limits([partition]) == stops
+    await obstacles.begin([partition])
+    assert obstacles.limits([partition]) == {0: 2}, "nobody was told of it so far"

@@ -334,6 +334,27 @@ async def test_a_store_that_is_away_ends_the_pass(
     assert looked == names[:STORE_FAILURES_MAX]
 
 
+async def test_failures_with_successes_between_them_do_not_say_that_the_store_is_away(
+    agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{what}{number}" for number in range(STORE_FAILURES_MAX + 1) for what in ("sick", "well")]
+    await create(agent, *(topic(name, 1, retention_ms="50") for name in names))
+    held = await holding(agent, LogRetention.claim)
+    job = LogRetention(agent.services.replica, MergedRanges(memory_store), ClockAt(NOW), Metrics())
+    looked: list[str] = []
+
+    async def half_refused(partition: Any, rules: Any) -> int:
+        looked.append(partition.topic.name)
+        if partition.topic.name.startswith("sick"):
+            raise Denied("the key that it was encrypted with is gone")
+        return 0
+
+    monkeypatch.setattr(job, "_new_start", half_refused)
+    await job.run(held)
+    assert looked == names
+    assert list(job.failures) == [f"{name}-0" for name in names if name.startswith("sick")]
+
+
 async def test_objects_that_never_can_be_read_keep_no_pass_from_what_stands_around_them(
     agent: Agent, memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

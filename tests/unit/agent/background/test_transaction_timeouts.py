@@ -17,6 +17,7 @@ from agent.background.expiry.transactions import (
 from coordination.clock import ManualClock
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.log import Unavailable
+from coordination.state.agreed_time import SKEW_MS
 from coordination.state.types import ClaimHolder
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch
 from tests.unit.agent.kafka.transactions_rig import Txn
@@ -55,14 +56,15 @@ async def test_only_what_is_past_its_time_is_aborted(
     assert (answer.last_stable_offset, answer.high_watermark) == (2, 2)
 
 
+@pytest.mark.parametrize("timeout_ms", [SKEW_MS - 5_000, 60_000])
 async def test_a_clock_that_is_ahead_ends_nothing_early(
-    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder], timeout_ms: int
 ) -> None:
     """The proposer's clock proposes; the stamp of the entry, made by the agent, decides."""
     timeouts, clock, held = job
     await create(agent)
     producer = Txn(agent)
-    await producer.init(timeout_ms=60_000)
+    await producer.init(timeout_ms=timeout_ms)
     await producer.send(b"a")
     clock.advance(3_600)
     await timeouts.step(held)

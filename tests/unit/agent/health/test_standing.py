@@ -411,7 +411,7 @@ async def test_who_looked_at_nothing_for_a_while_accuses_nobody_for_it(cluster: 
 
 
 async def test_who_has_stepped_aside_accuses_nobody_until_it_is_well_again(cluster: Cluster) -> None:
-    """Two that say it of each other would both be gone; it listens all the same, and knows when it is back."""
+    """Two that say it of each other would both be gone; it listens meanwhile, and knows when it is back."""
     app, silent = await cluster.agents("a", "b", step_aside=False)
     hand = Hand()
     standing, reason = judged_by_hand(app, hand)
