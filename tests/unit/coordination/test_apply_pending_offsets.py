@@ -107,6 +107,16 @@ def test_the_later_commit_counts_not_the_later_end(script: Script) -> None:
     assert position(script) == 60
 
 
+def test_a_commit_of_another_partition_leaves_what_waits(script: Script) -> None:
+    producer = begun(script)
+    producer.commit_offsets("g", (0, 7))
+    message = CommitOffsets(group="g", generation=-1, partition=[1], offset=[5])
+    assert script.one(B, message) == Done()
+    assert [is_pending(script.state, "g", handle) for handle in (0, 1)] == [True, False]
+    producer.end(commit=True)
+    assert [position(script, handle) for handle in (0, 1)] == [7, 5]
+
+
 def test_the_group_must_be_part_of_the_transaction(script: Script) -> None:
     """Before transactions v2 by AddOffsetsToTxn."""
     producer = begun(script, v2=False)

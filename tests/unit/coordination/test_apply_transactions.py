@@ -149,6 +149,19 @@ def test_the_table_of_end_txn_in_v2(script: Script, state: str) -> None:
         assert ends(script)[1] - before[1] == int(ended), name
 
 
+def test_the_producer_id_after_an_exhausted_epoch_is_given_to_nobody_else(script: Script) -> None:
+    producer = Producer(script, A, "x")
+    producer.init()
+    script.state.transactions["x"].epoch = EPOCH_MAX
+    producer.pair = (0, EPOCH_MAX)
+    producer.send(0)
+    assert producer.end(commit=True) == Done((1, 0))
+    others = [Producer(script, A, name) for name in ("y", "z")]
+    for each in others:
+        each.init()
+    assert [each.pair for each in others] == [(2, 0), (3, 0)]
+
+
 def test_an_exhausted_epoch_gives_a_new_producer_id_also_to_a_retry(script: Script) -> None:
     """KAFKA-18660; FLINK-40689 resumes such a commit by requests of v1."""
     producer = Producer(script, A, "x")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from agent.kafka.fetch.planner import Planned, Wanted, cut, plan_fetch
+from agent.kafka.fetch.planner import Planned, Wanted, aborted_in, cut, plan_fetch
 from coordination.kafka_codes import Code
 from objectstore.batch import NewRecord, build, check_crc, empty_batch, patch, peek, records, split
 from objectstore.naming import ChunkId, SliceRef
@@ -174,3 +174,14 @@ def test_an_empty_first_partition_leaves_the_whole_batch_to_the_next() -> None:
     second, _ = partition([[(1, 400)]])
     plan = plan_fetch([Wanted(first, 0, 1), Wanted(second, 0, 1)], 1, False)
     assert [len(p.slices) for p in plan.partitions] == [0, 1]
+
+
+def test_aborted_transactions_are_told_up_to_the_end_of_the_last_batch() -> None:
+    """A reader that is not told of one takes its records for committed."""
+    view, buffers = partition([[(2, 20), (3, 30), (1, 10)]])
+    view.ended = [Aborted(7, 1, 6), Aborted(8, 4, 7), Aborted(9, 5, 8), Aborted(10, 6, 9)]
+    view.high_watermark = view.last_stable = 20
+    planned = replace(one(view, 0, committed=True), aborted=view.ended)
+    assert [each.producer_id for each in aborted_in(planned, buffers)] == [7, 8, 9]
+    first = memoryview(buffers[0])[: len(batch_at(0, 2, 20))]
+    assert [each.producer_id for each in aborted_in(planned, [first])] == [7]
