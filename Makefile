@@ -57,8 +57,8 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name, JOBS=scopes side by side)
 	$(PY) -m tests.explore --only "$(ONLY)" --jobs $(or $(JOBS),1)
 
-mutate: setup ## small changes of the core that no quick test notices, in build/mutation.txt (SECONDS=900, SEED, ONLY=a file)
-	$(PY) -m tests.mutation --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1) --only "$(ONLY)"
+mutate: setup ## small changes of the core that no quick test notices, in build/mutation.txt (SECONDS=900, SEED, ONLY=a file, HAND=1: the wrong lines of by_hand.py)
+	$(PY) -m tests.mutation --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1) --only "$(ONLY)" $(if $(HAND),--hand)
 
 simulate: setup ## a cluster in virtual time, SEEDS=n from FIRST=m by JOBS=j; SEED=n or PLAN=file: one with its trace and page (SHRINK=1); SICK=1: one agent is sick; CONTROLS=1: rules broken
 	PYTHONHASHSEED=0 $(PY) -m tests.sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) --jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED)) \
