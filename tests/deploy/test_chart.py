@@ -23,7 +23,7 @@ CHART = Path(__file__).resolve().parents[2] / "helm" / "floe"
 VALUE_FILES = sorted((CHART / "ci").glob("*.yaml"))
 KUBERNETES = "1.36.0"
 ZONE_LABEL = "topology.kubernetes.io/zone"
-NAMES = {"ids": lambda path: path.stem}
+each_values = pytest.mark.parametrize("values", VALUE_FILES, ids=lambda path: path.stem)
 
 
 def run(tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+@each_values
 def test_lint(values: Path) -> None:
     done = run("helm", "lint", "--strict", str(CHART), "-f", str(values))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -77,7 +77,7 @@ def conform(rendered: str, schemas: Path) -> subprocess.CompletedProcess[str]:
     return run("kubeconform", *options, "-schema-location", location, "-", stdin=rendered)
 
 
-@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+@each_values
 def test_rendered_is_valid_kubernetes(values: Path, schemas: Path) -> None:
     rendered = render(values)
     done = conform(rendered, schemas)
@@ -136,7 +136,7 @@ def agents_of(values: Path, folder: Path) -> Iterator[tuple[dict[str, Any], Conf
         yield workload, load(file, environment=environment).config
 
 
-@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+@each_values
 def test_an_agent_accepts_the_configuration(values: Path, tmp_path: Path) -> None:
     agents = list(agents_of(values, tmp_path))
     assert agents
@@ -197,7 +197,7 @@ def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     assert config.agent.zone == "labelled-zone"
 
 
-@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+@each_values
 def test_the_pod_has_no_more_rights_than_it_needs(values: Path) -> None:
     for workload in workloads(resources(render(values))):
         pod = pod_of(workload)
@@ -209,7 +209,7 @@ def test_the_pod_has_no_more_rights_than_it_needs(values: Path) -> None:
         assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
 
 
-@pytest.mark.parametrize("values", VALUE_FILES, **NAMES)
+@each_values
 def test_selectors_find_their_pods(values: Path) -> None:
     """A workload its own pods only, the disruption budget and the Service those of all groups."""
     rendered = resources(render(values))

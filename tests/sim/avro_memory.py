@@ -45,7 +45,7 @@ class _Remembered:
 
 def remember() -> None:
     """From here on, in this process."""
-    if isinstance(avro.resolve_reader, _Remembered):
+    if isinstance(vars(avro)["resolve_reader"], _Remembered):
         return
     for function in ("resolve_reader", "construct_reader", "resolve_writer", "construct_writer"):
         setattr(avro, function, _Remembered(getattr(avro, function), _by_identity))

@@ -132,7 +132,7 @@ class Clerk:
 
 def _raised(answer: Any) -> None:
     """Raise the first error of an answer about topics."""
-    errors = getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ())
+    errors = getattr(answer, "topic_errors", ()) or getattr(answer, "topic_error_codes", ())
     for _, code, *_ in errors:
         if code:
             raise for_code(code)

@@ -219,7 +219,8 @@ class Writer:
             done.append(Send(name(key), value, offset))
             error = answer if isinstance(answer, BaseException) else error
         self.pending = None
-        outcome, what = ("ok", "") if error is None else ("info", type(error).__name__)
+        outcome: Outcome = "ok" if error is None else "info"
+        what = "" if error is None else type(error).__name__
         recorder.note(process, "send", outcome, invoked, done, error=what)
         if error is not None:
             raise error

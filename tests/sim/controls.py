@@ -14,8 +14,8 @@ from typing import Any
 from agent.background import collection
 from agent.background.rewriting.compaction import choice
 from agent.background.rewriting.compaction import partition as compaction
-from agent.kafka.produce.buffer import Outcome
-from agent.kafka.produce.driver import ProduceDriver, commit_command
+from agent.kafka.produce.buffer import Outcome, commit_command
+from agent.kafka.produce.driver import ProduceDriver
 from coordination import memory_server, snapshot_keeper
 from coordination.chain import KeyState
 from coordination.kafka_codes import Code

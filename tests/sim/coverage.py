@@ -7,7 +7,7 @@ each rule of docs/architecture.md the evidence that a run put it to the test.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -155,7 +155,7 @@ class Coverage:
         found = sorted(each for each in self.counts if each.startswith(prefix))
         return ", ".join(f"{each.removeprefix(prefix)} {self.counts[each]}" for each in found) or "none"
 
-    def _never(self, prefix: str, names: Mapping[str, object] | tuple[str, ...] | list[str]) -> list[str]:
+    def _never(self, prefix: str, names: Iterable[str]) -> list[str]:
         return [name for name in names if not self.counts[prefix + name]]
 
     def _api_names(self) -> list[str]:

@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import random
 import warnings
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -80,6 +81,10 @@ class _Future(asyncio.Future[Any]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `random` is the seed's only source: network, threads and nodes draw from it."""
 
+    _ready: deque[_Handle]
+    """asyncio's own, as is the next."""
+    _stopping: bool
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = random.Random(seed)
@@ -98,7 +103,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, _Handle]] = []
         self._timers_made = 0
 
-    get_debug = bool  # type: ignore[assignment]  # False, without running any Python: every task and future asks
+    get_debug = bool  # False, without running any Python: every task and future asks
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
@@ -122,12 +127,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
         A callback whose node is dead does not run; that of a paused one is kept.
         """
-        ready, timers, dead, paused = self._ready, self._timers, self.dead, self._paused  # type: ignore[attr-defined]  # asyncio has the first
+        ready, timers, dead, paused = self._ready, self._timers, self.dead, self._paused
         while True:
             while timers and timers[0][2][0] is None:
                 heappop(timers)
             wait_s = 0.0
-            if not ready and not self._stopping:  # type: ignore[attr-defined]  # likewise
+            if not ready and not self._stopping:
                 if not timers:
                     raise Deadlock("nothing is ready and no timer is set")
                 wait_s = timers[0][0] - self._now
@@ -153,7 +158,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     except BaseException as error:
                         told = {"message": "a callback failed", "exception": error, "handle": handle}
                         self.call_exception_handler(told)
-            if self._stopping:  # type: ignore[attr-defined]  # likewise
+            if self._stopping:
                 return
 
     def put_away(self) -> None:
@@ -180,13 +185,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in self.tasks:
                 with suppress(Exception, asyncio.CancelledError):
-                    task.get_coro().close()  # type: ignore[union-attr]  # tasks of this loop have one
+                    task.get_coro().close()
 
     def create_task(
-        self, coroutine: Any, *, name: str | None = None, context: contextvars.Context | None = None
+        self, coroutine: Any, *, name: object = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
         """See asyncio."""
-        task = _Task(coroutine, loop=self, name=name or "", context=context)
+        task = _Task(coroutine, loop=self, name=str(name or ""), context=context)
         task._number = next(self.numbers)
         if NODE.get():
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave theirs behind
@@ -203,7 +208,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Handle:  # type: ignore[override]  # no Handle
         """See asyncio."""
         handle = _Handle((callback, args, copy_context() if context is None else context))
-        self._ready.append(handle)  # type: ignore[attr-defined]  # asyncio has it
+        self._ready.append(handle)
         return handle
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> _Handle:  # type: ignore[override]  # likewise
@@ -234,16 +239,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def create_server(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any
-    ) -> Any:  # type: ignore[override]  # only what is used here
-        """A listener of the virtual network."""
+    ) -> Any:
+        """A listener of the virtual network: of asyncio's only what is used here."""
         assert self.server_factory is not None, "no network"
         del rest
         return self.server_factory(protocol_factory, host, port)
 
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **rest: Any
-    ) -> Any:  # type: ignore[override]  # likewise
-        """A connection of the virtual network."""
+    ) -> Any:
+        """A connection of the virtual network, likewise."""
         assert self.connection_factory is not None, "no network"
         del rest
         return await self.connection_factory(protocol_factory, host, port)

@@ -55,7 +55,7 @@ GROUP_MOVED = {
 }  # fmt: skip
 
 
-class _Share(ConsumerRebalanceListener):
+class _Share(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka says no types
     """What the group has given to this member."""
 
     def __init__(self) -> None:

@@ -153,10 +153,11 @@ class Mortal:
 
     async def _born(self, admin: Any) -> None:
         """Delete the topic until it is gone, then make it. An answer that was lost may come true still."""
-        for change, done in (
+        changes: tuple[tuple[Callable[[], Awaitable[Any]], type[KafkaError] | None], ...] = (
             (lambda: admin.delete_topics([MORTAL]), UnknownTopicOrPartitionError),
             (lambda: admin.create_topics([NewTopic(MORTAL, 1, 1)]), None),
-        ):
+        )
+        for change, done in changes:
             self._arrivals.begin()  # the second time counts: then the topic is gone
             answer = await change()
             for _, code, *_ in getattr(answer, "topic_errors", None) or answer.topic_error_codes:

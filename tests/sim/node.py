@@ -242,8 +242,8 @@ class AgentNode(Node):
         """Let it say the version that it is to have."""
         registration = app._registration
 
-        def told(*given: Any) -> RegisterAgent:
-            message = registration(*given)
+        def told(peer_address: str) -> RegisterAgent:
+            message = registration(peer_address)
             message.feature_max = self.feature_max
             return message
 

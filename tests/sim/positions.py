@@ -14,6 +14,7 @@ from typing import Any
 from agent.kafka.context import Context
 from agent.kafka.handlers import k08_offset_commit, k09_offset_fetch
 from agent.kafka.handlers.lookup import find_partition, find_topic
+from agent.net.wire.generated.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from coordination.state.state import State
 
 CHANGES = frozenset(
@@ -59,7 +60,7 @@ class Positions:
             named = [group, *(each.group_id for each in request.groups)]
             self.behind += any(ctx.state.revision < self._newest.get(each, 0) for each in named)
             answer = await fetch(ctx, request, version)
-            asked = answer.groups or [answer]
+            asked: Sequence[OffsetFetchResponse | OffsetFetchResponseGroup] = answer.groups or [answer]
             for each in asked:
                 self._told(ctx, getattr(each, "group_id", "") or group, each, since)
             return answer

@@ -34,15 +34,16 @@ _NUMBERS = {
     types.Boolean: "?",
 }
 _LENGTH_16, _LENGTH_32 = struct.Struct(">h"), struct.Struct(">i")
-_decoded, _encoded = Struct.decode.__func__, Struct.encode  # type: ignore[attr-defined]  # of a class method
+_decoded: Callable[[Any, BytesIO | bytes], Any] = Struct.decode.__func__  # of a class method
+_encoded: Callable[[Any], bytes] = Struct.encode
 """aiokafka's own: they say what is wrong with bytes or values that are."""
 
 
 def quicken() -> None:
     """From here on, in this process."""
-    Struct.decode = classmethod(_decode)  # type: ignore[method-assign, assignment]  # as its own
-    Struct.encode = _encode  # type: ignore[method-assign]  # likewise
-    MutexValue.inc = _inc
+    Struct.decode = classmethod(_decode)
+    Struct.encode = _encode
+    MutexValue.inc = _inc  # type: ignore[method-assign]  # without its lock
 
 
 class _NoPandas:
@@ -57,7 +58,7 @@ class _NoPandas:
 
 def without_pandas() -> None:
     """From here on this process has none, as no agent has: Arrow would load it, which takes a second."""
-    sys.meta_path.insert(0, _NoPandas)  # type: ignore[arg-type]  # it finds nothing, so it loads nothing
+    sys.meta_path.insert(0, _NoPandas)  # it finds nothing, so it loads nothing
 
 
 def _inc(value: Any, amount: float) -> None:

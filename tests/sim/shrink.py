@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from coordination.state.data import FEATURE_LEVEL_MAX
 from tests.sim.plan import QUIET_S, Plan
 from tests.sim.world import Outcome, World
 
 RUNS_MAX = 200
-LEAST = (
+LEAST: tuple[tuple[str, Any], ...] = (
     ("writers", 0), ("readers", 0), ("relay", ""), ("keepers", False), ("members", 0), ("changes", False),
     ("partitions", 1), ("live_keys", 0), ("key_writes", 0), ("seeks_back", True), ("entry_bytes", 1 << 20),
     ("pipeliners", 0), ("solo", False), ("operator", False), ("mortal", False),

@@ -41,6 +41,7 @@ from coordination.memory_server import MemoryServer
 from coordination.state.group_types import CommittedOffset, Group
 from coordination.state.state import HANDLERS as COMMANDS
 from coordination.state.state import State
+from coordination.state.transaction_types import Transaction
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
 from objectstore.store import NotFound
@@ -180,7 +181,7 @@ def test_a_position_may_go_back_only_when_the_older_one_was_asked_for_later(
     positions = Positions(lambda anomaly, detail: wrong.append(anomaly))
     partition = SimpleNamespace(handle=0)
     topics = {"t": SimpleNamespace(partitions=[partition])}
-    ctx = SimpleNamespace(state=SimpleNamespace(topics=topics))
+    ctx: Any = SimpleNamespace(state=SimpleNamespace(topics=topics))
     for offset in order:
         row = OffsetCommitRequestPartition(0, offset)
         positions._take(
@@ -202,7 +203,8 @@ def test_a_position_that_was_over_when_it_was_asked_for_is_seen(told: int, anoma
     row = OffsetFetchResponsePartition(0, told)
     topics = {"t": SimpleNamespace(partitions=[SimpleNamespace(handle=0)])}
     answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", [row])])
-    positions._told(SimpleNamespace(state=SimpleNamespace(topics=topics)), "a", answer, since)
+    ctx: Any = SimpleNamespace(state=SimpleNamespace(topics=topics))
+    positions._told(ctx, "a", answer, since)
     assert wrong == anomaly
 
 
@@ -359,13 +361,13 @@ def test_a_deletion_that_failed_may_come_true_still(code: int, told: int, wrong:
 
 
 def test_a_transaction_that_ends_twice_is_seen() -> None:
-    witness, known = Witness(), SimpleNamespace(transactional_id="x", producer_id=7, number=1)
+    witness, known = Witness(), Transaction("x", 7, 0, 1000, 0, number=1)
     witness.ended(known, True, 5)
     witness.ended(known, True, 5)  # another agent applies the same entry
     assert not witness.findings
     witness.ended(known, False, 6)
     assert [each.anomaly for each in witness.findings] == ["ended-twice"]
-    again = SimpleNamespace(transactional_id="x", producer_id=8, number=1)
+    again = Transaction("x", 8, 0, 1000, 0, number=1)
     witness.ended(again, False, 9)  # the id had expired: its numbers begin anew
     assert len(witness.findings) == 1
 

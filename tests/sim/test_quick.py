@@ -50,7 +50,7 @@ def _all_kinds() -> list[type[Struct]]:
 
 
 def _filled(kind: type[Struct], random: Random) -> Any:
-    message = kind.__new__(kind)
+    message: Any = object.__new__(kind)
     values = (_value(field, random) for field in kind.SCHEMA.fields)
     message.__dict__.update(zip(kind.SCHEMA.names, values, strict=True))
     return message

@@ -25,11 +25,18 @@ pytestmark = pytest.mark.timeout(SECONDS_MAX)
 _sim = partial(child.run, "tests.sim", seconds_max=SECONDS_MAX)
 
 
+def _told(pattern: str, text: str) -> str:
+    """What the pattern's group is in the text."""
+    found = re.search(pattern, text)
+    assert found, text
+    return found[1]
+
+
 def test_seeds_are_clean(tmp_path: Path) -> None:
     done = _sim("--seeds", str(SEEDS), "--jobs", str(JOBS), "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"acknowledged ([\d,]+)", done.stdout)[1].replace(",", "")) > 1000, done.stdout
-    untested = re.search(r"rules never put to the test: (.*)", done.stdout)[1]
+    assert int(_told(r"acknowledged ([\d,]+)", done.stdout).replace(",", "")) > 1000, done.stdout
+    untested = _told(r"rules never put to the test: (.*)", done.stdout)
     assert untested == "none", untested
     assert "never in the network: none\n" in done.stdout, done.stdout
     for what in ("commands", "requests"):

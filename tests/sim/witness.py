@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from coordination.commands import Entry
+from coordination.log import LogEntry
 from coordination.state import transactions
+from coordination.state.data import StateData
 from coordination.state.state import State
-from coordination.state.types import Applied, Refused
+from coordination.state.transaction_types import Transaction
+from coordination.state.types import Applied, At, Refused
 from tests.checker.findings import Finding
 from tests.sim.bindings import Bindings
 from tests.sim.due import Due
@@ -45,18 +47,18 @@ class Witness:
         """Everything that is applied meanwhile."""
         apply, finish = State.apply, transactions.finish
 
-        def applied(state: State, entry: Any) -> Applied:
+        def applied(state: State, entry: LogEntry) -> Applied:
             done = apply(state, entry)
             self._applied(state, entry, done)
             return done
 
-        def finished(state: Any, known: Any, commit: bool, epoch: int, at: Any) -> None:
+        def finished(state: StateData, known: Transaction, commit: bool, marker_epoch: int, at: At) -> None:
             if commit and (known.transactional_id, known.producer_id, known.number) not in self._ends:
                 self._foreign(state, known.transactional_id, at.revision)
             self.ended(known, commit, at.revision)
-            finish(state, known, commit, epoch, at)
+            finish(state, known, commit, marker_epoch, at)
 
-        State.apply = applied  # type: ignore[method-assign]  # in this process only, for one run
+        State.apply = applied  # type: ignore[method-assign, assignment]  # in this process only, for one run
         transactions.finish = finished
         try:
             with ExitStack() as stack:
@@ -74,7 +76,7 @@ class Witness:
         self._marks.clear()
         self.positions.forget()
 
-    def _applied(self, state: State, entry: Any, done: Applied) -> None:
+    def _applied(self, state: State, entry: LogEntry, done: Applied) -> None:
         first = done.revision not in self._digests
         if self._digests.setdefault(done.revision, state.digest) != state.digest:
             self._wrong("state-differs", f"at revision {done.revision}")
@@ -83,7 +85,7 @@ class Witness:
         for handle in done.touched:
             self._mark(state, handle)
 
-    def _count(self, state: State, entry: Any, done: Applied) -> None:
+    def _count(self, state: State, entry: LogEntry, done: Applied) -> None:
         commands = Entry.FromString(entry.payload).commands
         kinds = state.kinds_of(commands)
         for kind, result in zip(kinds, done.results, strict=True):
@@ -91,14 +93,14 @@ class Witness:
         self.positions.applied(state, kinds, commands)
         self.due.applied(state, kinds, commands, done.results)
 
-    def ended(self, known: Any, commit: bool, revision: int) -> None:
+    def ended(self, known: Transaction, commit: bool, revision: int) -> None:
         """A transaction has ended at a revision, on one of the agents."""
         number = (known.transactional_id, known.producer_id, known.number)
         before = self._ends.setdefault(number, (revision, commit))
         if before != (revision, commit):
             self._wrong("ended-twice", f"transaction {number}: {before}, then {(revision, commit)}")
 
-    def _foreign(self, state: State, name: str, revision: int) -> None:
+    def _foreign(self, state: StateData, name: str, revision: int) -> None:
         """A transaction commits the positions that its client sent in it, and no others."""
         waiting = state.pending_offsets.get(name, {}).get(name, {})
         known = (

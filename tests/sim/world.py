@@ -206,10 +206,10 @@ class World:
             return judgement
         around.stopping.set()
         await asyncio.sleep(DRAIN_S)
-        for client in self.clients:
-            if not isinstance(self.living[client.name], Member | Modern):
-                self._leave_pending(client)
-                client.crash()
+        for node in self.clients:
+            if not isinstance(self.living[node.name], Member | Modern):
+                self._leave_pending(node)
+                node.crash()
         findings: list[Finding] = await self._node("final", self._final())
         patience = Patience(group_ns=int(PATIENCE_S * 1e9), resumed=frozenset(around.readers[MODERN]))
         judgement = judge(History(self.recorder.operations), healed_ns=healed, patience=patience)
@@ -404,12 +404,12 @@ class World:
         begun = self.loop.time()
         for at, _, begins, fault, numbers in sorted(events, key=lambda event: event[:3]):
             await asyncio.sleep(max(0.0, begun + at - self.loop.time()))
-            targets = [self.agents[number] for number in numbers]
-            self.trace(f"{'begin' if begins else 'end'} {fault.name} {[t.name for t in targets]}")
+            agents = [self.agents[number] for number in numbers]
+            self.trace(f"{'begin' if begins else 'end'} {fault.name} {[each.name for each in agents]}")
             self.seen.counts[f"fault {fault.name}"] += begins
             self.seen.faults[fault.name] += 1 if begins else -1
             self.seen.faults += Counter()  # those that are over go
-            (fault.begin if begins else fault.end)(self, targets)
+            (fault.begin if begins else fault.end)(self, agents)
         await asyncio.sleep(max(0.0, begun + self.plan.seconds - self.loop.time()))
 
     async def _heal(self) -> int:

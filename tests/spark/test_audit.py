@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -131,9 +132,7 @@ def test_an_offset_acknowledged_twice_is_doubled(judge: Judge) -> None:
         ({"timestamp_ms": 1_700_000_000_124}, "timestamp"),
     ],
 )
-def test_each_changed_field_of_the_table_is_named(
-    judge: Judge, change: dict[str, object], named: str
-) -> None:
+def test_each_changed_field_of_the_table_is_named(judge: Judge, change: dict[str, Any], named: str) -> None:
     table = story()
     table[8] = replace(table[8], **change)
     findings = only(judge(table=table), CHANGED)

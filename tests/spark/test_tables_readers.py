@@ -31,7 +31,8 @@ def in_duckdb(url: str, query: str) -> list[tuple[Any, ...]]:
         connection.execute(
             f"ATTACH 'floe' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')"
         )
-        return connection.execute(query).fetchall()
+        rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
+    return rows
 
 
 async def test_duckdb_reads_a_topic(rig: Rig) -> None:

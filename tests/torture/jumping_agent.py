@@ -38,7 +38,7 @@ def main() -> None:
 
     for each in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(each, move)
-    SystemClock.now_ms = lambda clock: right(clock) + ahead[0]  # type: ignore[method-assign]  # the clock that every part holds
+    SystemClock.now_ms = lambda self: right(self) + ahead[0]  # type: ignore[method-assign]  # the clock that every part holds
     from agent.cli import main as floe
 
     floe()

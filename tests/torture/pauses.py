@@ -30,6 +30,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from pydantic import BaseModel
 
 from agent.config.limits import HealthConfig
 from agent.config.sections import LogConfig, StoreConfig
@@ -52,7 +53,7 @@ Times = dict[int, list[float]]  # by partition: when something went well
 
 def as_configured() -> dict[str, dict[str, Any]]:
     """What a cluster for torture hurries, as the makers of Floe have it."""
-    made = {"log": LogConfig, "store": StoreConfig}
+    made: dict[str, type[BaseModel]] = {"log": LogConfig, "store": StoreConfig}
     return {
         name: {each: section.model_fields[each].default for each in FAST[name]}
         for name, section in made.items()

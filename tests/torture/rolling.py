@@ -221,12 +221,12 @@ def clients(
     usual = directory / "usual.properties"  # the tool itself turns retries off, which no application does
     usual.write_text("enable.idempotence=true\nretries=2147483647\n")
     paced = ("--throughput", str(RATE), "--value-prefix", "7", "--command-config", str(usual))
-    producers = [
+    producers: list[IdempotentProducer | Java] = [
         IdempotentProducer("rdkafka-0", at, topic),
         IdempotentProducer("rdkafka-1", at, topic),
         Java("java-producer", "verifiable-producer", directory, *common, *paced),
     ]
-    members = {
+    members: dict[str, list[GroupMember | Java]] = {
         "classic": [GroupMember(f"classic-{n}", at, topic, "classic", "classic") for n in range(2)],
         "kip848": [GroupMember("kip848", at, topic, "kip848", "consumer")],
         "java": [

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -111,7 +112,7 @@ def test_vanlightly(cluster: Cluster, kept: Kept, fault: Callable[[Member], None
     topic = f"vanlightly-{fault.__name__}-{acks}"
     create_topic(cluster.bootstrap, topic, 1)
     victim = leader(cluster, topic)
-    settings: dict[str, object] = {"acks": acks, "linger.ms": 5}
+    settings: dict[str, Any] = {"acks": acks, "linger.ms": 5}
     if acks != "all":
         settings["enable.idempotence"] = False
     writer = Writer("w", cluster.bootstrap, topic, [0], rate=RATE, limit=MESSAGES, **settings)

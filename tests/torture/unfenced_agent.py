@@ -28,8 +28,8 @@ class UnfencedAgent(Agent):
 
 def main() -> None:
     """Take the fence away, then be an agent."""
-    fence.refusal = lambda transaction, source, at: None
-    fence.positions_refusal = lambda transaction, group, source, at: None
+    fence.refusal = lambda transaction, fence, at: None
+    fence.positions_refusal = lambda transaction, group, fence, at: None
     from agent.cli import main as floe
 
     floe()
