@@ -120,7 +120,7 @@ class HealthConfig(Section):
     """An agent that writes nothing to the log for so long, milliseconds, is taken out of Metadata by the
     others; three heartbeats at least."""
 
-    linger_ms: Annotated[int, Field(ge=0, le=600_000)] = 15_000
+    listed_ms: Annotated[int, Field(ge=0, le=600_000)] = 15_000
     """An agent that has gone or stepped aside stays in Metadata's list of brokers for so long, milliseconds,
     without leading anything: librdkafka waits for ever for a coordinator that leaves the list too soon."""
 

@@ -122,8 +122,12 @@ class Service(ABC):
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        self._process_now().send_signal(signal.SIGSTOP)
+        """SIGSTOP: connections stay open and nothing answers, once this has returned."""
+        if self._paused:
+            return
+        process = self._process_now()
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # the last of its threads may answer a request until then
         self._paused = True
 
     def resume(self) -> None:

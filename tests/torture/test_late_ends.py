@@ -23,6 +23,7 @@ pytestmark = [
 
 LATE_ENDS = 12
 BAD = {"aborted-read", "torn-transaction"}
+SET_BACK = {"stale-position", "nonmonotonic-poll"}  # by a look at positions, by what is read again
 SECONDS_MAX = 240.0
 PAIRS = ["librdkafka", "librdkafka", "aiokafka", "aiokafka"]
 
@@ -64,10 +65,11 @@ def test_without_the_fence_late_positions_are_found() -> None:
     def set_back(outcome: Outcome) -> bool:
         return any(worker.stale for worker in outcome.workers)
 
-    with embedded(len(PAIRS), UnfencedAgent) as brokers:
-        outcome = run(brokers, PAIRS, SECONDS_MAX, seed=1, mix="hold-positions", enough=set_back)
+    kinds = ["aiokafka"] * 6  # they are set back most often
+    with embedded(len(kinds), UnfencedAgent) as brokers:
+        outcome = run(brokers, kinds, SECONDS_MAX, seed=1, mix="hold-positions", enough=set_back)
     print(f"\nlate positions without the fence: {outcome.report()}")
-    assert "stale-position" in outcome.anomalies, outcome.report()
+    assert SET_BACK & set(outcome.anomalies), outcome.report()
 
 
 def test_without_the_fence_late_ends_are_found() -> None:
