@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -127,7 +128,8 @@ class Service(ABC):
             return
         process = self._process_now()
         process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)  # the last of its threads may answer a request until then
+        with suppress(ChildProcessError):  # it has ended, and was waited for
+            os.waitpid(process.pid, os.WUNTRACED)  # the last of its threads may answer a request until then
         self._paused = True
 
     def resume(self) -> None:
