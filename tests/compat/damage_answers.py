@@ -20,21 +20,20 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
 from py4j.protocol import Py4JJavaError
 
 from agent.cli import main as floe
 from agent.kafka.fetch.driver import FetchDriver
 from coordination.kafka_codes import Code
 from objectstore.batch import NewRecord, build, patch
-from tests.compat.conftest import Embedded, start, stop
+from tests.compat.conftest import start, stop
+from tests.compat.damaged import SETTINGS, TOPIC, fill
 from tests.compat.kafka_python import KafkaConsumer
 from tests.compat.kafka_python import TopicPartition as PyTopicPartition
 from tests.compat.suite.java import Jvm
 from tests.compat.suite.java_clients import Java, failed
 
-TOPIC = "damaged"
 INTACT = {(0, 0), (1, 0), (1, 1), (1, 2)}
 MADE_UP = b"made up"
 LOOK_S = 12.0  # for which a client is asked
@@ -101,10 +100,10 @@ class Seen:
         return f"{told}{logged}" + (f"; MISSING {sorted(missing)}" if missing else "")
 
 
-def librdkafka(bootstrap: str, **settings: Any) -> Seen:
+def librdkafka(bootstrap: str, **SETTINGS: Any) -> Seen:
     """By default it does not check CRCs."""
     seen = Seen()
-    config = {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, **settings}
+    config = {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, **SETTINGS}
     consumer = Consumer(config)
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in (0, 1)])
     while not seen.over:
@@ -215,24 +214,8 @@ def looked(look: Callable[[str], Seen], bootstrap: str) -> str:
     return found[0] if found else "hangs in a call"
 
 
-def fill(agent: Embedded) -> None:
-    """Two partitions of three records, a chunk each; that of offset 1 of partition 0 is damaged."""
-    admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(10)
-    producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 0})
-    for number in range(3):
-        for partition in (0, 1):
-            producer.produce(TOPIC, f"{partition}-{number}".encode() * 500, partition=partition)
-            assert producer.flush(30) == 0
-    (path,) = [path for path in agent.data.rglob("*.chunk") if b"0-10-1" in path.read_bytes()]
-    content = bytearray(path.read_bytes())
-    content[content.index(b"0-10-1")] ^= 1
-    path.write_bytes(content)
-
-
 def main(names: Sequence[str]) -> None:
     """Print what each client says at each answer."""
-    settings = ("fetch.cache_bytes_max=1024", "fetch.cold_cache_bytes_max=1024", "merging.enabled=false")
     with Jvm() as jvm, tempfile.TemporaryDirectory() as folder:
         clients = {
             "librdkafka": librdkafka,
@@ -244,7 +227,7 @@ def main(names: Sequence[str]) -> None:
         for name in names:
             data = Path(folder) / name.replace(" ", "-") / "data"
             data.parent.mkdir()
-            agent = start(data, *settings, module=("tests.compat.damage_answers", "agent", name))
+            agent = start(data, *SETTINGS, module=("tests.compat.damage_answers", "agent", name))
             try:
                 fill(agent)
                 for client, look in clients.items():

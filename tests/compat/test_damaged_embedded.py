@@ -7,11 +7,11 @@ from typing import Any
 
 import aiokafka
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from py4j.protocol import Py4JJavaError
 
 from tests.compat.conftest import Embedded, start, stop
+from tests.compat.damaged import SETTINGS, TOPIC, fill
 from tests.compat.kafka_python import KafkaConsumer
 from tests.compat.kafka_python import TopicPartition as PyTopicPartition
 from tests.compat.suite.java import Jvm
@@ -19,7 +19,6 @@ from tests.compat.suite.java_clients import Java
 
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
 
-TOPIC = "damaged"
 LOOKS_MAX = 150  # of 0.2 s
 INTACT = {(0, 0), (1, 0), (1, 1), (1, 2)}
 Found = tuple[set[tuple[int, int]], list[str]]
@@ -28,23 +27,8 @@ Found = tuple[set[tuple[int, int]], list[str]]
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     """Two partitions of three records, a chunk each; that of offset 1 of partition 0 is damaged."""
-    agent = start(
-        tmp_path_factory.mktemp("damaged") / "data",
-        "fetch.cache_bytes_max=1024",
-        "fetch.cold_cache_bytes_max=1024",
-        "merging.enabled=false",
-    )
-    admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(10)
-    producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 0})
-    for number in range(3):
-        for partition in (0, 1):
-            producer.produce(TOPIC, f"{partition}-{number}".encode() * 500, partition=partition)
-            assert producer.flush(30) == 0
-    (path,) = [path for path in agent.data.rglob("*.chunk") if b"0-10-1" in path.read_bytes()]
-    content = bytearray(path.read_bytes())
-    content[content.index(b"0-10-1")] ^= 1
-    path.write_bytes(content)
+    agent = start(tmp_path_factory.mktemp("damaged") / "data", *SETTINGS)
+    fill(agent)
     yield agent
     assert stop(agent) == 0
 
