@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-clusters test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -37,17 +37,26 @@ generate: setup ## rewrite everything that is generated and committed
 test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; two halves side by side, as both wait a lot
-	@$(PY) -m pytest tests/compat > build/test-clients.log 2>&1 & clients=$$!; \
-	trap 'kill $$clients' INT TERM; \
-	$(PY) -m pytest tests --ignore=tests/compat; rest=$$?; \
-	wait $$clients; clients=$$?; cat build/test-clients.log; exit $$((rest || clients))
+CLIENTS := tests/compat
+CLUSTERS := tests/torture tests/spark tests/deploy tests/versions
+REST := $(addprefix --ignore=,$(CLIENTS) $(CLUSTERS))
 
-test-clients: services ## the half of it with Kafka clients and tools
-	$(PY) -m pytest tests/compat
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; three parts side by side, as each waits a lot
+	@$(PY) -m pytest $(CLIENTS) > build/test-clients.log 2>&1 & clients=$$!; \
+	$(PY) -m pytest $(CLUSTERS) > build/test-clusters.log 2>&1 & clusters=$$!; \
+	trap 'kill $$clients $$clusters' INT TERM; \
+	$(PY) -m pytest tests $(REST); rest=$$?; \
+	wait $$clusters; clusters=$$?; wait $$clients; clients=$$?; \
+	cat build/test-clusters.log build/test-clients.log; exit $$((rest || clusters || clients))
 
-test-rest: services ## the other half
-	$(PY) -m pytest tests --ignore=tests/compat
+test-clients: services ## the part of it with Kafka clients and tools
+	$(PY) -m pytest $(CLIENTS)
+
+test-clusters: services ## the part with clusters that are hurt, Spark, and what is set up
+	$(PY) -m pytest $(CLUSTERS)
+
+test-rest: services ## all other tests
+	$(PY) -m pytest tests $(REST)
 
 compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; keeps the results (ONLY=expression)
 	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")

@@ -35,6 +35,12 @@ async def job(agent: Agent) -> tuple[TransactionTimeouts, ManualClock, ClaimHold
     return made, clock, ClaimHolder(agent.services.replica.incarnation, 0)
 
 
+async def until_after(agent: Agent, stamp_ms: int) -> None:
+    """The agent's stamps decide: wait until the next one is later than that."""
+    while agent.services.clock.now_ms() <= stamp_ms:  # noqa: ASYNC110 - nothing tells of a millisecond
+        await asyncio.sleep(0.001)
+
+
 async def test_only_what_is_past_its_time_is_aborted(
     agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
 ) -> None:
@@ -46,8 +52,7 @@ async def test_only_what_is_past_its_time_is_aborted(
     await short.send(b"a")
     await long.send(b"b", index=1)
     known = agent.services.replica.state.transactions
-    while agent.services.clock.now_ms() - known["short"].started_ms < 2:  # noqa: ASYNC110 - its stamps decide
-        await asyncio.sleep(0.001)
+    await until_after(agent, known["short"].started_ms + 1)
     clock.advance(0.5)
     await timeouts.step(held)
     assert (known["short"].ongoing, known["long"].ongoing) == (False, True)
@@ -152,6 +157,7 @@ async def test_ids_that_nobody_uses_are_forgotten(
     assert list(agent.services.replica.state.transactions) == ["idle", "busy"]
     change = AlterTopicConfigs.Change(name=EXPIRATION, value="1")
     await agent.services.replica.propose(AlterClusterConfigs(changes=[change]))
+    await until_after(agent, agent.services.replica.state.transactions["idle"].updated_ms + 1)
     clock.advance(60)
     await timeouts.step(held)
     assert list(agent.services.replica.state.transactions) == ["busy"], "one that is ongoing stays"
