@@ -10,9 +10,8 @@ from agent.cli.failures import refused
 from agent.cli.session import Session, check_code
 from coordination.kafka_codes import Code
 
-if (
-    TYPE_CHECKING
-):  # a codec is imported by the function that uses it: each takes some ms, and a command needs few
+# A codec is imported by the function that uses it: each takes some ms, and a command needs few.
+if TYPE_CHECKING:
     from agent.net.wire.generated.describe_configs import DescribeConfigsResourceResult
     from agent.net.wire.generated.metadata import MetadataResponseTopic
 

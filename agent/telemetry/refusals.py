@@ -23,9 +23,8 @@ NEWEST_MAX = 20  # refusals that /status lists
 TOPICS_MAX = 200  # topics counted apart; those that come later are counted together
 ELSEWHERE = "(others)"  # as the name of those; no topic can be called that
 TOLD_AGAIN_S = 60.0
-KINDS_MAX = (
-    1_000  # topics and reasons whose last log line is remembered; the longest unmet is forgotten first
-)
+# topics and reasons whose last log line is remembered; the longest unmet is forgotten first
+KINDS_MAX = 1_000
 TEXT_MAX = 500  # characters of the message
 NAME_MAX = 100  # characters of the client's own name
 

@@ -37,9 +37,8 @@ async def handle(ctx: Context, request: WriteTxnMarkersRequest, version: int) ->
     looked_at = 0
     for marker in request.markers:
         await ctx.barrier()
-        decided: dict[
-            tuple[str, int], Code
-        ] = {}  # one entry for a transaction, however many partitions it has
+        # one entry for a transaction, however many partitions it has
+        decided: dict[tuple[str, int], Code] = {}
         result = WritableTxnMarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
         for topic in marker.topics:

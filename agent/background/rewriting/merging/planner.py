@@ -23,9 +23,8 @@ RANGE = HANDLE_RANGE  # partition handles of one claim
 FAN_IN = 8  # segments of one level that become one of the next
 SLICES_MIN = 8  # a partition with fewer rows is merged only for their age
 ROWS_MAX = 4_096  # rows that one swap takes from a tail
-GROUP_ROWS_MAX = (
-    32_768  # rows planned at once: objects that Python's garbage collector walks, and the loop waits
-)
+# rows planned at once: objects that Python's garbage collector walks, and the loop waits
+GROUP_ROWS_MAX = 32_768
 MANIFEST_SHARE_MAX = 4  # a manifest may be this many times larger than what is merged; not in an aged tail
 
 
