@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from agent.cluster import hints
@@ -12,12 +14,15 @@ from agent.cluster.peers import owners
 from agent.health.others import Others
 from agent.health.standing import Standing
 from agent.kafka import context
+from agent.kafka.groups.coordinator import GroupCoordinator
 from coordination.state.state import HANDLERS
 from coordination.state.types import Broker
 from tests.sim.controls import Control, patched
 from tests.sim.plan import Plan
 from tests.sim.sick import bed
 from tests.sim.sick.spells import with_sick
+
+AT_ONCE_S = 0.2
 
 
 def _does_not_step_aside() -> Any:
@@ -33,6 +38,40 @@ def _nobody_judges() -> Any:
 def _comes_back_at_once() -> Any:
     """However often it has come back before."""
     return patched((Standing, "return_s", property(lambda self: 0.0)))
+
+
+def _never_comes_back() -> Any:
+    """However long it has been well."""
+    return patched((Standing, "return_s", property(lambda self: inf)))
+
+
+def _judges_at_once() -> Any:
+    """Who says nothing for a fifth of a second is called silent, well before its next heartbeat."""
+    real = Others.silent
+
+    def silent(self: Any) -> Any:
+        self._silence_s = AT_ONCE_S
+        return real(self)
+
+    return patched((Others, "silent", silent))
+
+
+def _named_for_ever() -> Any:
+    """Metadata and FindCoordinator name who has stepped aside as well."""
+    return patched((hints, "serving_of", list))
+
+
+def _groups_are_kept() -> Any:
+    """Who is not named runs the groups on that it has."""
+    real = GroupCoordinator._moved
+
+    def moved(self: Any) -> None:
+        running = dict(self._running)
+        self._running.clear()
+        real(self)
+        self._running.update(running)
+
+    return patched((GroupCoordinator, "_moved", moved))
 
 
 def _last_well_one_leaves() -> Any:
@@ -65,6 +104,11 @@ def _claims_are_kept() -> Iterator[None]:
 def _suffers(name: str) -> Callable[[Plan], Plan]:
     """The seed's plan with that sickness."""
     return partial(with_sick, name=name)
+
+
+def _with_groups(name: str) -> Callable[[Plan], Plan]:
+    """The same, with a group that has members."""
+    return lambda plan: replace(with_sick(plan, name), members=2)
 
 
 STAYED = frozenset({"sick-agent-named", "stood-still"})
@@ -103,6 +147,34 @@ HEALTH: tuple[Control, ...] = (
         frozenset({"claims-kept"}),
         _claims_are_kept,
         told=_suffers("sick-refuse-store"),
+    ),
+    Control(
+        "groups-are-kept",
+        "16: who is unwell runs no groups",
+        frozenset({"groups-kept"}),
+        _groups_are_kept,
+        told=_with_groups("sick-refuse-store"),
+    ),
+    Control(
+        "named-for-ever",
+        "16: clients are sent to who is well",
+        frozenset({"stood-still"}),
+        _named_for_ever,
+        told=_suffers("sick-full-store"),
+    ),
+    Control(
+        "never-comes-back",
+        "16: who is well again is named again",
+        frozenset({"still-away"}),
+        _never_comes_back,
+        told=_suffers("sick-full-store"),
+    ),
+    Control(
+        "judges-at-once",
+        "16: silence is more than a heartbeat that is due",
+        frozenset({"well-agent-aside"}),
+        _judges_at_once,
+        told=_suffers("sick-slow"),
     ),
 )
 """Beside CONTROLS of controls.py. All of them tell the sickness that comes to the rule."""
