@@ -15,7 +15,7 @@ from tests.sim import child
 SEEDS = 30
 AGENTS = 3
 SECONDS_MAX = 1800
-SPEED_GOAL = 20.0
+SPEED_GOAL = 15.0
 _SUMMARY = re.compile(r"(\d+) seeds · ([\d,]+) simulated s in [\d,]+ s, ([\d,.]+) s of a core .* bad (\d+)")
 
 

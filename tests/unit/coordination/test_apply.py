@@ -75,6 +75,15 @@ def test_node_ids_stay_with_names(script: Script) -> None:
     assert script.register(17, "after") == Done(41)
 
 
+def test_a_dead_agents_node_id_goes_to_the_one_that_asks_for_it_for_good(script: Script) -> None:
+    script.one(B, FenceIncarnation(incarnation=A))
+    wanted = RegisterAgent(name="other", node_id=1, feature_min=1, feature_max=LEVEL_MAX)
+    assert script.one(13, wanted) == Done(1)
+    assert script.register(14, "agent-11") == Done(3), "its name has none any more"
+    script.one(B, FenceIncarnation(incarnation=13))
+    assert script.register(15, "other") == Done(1)
+
+
 def test_brokers_show_what_they_registered(script: Script) -> None:
     listeners = [{"name": "PLAIN", "host": "h", "port": 9092}]
     agent = RegisterAgent(

@@ -166,6 +166,15 @@ def test_commits_need_the_epoch_or_a_partition_held_since() -> None:
     assert group.commit("a", 3, 0, known=False) is Code.UNSUPPORTED_VERSION
 
 
+def test_an_old_request_commits_only_for_a_member_that_speaks_the_classic_protocol() -> None:
+    group = Group()
+    speaks = ConsumerMember(member_id="a", topics=["t"], classic=True, session_timeout_ms=9_000)
+    assert group.change(group.revision, members=[speaks]) == Done()
+    assert group.commit("a", 3, 0, known=False) is Code.NONE
+    assert group.commit("a", 2, 2, known=False) is Code.ILLEGAL_GENERATION
+    assert group.commit("b", 3, 1, known=False) is Code.UNSUPPORTED_VERSION
+
+
 def test_a_snapshot_keeps_members_epochs_and_owners() -> None:
     group = Group()
     other = decode(encode(group.script.state))

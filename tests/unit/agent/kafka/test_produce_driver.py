@@ -20,6 +20,7 @@ from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
 from coordination.replica.proposals import Line
 from coordination.state.state import State
 from coordination.state.types import Result
+from objectstore import tasks
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build, peek
 from objectstore.chunk import verify
@@ -403,6 +404,45 @@ async def test_a_closed_driver_answers_that_the_agent_is_leaving(make: Callable[
     for answer in (flushing, buffered, late):
         assert (await answer)[0].code is Code.NOT_LEADER_OR_FOLLOWER
     assert harness.driver.budget.used == 0
+
+
+async def test_who_has_stepped_aside_takes_nothing(make: Callable[..., Harness]) -> None:
+    harness = make(replace(LIMITS, linger_s=100))
+    harness.driver.away = lambda: True
+    answer = await harness.send(offer(0, 1))
+    assert answer.done(), "at once: the client is to ask who leads now"
+    assert (await answer)[0].code is Code.NOT_LEADER_OR_FOLLOWER
+    assert not harness.puts.started
+    assert harness.driver.budget.used == 0
+
+
+async def test_a_put_that_is_given_up_is_no_defect(
+    make: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "DEFECTS", told := tasks.Defects())
+    harness = make(replace(LIMITS, buffer_bytes_max=1))
+    harness.puts.hold = True
+    harness.puts.fail[1] = Retryable("503")
+    answers = [await harness.send(offer(0, 1)) for _ in range(2)]
+    await settle(harness, 2)
+    harness.puts.release(1)
+    assert [(await answer)[0].code for answer in answers] == [Code.NOT_ENOUGH_REPLICAS] * 2
+    await asyncio.sleep(0.01)  # the second one's PUT hears that it is cancelled
+    assert not told.newest
+
+
+async def test_what_has_its_outcome_is_judged_by_nothing_older(make: Callable[..., Harness]) -> None:
+    harness = make()
+    harness.puts.hold = True
+    answers = [await harness.send(offer(0, 1)._replace(judged=5)) for _ in range(2)]
+    await settle(harness, 1)
+    assert not harness.driver.judged_since(0, 6)
+    assert harness.driver.judged_since(0, 5)
+    harness.puts.hold = False
+    for number in harness.puts.started:
+        harness.puts.release(number)
+    await asyncio.gather(*answers)
+    assert harness.driver.judged_since(0, 6)
 
 
 async def test_a_request_of_more_batches_than_one_chunk_takes_is_split(make: Callable[..., Harness]) -> None:
