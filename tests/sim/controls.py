@@ -21,11 +21,9 @@ from coordination.chain import KeyState
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry
 from coordination.state import (
-    chunks,
     cluster,
     fence,
     pending_offsets,
-    producers,
 )
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.slices import SliceIndex
@@ -80,17 +78,6 @@ def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
     finally:
         for place, name, value in saved:
             setattr(place, name, value)
-
-
-def _no_dedup() -> Any:
-    real = producers.admit
-
-    def admit(partition: Any, entry: Any, producer_id: int, epoch: int, sequence: int, count: int) -> Any:
-        if entry is not None and epoch == entry.epoch:
-            return entry, 0, partition.high_watermark
-        return real(partition, entry, producer_id, epoch, sequence, count)
-
-    return patched((producers, "admit", admit))
 
 
 def _ack_before_append() -> Any:
@@ -249,10 +236,6 @@ class _Impatient(MergedCollector):
         return Verdict.UNCOMMITTED
 
 
-def _remembers_one_batch() -> Any:
-    return patched((chunks, "REMEMBERED", 2))
-
-
 def _unnamed_merged_collected_early() -> Any:
     return patched((collection, "MergedCollector", _Impatient))
 
@@ -342,14 +325,6 @@ COPIED_WRONGLY = frozenset({"copied-twice", "copy-lost", "copy-without-position"
 LOST = frozenset({"lost-write", "unseen", "unreadable-chunk", "stuck"})
 READ_EARLY = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
 CONTROLS: tuple[Control, ...] = (
-    Control("no-dedup", "4: a retry is recognised wherever it lands", frozenset({"duplicate"}), _no_dedup),
-    Control(
-        "remembers-one-batch",
-        "4: a retry is recognised wherever it lands",
-        frozenset({"sequence-lost", "duplicate"}),
-        _remembers_one_batch,
-        lambda plan: plan.pipeliners > 0,
-    ),
     Control(
         "commit-overtakes",
         "a commit that was held back never overwrites a newer one",

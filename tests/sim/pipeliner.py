@@ -1,8 +1,10 @@
 """An idempotent producer with several batches of one key under way, as Java's and librdkafka's have.
 
 What is not answered in time is sent again in its order by another connection, to any agent, while the first
-copies may still be at work. The broker remembers the last five batches of a producer for that (KIP-98): of at
-most five under way each one is found again, and the oldest is always the one that is due.
+copies may still be at work. The broker remembers the last five batches of a producer for that (KIP-98): of
+at most five under way each one is found again, and the oldest is always the one that is due. One behind it
+may be acknowledged first where all of them are stored: an agent that steps aside refuses the oldest and is
+back before it is asked for the next (seed 495). So their offsets tell whether one was taken before its turn.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from aiokafka import TopicPartition
 
@@ -100,6 +103,9 @@ class Pipeliner:
         try:
             async with asyncio.timeout(BURST_S_MAX):
                 await self._answered(key, batches)
+            for batch, following in pairwise(batches):
+                if following.offset <= batch.offset:
+                    self._wrong(key, batch, f"at {batch.offset}, behind the next at {following.offset}")
             pending.outcome, pending.error = "ok", ""
         finally:
             if self.pending is pending:  # a crash has noted it already
@@ -125,8 +131,8 @@ class Pipeliner:
                 await asyncio.sleep(RETRY_S)
 
     async def _sent(self, connection: Connection, key: TopicPartition, due: deque[_Batch]) -> None:
-        """The first ones, side by side; those that are acknowledged are due no more."""
-        window = [due[n] for n in range(min(UNDER_WAY_MAX, len(due)))]
+        """The first ones, side by side; none is due any more once it and all before it are acknowledged."""
+        window = [batch for batch in islice(due, UNDER_WAY_MAX) if batch.offset < 0]
         for batch in window:
             await connection.send("Produce", self._request(key, batch), VERSION)
         again = False
@@ -135,11 +141,12 @@ class Pipeliner:
                 answer = await connection.receive("Produce", VERSION)
             row = answer.responses[0].partition_responses[0]
             code = int(row.error_code)
-            if not code and batch is due[0]:
+            if not code:
                 batch.offset = int(row.base_offset)
-                due.popleft()
-            elif code == FORGOTTEN or (code == GAP and batch is due[0]) or not code:
-                self._wrong(key, batch, code)
+                while due and due[0].offset >= 0:
+                    due.popleft()
+            elif code == FORGOTTEN or (code == GAP and batch is due[0]):
+                self._wrong(key, batch, Code(code).name)
             elif code != GAP and Code(code) not in RETRIABLE:
                 raise Refusal(Code(code).name)
             else:
@@ -161,8 +168,8 @@ class Pipeliner:
         )
         return ProduceRequest(None, -1, PRODUCE_MS, [data])
 
-    def _wrong(self, key: TopicPartition, batch: _Batch, code: int) -> None:
-        """The oldest one under way is refused, or one behind it is taken before it."""
+    def _wrong(self, key: TopicPartition, batch: _Batch, what: str) -> None:
+        """The oldest one under way is refused, or one behind it was taken before it."""
         detail = f"producer {self._pair}, sequence {batch.sequence} of at most {UNDER_WAY_MAX} under way"
-        self._around.findings.append(Finding("sequence-lost", name(key), f"{detail}: {Code(code).name}", ()))
-        raise Refusal(Code(code).name)
+        self._around.findings.append(Finding("sequence-lost", name(key), f"{detail}: {what}", ()))
+        raise Refusal(what)

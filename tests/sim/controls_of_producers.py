@@ -1,0 +1,54 @@
+"""Rules of idempotent producers broken: what is sent again is found, and nothing is taken before its turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.kafka.produce.firsts import Firsts
+from coordination.state import chunks, producers
+from tests.sim.controls import Control, patched
+from tests.sim.plan import Plan
+
+
+def _no_dedup() -> Any:
+    real = producers.admit
+
+    def admit(partition: Any, entry: Any, producer_id: int, epoch: int, sequence: int, count: int) -> Any:
+        if entry is not None and epoch == entry.epoch:
+            return entry, 0, partition.high_watermark
+        return real(partition, entry, producer_id, epoch, sequence, count)
+
+    return patched((producers, "admit", admit))
+
+
+def _remembers_one_batch() -> Any:
+    return patched((chunks, "REMEMBERED", 2))
+
+
+def _begins_anywhere() -> Any:
+    """Of a producer that a partition does not know, any batch is the first, also behind one that failed."""
+    return patched((Firsts, "in_order", lambda *_: True))
+
+
+def _pipelines(plan: Plan) -> bool:
+    return plan.pipeliners > 0
+
+
+PRODUCERS: tuple[Control, ...] = (
+    Control("no-dedup", "4: a retry is recognised wherever it lands", frozenset({"duplicate"}), _no_dedup),
+    Control(
+        "remembers-one-batch",
+        "4: a retry is recognised wherever it lands",
+        frozenset({"sequence-lost", "duplicate"}),
+        _remembers_one_batch,
+        _pipelines,
+    ),
+    Control(
+        "begins-anywhere",
+        "a later batch never overtakes one that its client sends again",
+        frozenset({"sequence-lost"}),
+        _begins_anywhere,
+        _pipelines,
+    ),
+)
+"""Beside CONTROLS of controls.py."""
