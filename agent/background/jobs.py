@@ -10,6 +10,7 @@ from agent.background.rewriting.compaction.job import Compaction
 from agent.background.rewriting.compaction.partition import Parts as CompactionParts
 from agent.background.rewriting.compaction.sources import Sources
 from agent.background.rewriting.compaction.worker import HelperWorker
+from agent.background.rewriting.decisions import Decisions
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Parts as MergingParts
 from agent.background.rewriting.merging.planner import MergeRules
@@ -119,10 +120,13 @@ class Background:
                 config.tail_slices_max,
                 config.segment_bytes,
                 config.age_s,
-                config.skipped_wait_s * 1000,
             ),
+            self._decisions(),
         )
         return Merging(parts, self._metrics, poll_s=config.interval_ms / 1000)
+
+    def _decisions(self) -> Decisions:
+        return Decisions(self._config.merging.skipped_wait_s * 1000, self._clock.monotonic)
 
     def _compaction(self, cluster_id: bytes) -> Compaction:
         """The job that compacts, with a reader that leaves the caches of clients alone."""
@@ -135,8 +139,8 @@ class Background:
             HelperWorker(),
             self._clock,
             cluster_id,
+            self._decisions(),
             self._config.merging.segment_bytes,
             self._config.tables.enabled,
-            self._config.merging.skipped_wait_s * 1000,
         )
         return Compaction(parts, self._metrics, dirty_bytes_min=self._config.compaction.dirty_bytes_min)

@@ -4,30 +4,26 @@ Of a piece that is damaged or lost its sound batches are kept, and the rest beco
 its offsets, as a Fetch has shown it since the decision. An object is believed to be damaged or gone only
 after two reads; between two that do not find it the log is caught up with. That the state of now still names
 it the swap decides, which is refused where anything moved.
-
-Once a swap is made the decision cannot be taken back: nothing reads the old object any more. So rewriting
-leaves a range alone until its decision is `wait_ms` old, and an object that is restored by then is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from crc32c import crc32c
 
-from coordination.state.types import Merged, Partition, Skipped
+from agent.background.rewriting.decisions import Decided
+from coordination.state.types import Merged, Partition
 from objectstore.batch import empty_batch, peek
 from objectstore.manifest import Manifest
 from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.naming import SegmentId, SliceRef
-from objectstore.offset_ranges import covered, tiles
+from objectstore.offset_ranges import covered
 from objectstore.reader import ChunkMissing, ChunkReader, CorruptSlice
 from objectstore.salvage import lost
 from objectstore.segment import SegmentInfo
 from objectstore.store import StoreError
-
-NOWHERE = (1 << 63) - 1
 
 Piece = tuple[SliceRef, memoryview]
 _Content = TypeVar("_Content")
@@ -36,34 +32,6 @@ _Content = TypeVar("_Content")
 def lost_piece(segment: SegmentId, start: int, end: int) -> SliceRef:
     """A piece of no bytes: all of [start, end) is lost."""
     return SliceRef(start, end, segment, 0, 0, -1, 0)
-
-
-class Decided(NamedTuple):
-    """Offsets of a partition to pass over: `final` for good, `recent` so new that nothing is rewritten yet.
-
-    What lies below `log_start` is of no use to anybody, and passed over without a decision.
-    """
-
-    log_start: int
-    final: Sequence[Skipped]
-    recent: Sequence[Skipped]
-
-    def alone_from(self, offset: int) -> int:
-        """From where on, at or above `offset`, records stay as they are for now; NOWHERE: none do."""
-        return min((max(each.start, offset) for each in self.recent if each.end > offset), default=NOWHERE)
-
-    def touches(self, ref: SliceRef) -> bool:
-        """Whether damage in this piece is passed over, or would be."""
-        return not ref.length or any(
-            tile.covered for tile in tiles(ref.base_offset, ref.end_offset, self.final)
-        )
-
-
-def decided(partition: Partition, now_ms: int, wait_ms: int) -> Decided:
-    """The partition's decisions as of `now_ms`, which is no later than most agents say it is."""
-    final = tuple(each for each in partition.skipped if now_ms - each.since_ms >= wait_ms)
-    recent = tuple(each for each in partition.skipped if now_ms - each.since_ms < wait_ms)
-    return Decided(partition.log_start, final, recent)
 
 
 class Salvage:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.background.rewriting.decisions import Decisions
 from agent.background.rewriting.merging.merge import Parts, merge, plan
 from agent.background.rewriting.merging.planner import Due
 from agent.background.rewriting.merging.worker import Session, Worker
@@ -79,7 +80,9 @@ async def merged(rig: Rig, times: int = 2, index: int = 0) -> None:
     handle = rig.replica.state.topics["t"].partitions[index].handle
     worker = Worker(Inline(Session()))
     ranges = MergedRanges(rig.store)
-    parts = Parts(rig.replica, rig.store, ranges, worker, SystemClock(), bytes(16), EAGER)
+    clock = SystemClock()
+    decisions = Decisions(0, clock.monotonic)
+    parts = Parts(rig.replica, rig.store, ranges, worker, clock, bytes(16), EAGER, decisions)
     for _ in range(times):
         works = await plan(parts, [Due(handle, 1, 1)], rig.replica.incarnation)
         outcome = await merge(parts, works, rig.replica.incarnation)

@@ -19,7 +19,8 @@ from agent.background.rewriting.compaction.choice import Rules, limit_of
 from agent.background.rewriting.compaction.edit import Edit, Run, TailRun, edited, released
 from agent.background.rewriting.compaction.sources import READ_BYTES, Bounds, Sources, groups
 from agent.background.rewriting.compaction.worker import Begin, Worker
-from agent.background.rewriting.salvage import Salvage, decided
+from agent.background.rewriting.decisions import Decisions
+from agent.background.rewriting.salvage import Salvage
 from agent.background.rewriting.swap import Swap, Swapping
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
@@ -50,9 +51,9 @@ class Parts:
     worker: Worker
     clock: Clock
     cluster_id: bytes
+    decisions: Decisions
     segment_bytes: int
     tables: bool
-    skipped_wait_ms: int = 0  # as MergeRules has it
 
     @property
     def swapping(self) -> Swapping:
@@ -114,7 +115,7 @@ class PartitionCompaction:
         self._incarnation = incarnation
         self._keys_max = keys_max
         self._now_ms = now_ms = deletion_ms(parts.replica.state, parts.clock.now_ms())
-        passed = decided(partition, now_ms, parts.skipped_wait_ms)
+        passed = parts.decisions.of(partition, now_ms)
         self._salvage = Salvage(parts.ranges, parts.replica.barrier, passed)
         limit = limit_of(parts.replica.state, partition, tables=parts.tables)
         limit = min(limit, passed.alone_from(0))

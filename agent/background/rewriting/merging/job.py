@@ -12,11 +12,11 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
+from agent.background.rewriting.decisions import NOWHERE
 from agent.background.rewriting.merging.merge import Outcome, Parts, Work, merge, plan, portions
 from agent.background.rewriting.merging.planner import RANGE, Due, batches_of_work, due
 from agent.background.rewriting.merging.spared import Unreadable
 from agent.background.rewriting.patience import PUT_OFF_S, is_told, patience_s
-from agent.background.rewriting.salvage import NOWHERE
 from agent.background.rewriting.worker import Corrupt
 from agent.cluster.hints import mix, rendezvous, seeds
 from agent.telemetry.logs import logger

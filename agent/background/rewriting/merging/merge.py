@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 
 from agent.background.rewriting.compaction.choice import claim_of
 from agent.background.rewriting.compaction.sources import groups
+from agent.background.rewriting.decisions import Decided, Decisions
 from agent.background.rewriting.merging.planner import Due, MergeRules, Step
 from agent.background.rewriting.merging.planner import plan as plan_one
 from agent.background.rewriting.merging.spared import Spared, Unreadable
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.rewriting.salvage import Decided, Piece, Salvage, decided, lost_piece
+from agent.background.rewriting.salvage import Piece, Salvage, lost_piece
 from agent.background.rewriting.swap import Swap, Swapping
 from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
@@ -69,6 +70,7 @@ class Parts:
     clock: Clock
     cluster_id: bytes
     rules: MergeRules
+    decisions: Decisions
     spared: Spared = field(default_factory=Spared)
 
     @property
@@ -170,7 +172,7 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     if partition is None:
         return None
     now_ms, expected = deletion_ms(state, parts.clock.now_ms()), partition.merged
-    passed = decided(partition, now_ms, rules.skipped_wait_ms)
+    passed = parts.decisions.of(partition, now_ms)
     salvage = parts.salvage(passed)
     manifest = await salvage.manifest(partition, expected) if expected is not None else None
     if state.partitions[due.handle] is not partition or partition.merged is not expected:

@@ -37,8 +37,6 @@ class MergeRules:
     tail_slices_max: int
     segment_bytes: int
     age_s: float
-    skipped_wait_ms: int = 0
-    """How old a decision to pass over damage is before what is lost becomes a hole for good."""
 
     def threshold(self, partitions: int) -> int:
         """Rows at which a tail is merged, in a cluster of so many partitions: bounds all tails together."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.background.rewriting.decisions import NOWHERE
 from agent.background.rewriting.patience import patience_s
-from agent.background.rewriting.salvage import NOWHERE
 from objectstore.naming import SegmentId, SliceRef
 from objectstore.offset_ranges import Range
 from objectstore.store import StoreError

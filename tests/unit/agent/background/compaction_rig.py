@@ -6,6 +6,7 @@ from agent.background.rewriting.compaction.job import Compaction
 from agent.background.rewriting.compaction.partition import Compacted, Parts
 from agent.background.rewriting.compaction.sources import Sources
 from agent.background.rewriting.compaction.worker import HelperWorker, Session
+from agent.background.rewriting.decisions import Decisions
 from agent.net.wire.generated import fetch as f
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock, ManualClock, SystemClock
@@ -61,6 +62,7 @@ def compaction(
         worker or InlineWorker(),
         clock,
         bytes(16),
+        Decisions(0, clock.monotonic),
         segment_bytes,
         tables=False,
     )

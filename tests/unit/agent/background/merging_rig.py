@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.background.rewriting.decisions import Decisions
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Outcome, Parts, merge, plan
 from agent.background.rewriting.merging.planner import Due, MergeRules
@@ -36,7 +37,9 @@ class Inline:
         """See Asking."""
 
 
-def parts_of(agent: Agent, store: ObjectStore, rules: MergeRules = EAGER) -> Parts:
+def parts_of(
+    agent: Agent, store: ObjectStore, rules: MergeRules = EAGER, *, skipped_wait_ms: int = 0
+) -> Parts:
     """What merges on this agent share."""
     services = agent.services
     return Parts(
@@ -47,6 +50,7 @@ def parts_of(agent: Agent, store: ObjectStore, rules: MergeRules = EAGER) -> Par
         SystemClock(),
         bytes(16),
         rules,
+        Decisions(skipped_wait_ms, SystemClock().monotonic),
     )
 
 

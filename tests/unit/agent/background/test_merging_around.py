@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from agent.background.rewriting.decisions import NOWHERE
 from agent.background.rewriting.merging import spared
 from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.spared import Spared, Unreadable
 from agent.background.rewriting.patience import PUT_OFF_S, PUT_OFF_S_MAX, is_told, patience_s
-from agent.background.rewriting.salvage import NOWHERE
 from coordination.commands import MoveLogStart
 from coordination.kafka_codes import Code
 from coordination.state.types import Done

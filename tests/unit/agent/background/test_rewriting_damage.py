@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from agent.background.rewriting.compaction.job import Compaction
+from agent.background.rewriting.decisions import NOWHERE, Decided, Decisions
 from agent.background.rewriting.merging.spared import Unreadable
-from agent.background.rewriting.salvage import NOWHERE, decided
 from agent.net.wire.generated import fetch as f
+from coordination.clock import ManualClock
 from coordination.commands import MoveLogStart, SkipDamaged
 from coordination.state.types import Done, Skipped
 from objectstore.adapters.memory import MemoryStore
@@ -53,9 +54,11 @@ ALL = replace(EAGER, segment_bytes=300)  # what there is becomes one segment
 BAD = [pytest.param(how, id=how) for how in ("gone", "flipped")]
 
 
-async def merge_all(agent: Agent, store: Any, rows: int = 3, **changes: Any) -> list[int]:
+async def merge_all(
+    agent: Agent, store: Any, rows: int = 3, *, skipped_wait_ms: int = 0, **changes: Any
+) -> list[int]:
     """Merge the partition's oldest rows and all of its segments into one; the handles that were swapped."""
-    parts = parts_of(agent, store, replace(ALL, **changes))
+    parts = parts_of(agent, store, replace(ALL, **changes), skipped_wait_ms=skipped_wait_ms)
     done = await merge_rows(agent, store, rows, parts=parts)
     forget(agent)
     return done.swapped
@@ -158,19 +161,44 @@ async def test_an_object_that_comes_back_while_the_decision_is_young_is_read(
     assert values((await fetch(agent, 0))[0]) == [b"0-0", b"0-1", b"0-2"]
 
 
+class HurtPartition:
+    """All of a partition that decisions are looked up by."""
+
+    handle = 3
+    log_start = 2
+
+    def __init__(self, *stamps: tuple[int, int]) -> None:
+        self.skipped = tuple(Skipped(start, start + 5, since_ms, "me") for start, since_ms in stamps)
+
+
 def test_what_is_young_is_left_alone() -> None:
     """By its own decision's age; what is behind it waits, what is old does not."""
-    ranges = tuple(Skipped(start, start + 5, since, "me") for start, since in ((0, 10), (20, 90), (40, 10)))
+    hurt: Any = HurtPartition((0, 10), (20, 90), (40, 10))
+    clock = ManualClock()
 
-    class Hurt:
-        log_start = 2
-        skipped = ranges
+    def as_of(now_ms: int) -> Decided:
+        return Decisions(50, clock.monotonic).of(hurt, now_ms)
 
-    found = decided(Hurt, now_ms=100, wait_ms=50)  # type: ignore[arg-type]  # all that it looks at
-    assert found.final == (ranges[0], ranges[2])
+    found = as_of(100)
+    assert found.final == (hurt.skipped[0], hurt.skipped[2])
     assert [found.alone_from(offset) for offset in (0, 22, 24, 25)] == [20, 22, 24, NOWHERE]
-    assert decided(Hurt, now_ms=60, wait_ms=50).final == (ranges[0], ranges[2])  # type: ignore[arg-type]  # likewise
-    assert decided(Hurt, now_ms=59, wait_ms=50).final == ()  # type: ignore[arg-type]  # likewise
+    assert as_of(60).final == (hurt.skipped[0], hurt.skipped[2])
+    assert as_of(59).final == ()
+
+
+def test_a_decision_stamped_by_a_clock_that_was_years_ahead_grows_old_all_the_same() -> None:
+    """Seed 669 of the simulation: by five minutes; and what is stamped rightly waits no less for it."""
+    hurt: Any = HurtPartition((0, 1 << 40), (20, 1_000))
+    clock = ManualClock()
+    decisions = Decisions(50, clock.monotonic)
+    assert decisions.of(hurt, 1_000).final == ()
+    clock.advance(0.049)
+    assert decisions.of(hurt, 1_000).recent == hurt.skipped
+    assert decisions.of(hurt, 1_050).final == hurt.skipped[1:]
+    clock.advance(0.002)
+    assert decisions.of(hurt, 1_000).final == hurt.skipped
+    hurt.handle = 4
+    assert decisions.of(hurt, 1_000).recent == hurt.skipped, "another partition's is known since now"
 
 
 @pytest.mark.parametrize("what", ["manifest", "index", "block"])
