@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from objectstore.grace import Grace
 from objectstore.naming import (
     CHUNKS,
     ChunkId,
@@ -159,8 +160,7 @@ def judge(meta: ObjectMeta, view: LogView, now_ms: int, grace_ms: int) -> Verdic
 class Collector:
     """Finds garbage and deletes it. One runs at a time, but two at once do no harm.
 
-    `forget` proposes ForgetChunks; `now_ms` is the wall clock, Unix ms; `remove` deletes objects by key, as
-    the store's `delete` does.
+    `forget` proposes ForgetChunks; `remove` deletes objects by key, as the store's `delete` does.
     """
 
     def __init__(
@@ -168,16 +168,14 @@ class Collector:
         store: ObjectStore,
         view: LogView,
         forget: Callable[[Sequence[ChunkId]], Awaitable[None]],
-        now_ms: Callable[[], int],
-        grace_ms: int,
+        grace: Grace,
         remove: Remove | None = None,
     ) -> None:
         self._store = store
         self._remove = remove or store.delete
         self._view = view
         self._forget = forget
-        self._now_ms = now_ms
-        self._grace_ms = grace_ms
+        self._grace = grace
 
     async def run(self, *, dry_run: bool = False) -> Report:
         """One pass. In a dry run nothing is deleted and `deleted` tells what would be. Raises StoreError."""
@@ -192,8 +190,8 @@ class Collector:
 
     async def _collect_released(self, report: Report) -> None:
         """What the state itself calls garbage needs no listing: the object, then its mention, goes."""
-        now_ms = self._now_ms()
-        due = [chunk for chunk, since in self._view.released().items() if now_ms - since >= self._grace_ms]
+        released = self._view.released()
+        due = [chunk for chunk, since_ms in released.items() if self._grace.is_over(chunk, since_ms)]
         for start in range(0, len(due), DELETE_KEYS_MAX):
             chunks = due[start : start + DELETE_KEYS_MAX]
             page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]
@@ -240,5 +238,5 @@ class Collector:
                     yield candidate
 
     def _judged(self, page: Sequence[ObjectMeta]) -> Sequence[Candidate]:
-        now_ms, grace_ms = self._now_ms(), self._grace_ms
+        now_ms, grace_ms = self._grace.now_ms(), self._grace.ms
         return [Candidate(meta.key, meta.size, judge(meta, self._view, now_ms, grace_ms)) for meta in page]

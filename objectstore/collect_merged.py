@@ -28,6 +28,7 @@ from objectstore.collect import (
     Standing,
     Verdict,
 )
+from objectstore.grace import Grace
 from objectstore.manifest import CorruptManifest, decode
 from objectstore.merged import MergedRanges
 from objectstore.naming import (
@@ -90,8 +91,7 @@ class MergedCollector:
         ranges: MergedRanges,
         view: MergedView,
         forget: Forget,
-        now_ms: Callable[[], int],
-        grace_ms: int,
+        grace: Grace,
         remove: Remove | None = None,
     ) -> None:
         self._store = store
@@ -99,8 +99,7 @@ class MergedCollector:
         self._ranges = ranges
         self._view = view
         self._forget = forget
-        self._now_ms = now_ms
-        self._grace_ms = grace_ms
+        self._grace = grace
         # When everything in an ended author's folder was referenced; only of folders that there are.
         self._settled: dict[str, int] = {}
 
@@ -115,14 +114,14 @@ class MergedCollector:
             await self._delete(report, found)
 
     async def _collect_released(self, report: Report) -> None:
-        now_ms = self._now_ms()
+        is_over = self._grace.is_over
         segments = [
-            each for each, since in self._view.released_segments().items() if now_ms - since >= self._grace_ms
+            each for each, since_ms in self._view.released_segments().items() if is_over(each, since_ms)
         ]
         due = [
             (each, whole)
-            for each, (since, whole) in self._view.released_manifests().items()
-            if now_ms - since >= self._grace_ms
+            for each, (since_ms, whole) in self._view.released_manifests().items()
+            if is_over(each, since_ms)
         ]
         await self._drop(report, segments, [each for each, whole in due if not whole])
         for manifest, whole in due:
@@ -175,7 +174,7 @@ class MergedCollector:
         await self._view.catch_up()
         for folder in folders:
             incarnation = parse_incarnation_folder(folder)
-            if self._now_ms() - self._settled.get(kind + folder, -LOOKED_AGAIN_MS) < LOOKED_AGAIN_MS:
+            if self._grace.now_ms() - self._settled.get(kind + folder, -LOOKED_AGAIN_MS) < LOOKED_AGAIN_MS:
                 continue
             if incarnation is not None and self._view.standing(incarnation) is Standing.LIVE:
                 continue
@@ -190,7 +189,7 @@ class MergedCollector:
                 elif each.verdict is Verdict.AUTHOR_UNKNOWN and incarnation is not None:
                     report.unknown_authors[incarnation] = report.unknown_authors.get(incarnation, 0) + 1
             if settled:
-                self._settled[kind + folder] = self._now_ms()
+                self._settled[kind + folder] = self._grace.now_ms()
         listed = {kind + folder for folder in folders}
         gone = [name for name in self._settled if name.startswith(kind) and name not in listed]
         for name in gone:
@@ -241,7 +240,7 @@ class MergedCollector:
             return Verdict.AUTHOR_UNKNOWN
         if standing is Standing.LIVE:
             return Verdict.AUTHOR_LIVE
-        old = self._now_ms() - meta.modified_ms >= self._grace_ms
+        old = self._grace.now_ms() - meta.modified_ms >= self._grace.ms
         return Verdict.UNCOMMITTED if old else Verdict.UNCOMMITTED_LATELY
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
@@ -16,6 +16,7 @@ from coordination.state import ClaimHolder
 from coordination.steps import reach, steps
 from objectstore.collect import Collector, Report, Standing
 from objectstore.collect_merged import MergedCollector
+from objectstore.grace import Grace
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, ManifestId, SegmentId
 from objectstore.store import ObjectStore
@@ -108,9 +109,9 @@ class Collection(Job):
             )
 
 
-def _now_of(replica: Replica, clock: Clock) -> Callable[[], int]:
-    """The time by which a grace is over: the clock of one agent collects nothing before it."""
-    return lambda: deletion_ms(replica.state, clock.now_ms())
+def grace_of(replica: Replica, clock: Clock, grace_s: float) -> Grace:
+    """A grace that the clock of one agent does not end early."""
+    return Grace(int(grace_s * 1000), lambda: deletion_ms(replica.state, clock.now_ms()), clock.monotonic)
 
 
 def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: float) -> Collector:
@@ -122,7 +123,7 @@ def make_collector(replica: Replica, store: ObjectStore, clock: Clock, grace_s: 
         await replica.propose(ForgetChunks(chunks=named))
 
     remove = steps("collect/delete", "collect/deleted")(store.delete)
-    return Collector(store, StateView(replica), forget, _now_of(replica, clock), int(grace_s * 1000), remove)
+    return Collector(store, StateView(replica), forget, grace_of(replica, clock, grace_s), remove)
 
 
 def make_merged_collector(
@@ -142,7 +143,6 @@ def make_merged_collector(
         )
         await replica.propose(forgotten)
 
-    remove, grace_ms = steps("collect/delete-merged")(store.delete), int(grace_s * 1000)
-    return MergedCollector(
-        store, merged, StateView(replica), forget, _now_of(replica, clock), grace_ms, remove
-    )
+    remove = steps("collect/delete-merged")(store.delete)
+    grace = grace_of(replica, clock, grace_s)
+    return MergedCollector(store, merged, StateView(replica), forget, grace, remove)

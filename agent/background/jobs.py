@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.background.collection import Collection, make_collector, make_merged_collector
+from agent.background.collection import Collection, grace_of, make_collector, make_merged_collector
 from agent.background.expiry.positions import OffsetExpiry
 from agent.background.expiry.transactions import TransactionTimeouts
 from agent.background.retention.job import LogRetention
@@ -126,7 +126,7 @@ class Background:
         return Merging(parts, self._metrics, poll_s=config.interval_ms / 1000)
 
     def _decisions(self) -> Decisions:
-        return Decisions(self._config.merging.skipped_wait_s * 1000, self._clock.monotonic)
+        return Decisions(grace_of(self._replica, self._clock, self._config.merging.skipped_wait_s))
 
     def _compaction(self, cluster_id: bytes) -> Compaction:
         """The job that compacts, with a reader that leaves the caches of clients alone."""

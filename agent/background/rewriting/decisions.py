@@ -1,25 +1,21 @@
 """Which damage rewriting may pass over for good: the decisions of a partition that are old enough.
 
 Once a swap is made a decision cannot be taken back: nothing reads the old object any more. So rewriting
-leaves a range alone until its decision is `wait_ms` old, and an object that is restored by then is read.
-
-A decision's stamp is the log's time, which may be ahead for a while, or for long, where all clocks were wrong
-and were set right (docs/retention.md). So a decision is also old enough when this agent has known it for as
-long by its own watch: a partition must not stay unmerged until the years of a wrong clock are over.
+leaves a range alone until the grace of its decision is over (objectstore/grace.py: a partition must not stay
+unmerged for a stamp that is ahead of time), and an object that is restored by then is read.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordination.state.types import Partition, Skipped
+from objectstore.grace import Grace
 from objectstore.naming import SliceRef
 from objectstore.offset_ranges import tiles
 
 NOWHERE = (1 << 63) - 1
-WATCHED_MAX = 10_000  # decisions; the ones known for longest are forgotten first, and known anew
 
 
 class Decided(NamedTuple):
@@ -44,26 +40,16 @@ class Decided(NamedTuple):
 
 
 class Decisions:
-    """One agent's view of how old decisions are. `monotonic`: its own watch, seconds."""
+    """One agent's view of how old decisions are. `grace`: how old they must be."""
 
-    def __init__(self, wait_ms: int, monotonic: Callable[[], float]) -> None:
-        self._wait_ms = wait_ms
-        self._monotonic = monotonic
-        self._known_s: OrderedDict[tuple[int, int, int], float] = OrderedDict()
+    def __init__(self, grace: Grace) -> None:
+        self._grace = grace
 
-    def of(self, partition: Partition, now_ms: int) -> Decided:
-        """The partition's as of `now_ms`, which is no later than most agents say it is."""
+    def of(self, partition: Partition) -> Decided:
+        """The partition's, as of now."""
         final: list[Skipped] = []
         recent: list[Skipped] = []
         for each in partition.skipped:
-            (final if self._is_old(partition.handle, each, now_ms) else recent).append(each)
+            name = (partition.handle, each.end, each.since_ms)
+            (final if self._grace.is_over(name, each.since_ms) else recent).append(each)
         return Decided(partition.log_start, tuple(final), tuple(recent))
-
-    def _is_old(self, handle: int, each: Skipped, now_ms: int) -> bool:
-        if now_ms - each.since_ms >= self._wait_ms:
-            return True
-        now_s, name = self._monotonic(), (handle, each.end, each.since_ms)
-        known_s = self._known_s.setdefault(name, now_s)
-        while len(self._known_s) > WATCHED_MAX:
-            self._known_s.popitem(last=False)
-        return (now_s - known_s) * 1000 >= self._wait_ms

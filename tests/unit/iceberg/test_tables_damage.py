@@ -21,6 +21,7 @@ from iceberg.obstacles import REASONS_MAX, Obstacles, Replan
 from iceberg.plan import FilePlan
 from objectstore.batch import NewRecord, build
 from objectstore.cache import SliceCache
+from objectstore.grace import Grace
 from objectstore.merged import MergedRanges, SlicePlan
 from objectstore.naming import ChunkId, chunk_key, manifest_key, segment_key
 from tests.unit.agent.background.merging_rig import EAGER, Inline
@@ -81,7 +82,7 @@ async def merged(rig: Rig, times: int = 2, index: int = 0) -> None:
     worker = Worker(Inline(Session()))
     ranges = MergedRanges(rig.store)
     clock = SystemClock()
-    decisions = Decisions(0, clock.monotonic)
+    decisions = Decisions(Grace(0, clock.now_ms, clock.monotonic))
     parts = Parts(rig.replica, rig.store, ranges, worker, clock, bytes(16), EAGER, decisions)
     for _ in range(times):
         works = await plan(parts, [Due(handle, 1, 1)], rig.replica.incarnation)

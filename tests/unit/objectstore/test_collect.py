@@ -9,6 +9,7 @@ import pytest
 from objectstore.adapters.memory import MemoryStore
 from objectstore.collect import Collector, Standing, Verdict, judge
 from objectstore.faulty import Fault, FaultyStore
+from objectstore.grace import Grace
 from objectstore.naming import ChunkId, chunk_key
 from objectstore.store import ObjectMeta, Retryable
 
@@ -102,7 +103,10 @@ class Stage:
         self.view = View()
         self.view.standings = {LIVE: Standing.LIVE, DEAD: Standing.FENCED}
         self.forgotten: list[ChunkId] = []
-        self.collector = Collector(self.store, self.view, self.forget, lambda: NOW, GRACE)
+        self.watch_s = 0.0
+        self.collector = Collector(
+            self.store, self.view, self.forget, Grace(GRACE, lambda: NOW, lambda: self.watch_s)
+        )
 
     async def forget(self, chunks: Sequence[ChunkId]) -> None:
         self.forgotten += chunks
@@ -133,6 +137,17 @@ async def test_a_pass_deletes_garbage_and_nothing_else() -> None:
     assert report.deleted_bytes == 10
     assert stage.forgotten == released
     assert report.warnings == []
+
+
+async def test_what_was_released_by_a_clock_that_was_years_ahead_goes_after_the_grace() -> None:
+    stage = Stage()
+    (released,) = await stage.put(LIVE, 3)
+    stage.view.garbage = {released: NOW + 1000 * GRACE}
+    assert (await stage.collector.run()).deleted == []
+    stage.watch_s += GRACE / 1000
+    report = await stage.collector.run()
+    assert [each.key for each in report.deleted] == [chunk_key(released)]
+    assert stage.forgotten == [released]
 
 
 async def test_a_dry_run_tells_the_same_and_touches_nothing() -> None:
@@ -227,7 +242,7 @@ async def test_a_crash_between_delete_and_forget_is_made_good_by_the_next_run() 
         raise Retryable("the process dies here")
 
     with pytest.raises(Retryable):
-        await Collector(stage.store, stage.view, crash, lambda: NOW, GRACE).run()
+        await Collector(stage.store, stage.view, crash, Grace(GRACE, lambda: NOW, lambda: 0.0)).run()
     assert (await stage.keys(), stage.forgotten) == ([], [])
     await stage.collector.run()
     assert stage.forgotten == [ChunkId(LIVE, 1)]
@@ -238,7 +253,7 @@ async def test_a_stale_listing_deletes_nothing_that_lives() -> None:
     await stage.put(DEAD, 1, 2)
     stage.view.referenced = {ChunkId(DEAD, 1)}
     faulty = FaultyStore(stage.store)
-    collector = Collector(faulty, stage.view, stage.forget, lambda: NOW, GRACE)
+    collector = Collector(faulty, stage.view, stage.forget, Grace(GRACE, lambda: NOW, lambda: 0.0))
     await faulty.delete([chunk_key(ChunkId(DEAD, 2))])
     faulty.order("list", Fault.STALE)
     await collector.run()
@@ -249,7 +264,7 @@ async def test_many_chunks_go_in_bounded_requests() -> None:
     stage = Stage()
     await stage.put(DEAD, *range(2_500))
     faulty = FaultyStore(stage.store)
-    report = await Collector(faulty, stage.view, stage.forget, lambda: NOW, GRACE).run()
+    report = await Collector(faulty, stage.view, stage.forget, Grace(GRACE, lambda: NOW, lambda: 0.0)).run()
     assert (len(report.deleted), faulty.calls["delete"]) == (2_500, 3)
     assert await stage.keys() == []
 
@@ -279,7 +294,7 @@ async def test_a_state_that_moves_while_somebody_reads_the_survey_changes_no_ver
     view = SlowView()
     view.standings[LIVE] = Standing.LIVE
     await stage.put(LIVE, 1, 2)
-    collector = Collector(stage.store, view, stage.forget, lambda: NOW, GRACE)
+    collector = Collector(stage.store, view, stage.forget, Grace(GRACE, lambda: NOW, lambda: 0.0))
     verdicts = []
     async for each in collector.survey():
         verdicts.append(each.verdict)

@@ -115,7 +115,7 @@ class PartitionCompaction:
         self._incarnation = incarnation
         self._keys_max = keys_max
         self._now_ms = now_ms = deletion_ms(parts.replica.state, parts.clock.now_ms())
-        passed = parts.decisions.of(partition, now_ms)
+        passed = parts.decisions.of(partition)
         self._salvage = Salvage(parts.ranges, parts.replica.barrier, passed)
         limit = limit_of(parts.replica.state, partition, tables=parts.tables)
         limit = min(limit, passed.alone_from(0))

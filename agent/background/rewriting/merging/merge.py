@@ -172,7 +172,7 @@ async def _plan(parts: Parts, due: Due, incarnation: int) -> Work | None:
     if partition is None:
         return None
     now_ms, expected = deletion_ms(state, parts.clock.now_ms()), partition.merged
-    passed = parts.decisions.of(partition, now_ms)
+    passed = parts.decisions.of(partition)
     salvage = parts.salvage(passed)
     manifest = await salvage.manifest(partition, expected) if expected is not None else None
     if state.partitions[due.handle] is not partition or partition.merged is not expected:

@@ -12,6 +12,7 @@ from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock, ManualClock, SystemClock
 from coordination.state.types import Partition
 from objectstore.batch import Record, records
+from objectstore.grace import Grace
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
 from tests.unit.agent.background.merging_rig import Inline
@@ -62,7 +63,7 @@ def compaction(
         worker or InlineWorker(),
         clock,
         bytes(16),
-        Decisions(0, clock.monotonic),
+        Decisions(Grace(0, clock.now_ms, clock.monotonic)),
         segment_bytes,
         tables=False,
     )

@@ -14,6 +14,7 @@ from agent.background.rewriting.worker import Session, answer_of
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from coordination.state.types import Partition
+from objectstore.grace import Grace
 from objectstore.store import ObjectStore
 from tests.unit.agent.rig import Agent
 
@@ -50,7 +51,7 @@ def parts_of(
         SystemClock(),
         bytes(16),
         rules,
-        Decisions(skipped_wait_ms, SystemClock().monotonic),
+        Decisions(Grace(skipped_wait_ms, SystemClock().now_ms, SystemClock().monotonic)),
     )
 
 

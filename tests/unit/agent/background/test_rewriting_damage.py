@@ -18,6 +18,7 @@ from coordination.state.types import Done, Skipped
 from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import peek, records, split
 from objectstore.faulty import Fault, FaultyStore
+from objectstore.grace import Grace
 from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.naming import SEGMENTS, chunk_key, segment_key
 from objectstore.reader import ChunkMissing
@@ -177,7 +178,7 @@ def test_what_is_young_is_left_alone() -> None:
     clock = ManualClock()
 
     def as_of(now_ms: int) -> Decided:
-        return Decisions(50, clock.monotonic).of(hurt, now_ms)
+        return Decisions(Grace(50, lambda: now_ms, clock.monotonic)).of(hurt)
 
     found = as_of(100)
     assert found.final == (hurt.skipped[0], hurt.skipped[2])
@@ -189,16 +190,17 @@ def test_what_is_young_is_left_alone() -> None:
 def test_a_decision_stamped_by_a_clock_that_was_years_ahead_grows_old_all_the_same() -> None:
     """Seed 669 of the simulation: by five minutes; and what is stamped rightly waits no less for it."""
     hurt: Any = HurtPartition((0, 1 << 40), (20, 1_000))
-    clock = ManualClock()
-    decisions = Decisions(50, clock.monotonic)
-    assert decisions.of(hurt, 1_000).final == ()
+    now_ms, clock = [1_000], ManualClock()
+    decisions = Decisions(Grace(50, lambda: now_ms[0], clock.monotonic))
+    assert decisions.of(hurt).final == ()
     clock.advance(0.049)
-    assert decisions.of(hurt, 1_000).recent == hurt.skipped
-    assert decisions.of(hurt, 1_050).final == hurt.skipped[1:]
+    assert decisions.of(hurt).recent == hurt.skipped
+    now_ms[0] = 1_050
+    assert decisions.of(hurt).final == hurt.skipped[1:]
     clock.advance(0.002)
-    assert decisions.of(hurt, 1_000).final == hurt.skipped
+    assert decisions.of(hurt).final == hurt.skipped
     hurt.handle = 4
-    assert decisions.of(hurt, 1_000).recent == hurt.skipped, "another partition's is known since now"
+    assert decisions.of(hurt).final == hurt.skipped[1:], "another partition's is known since now"
 
 
 @pytest.mark.parametrize("what", ["manifest", "index", "block"])
