@@ -18,6 +18,7 @@ from agent.app import App
 from agent.net.wire.api import APIS
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, UpdateFeatures
 from coordination.memory_server import MemoryServer
+from coordination.replica.errors import ReplicaFailed
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.features import LEVEL
 from objectstore.adapters.memory import MemoryStore
@@ -191,7 +192,10 @@ class World:
             agent.start()
         for agent in self.agents:
             assert agent.started is not None, "it was started above"
-            await agent.started
+            try:
+                await agent.started
+            except ReplicaFailed as failed:
+                return self._stuck(f"{agent.name} does not start: {failed}")
         await self._node("setup", self._create_topics())
         around = self.around = self._surroundings()
         for client in self._cast():
@@ -200,10 +204,7 @@ class World:
         try:
             healed = await self._heal()
         except NotHealed as stuck:
-            judgement = judge(History(self.recorder.operations))
-            judgement.findings.append(Finding("stuck", "", str(stuck), ()))
-            judgement.findings += self.ledger.findings + self.witness.findings + around.findings
-            return judgement
+            return self._stuck(str(stuck))
         around.stopping.set()
         await asyncio.sleep(DRAIN_S)
         for node in self.clients:
@@ -220,6 +221,14 @@ class World:
             judgement.findings += await restored.play(self)
         judgement.findings += self.witness.findings + self.broken + around.findings
         self._count()
+        return judgement
+
+    def _stuck(self, detail: str) -> Judgement:
+        """What can be said when it does not go on."""
+        judgement = judge(History(self.recorder.operations))
+        judgement.findings.append(Finding("stuck", "", detail, ()))
+        judgement.findings += self.ledger.findings + self.witness.findings
+        judgement.findings += self.around.findings if self.around is not None else []
         return judgement
 
     def _surroundings(self) -> Surroundings:
