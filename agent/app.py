@@ -39,6 +39,7 @@ from coordination.commands import RegisterAgent
 from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from coordination.state.types import serving_of
 from coordination.trouble import Troubles
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
 from objectstore.merged import MergedRanges
@@ -134,6 +135,9 @@ class App:
         listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
         self.kafka_ports = await self._server.start(listeners)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
+        services.lingering.listed(
+            serving_of(self.standing.brokers().values())
+        )  # so that it never lists nobody
         self._serving.set()
         await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
         await self.replica.enter()

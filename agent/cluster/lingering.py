@@ -24,9 +24,10 @@ class Lingering:
         self._monotonic = monotonic
         self._listed: dict[int, Broker] = {}
         self._gone: dict[int, tuple[float, Broker]] = {}
+        self._newest: list[Broker] = []
 
     def listed(self, serving: Iterable[Broker]) -> list[Broker]:
-        """`serving` and those that were listed a moment ago, by node id."""
+        """`serving` and those that were listed a moment ago, by node id; never none where there were any."""
         now = self._monotonic()
         here = {broker.node_id: broker for broker in serving}
         for node, broker in self._listed.items():
@@ -38,4 +39,6 @@ class Lingering:
             if node not in here and now < end
         }
         self._listed = here
-        return [here.get(node) or self._gone[node][1] for node in sorted({*here, *self._gone})]
+        found = [here.get(node) or self._gone[node][1] for node in sorted({*here, *self._gone})]
+        self._newest = found or self._newest
+        return self._newest

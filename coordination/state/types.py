@@ -179,14 +179,24 @@ class Broker:
     unwell: str = ""  # why it cannot do its work; empty: it can
 
     @property
+    def is_for_clients(self) -> bool:
+        """Whether its roles are for Kafka clients."""
+        return PRODUCE in self.roles or FETCH in self.roles
+
+    @property
     def serving(self) -> bool:
         """Whether Kafka clients are sent to it when it is well."""
-        return self.named and (PRODUCE in self.roles or FETCH in self.roles)
+        return self.named and self.is_for_clients
 
 
 def serving_of(brokers: Iterable[Broker]) -> list[Broker]:
-    """Those that Kafka clients are sent to: the ones that are well; all of them while none is."""
-    serving = [broker for broker in brokers if broker.serving]
+    """Those that Kafka clients are sent to: the ones that are well; all of them while none is.
+
+    While none has entered Metadata, or all have left it, that is who is joining or leaving: a client that is
+    told of nobody has nobody to ask again (aiokafka never recovers).
+    """
+    able = [broker for broker in brokers if broker.is_for_clients]
+    serving = [broker for broker in able if broker.named] or able
     return [broker for broker in serving if not broker.unwell] or serving
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from agent import app
 from agent.cluster import hints
 from agent.cluster.peers import owners
 from agent.health.others import Others
@@ -59,6 +60,17 @@ def _judges_at_once() -> Any:
 def _named_for_ever() -> Any:
     """Metadata and FindCoordinator name who has stepped aside as well."""
     return patched((hints, "serving_of", list))
+
+
+def _nobody_is_named() -> Any:
+    """Metadata names who has entered it, and nobody while nobody has."""
+
+    def serving_of(brokers: Iterable[Broker]) -> list[Broker]:
+        serving = [broker for broker in brokers if broker.serving]
+        return [broker for broker in serving if not broker.unwell] or serving
+
+    places: tuple[Any, ...] = (hints, owners, context, app)
+    return patched(*((each, "serving_of", serving_of) for each in places))
 
 
 def _groups_are_kept() -> Any:
@@ -161,6 +173,12 @@ HEALTH: tuple[Control, ...] = (
         frozenset({"stood-still"}),
         _named_for_ever,
         told=_suffers("sick-full-store"),
+    ),
+    Control(
+        "nobody-is-named",
+        "16: clients are always told of somebody",
+        frozenset({"nobody-named"}),
+        _nobody_is_named,
     ),
     Control(
         "never-comes-back",

@@ -34,6 +34,14 @@ THREAD_S_MAX = 0.002
 """Longest virtual time that a piece of work in a thread takes."""
 
 
+STEPS_OF_A_SECOND_MAX = 500_000
+"""Callbacks within one virtual second: of a world at work there are some thousand."""
+
+
+class Livelock(AssertionError):
+    """Somebody runs in a loop without a pause: time hardly moves."""
+
+
 class Deadlock(AssertionError):
     """Nothing is ready and no timer is set: whoever is awaited will never come."""
 
@@ -102,6 +110,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self._timers: list[tuple[float, int, _Handle]] = []
         self._timers_made = 0
+        self._second_ends, self._steps_max = 1.0, STEPS_OF_A_SECOND_MAX
 
     get_debug = bool  # False, without running any Python: every task and future asks
 
@@ -137,6 +146,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     raise Deadlock("nothing is ready and no timer is set")
                 wait_s = timers[0][0] - self._now
             self._now += wait_s if wait_s > TURN_S else TURN_S
+            if self._now >= self._second_ends:
+                self._second_ends, self._steps_max = self._now + 1, self.steps + STEPS_OF_A_SECOND_MAX
+            elif self.steps > self._steps_max:
+                self._steps_max = self.steps + STEPS_OF_A_SECOND_MAX  # what is put away afterwards may run
+                raise Livelock(f"{STEPS_OF_A_SECOND_MAX} callbacks within a second, at {self._now:.3f}")
             due = self._now + RESOLUTION_S
             while timers and timers[0][0] < due:
                 ready.append(heappop(timers)[2])

@@ -22,6 +22,7 @@ from tests.checker.findings import Finding
 from tests.sim.bindings import Bindings
 from tests.sim.due import Due
 from tests.sim.mortal import Arrivals
+from tests.sim.named import Named
 from tests.sim.positions import Positions
 
 
@@ -37,6 +38,7 @@ class Witness:
         self._marks: dict[int, tuple[int, int, int]] = {}  # handle → revision, high watermark, last stable
         self.positions = Positions(self._wrong)
         self.due = Due(self._wrong)
+        self.named = Named(self._wrong)
         self.bindings = Bindings()
         self.mortal = Arrivals()
         self.sent: dict[str, dict[tuple[str, int], int]] = {}
@@ -62,7 +64,7 @@ class Witness:
         transactions.finish = finished
         try:
             with ExitStack() as stack:
-                for each in (self.positions, self.due, self.bindings, self.mortal):
+                for each in (self.positions, self.due, self.named, self.bindings, self.mortal):
                     stack.enter_context(each.watches())
                 yield
         finally:

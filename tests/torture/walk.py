@@ -2,7 +2,7 @@
 
 Offsets tile. A gap is allowed only in the merged range, and only where compaction has been, or where the
 records of an aborted transaction may have been: its marker follows, and nothing else of its producer stands
-in between. Sequences of a producer are gapless, but across such a gap. Merged ranges hold nothing that was
+in between, but for what of the transaction is in the tail. Sequences of a producer are gapless, but across such a gap. Merged ranges hold nothing that was
 aborted, since nobody could tell readers of it; in the tail the state lists exactly what was.
 """
 
@@ -31,7 +31,7 @@ class Walk:
     _begun: bool = False
     _gaps: list[int] = field(default_factory=list)  # where those begin that nothing has explained yet
     _newest_gap: int = -1
-    _seen: dict[int, int] = field(default_factory=dict)  # producer → offset of its newest batch or marker
+    _seen: dict[int, int] = field(default_factory=dict)  # producer → its newest marker or merged batch
     _open: dict[int, list[int]] = field(default_factory=dict)  # … → its batches since its newest marker
     _sequences: dict[tuple[int, int], int] = field(default_factory=dict)  # … and epoch → what is due
 
@@ -49,8 +49,8 @@ class Walk:
                 self._gaps.append(self._newest_gap)
         self.due = header.last_offset + 1
         wrong = self._marker(header, aborts) if header.control else self._records(header)
-        if header.transactional:
-            self._seen[header.producer_id] = base
+        if header.transactional and (header.control or base < self.merged_end):
+            self._seen[header.producer_id] = base  # the tail may have the rest of a transaction with a gap
         return wrong
 
     def end(self, high_watermark: int) -> str | None:

@@ -155,6 +155,28 @@ def test_a_joining_agent_is_named_only_once_it_enters(script: Script) -> None:
     assert 3 not in script.state.brokers
 
 
+def test_while_nobody_has_entered_metadata_clients_are_sent_to_who_is_joining(script: Script) -> None:
+    """Seed 807 of the simulation: an agent answers while it warms up, and it may be the only one."""
+
+    def sent_to() -> list[int]:
+        return [broker.node_id for broker in serving_of(script.state.brokers.values())]
+
+    roles = {13: [], 14: ["background"]}
+    for author, given in roles.items():
+        joining = RegisterAgent(
+            name=f"new-{author}", node_id=-1, feature_min=1, feature_max=LEVEL_MAX, joining=True, roles=given
+        )
+        assert isinstance(script.one(author, joining), Done)
+    assert sent_to() == [1, 2]
+    script.one(A, LeaveMetadata())
+    script.one(B, LeaveMetadata())
+    assert sent_to() == [3], "the other one is not for clients"
+    script.one(13, JudgeAgent(incarnation=13, unwell="store: gone"))
+    assert sent_to() == [3]
+    script.one(13, EnterMetadata())
+    assert sent_to() == [3]
+
+
 def test_an_unwell_agent_is_not_named_while_another_is_well(script: Script) -> None:
     """Its claims go to others, its commands count; while none is well, all stay."""
     state = script.state

@@ -86,6 +86,17 @@ def test_aborted_records_may_be_gone_where_merging_was() -> None:
     assert walked(story, 5, merged_end=2) == "batch at 3 where 1 was due"
 
 
+def test_the_rest_of_an_aborted_transaction_may_be_in_the_tail() -> None:
+    """Seed 1001 of the simulation: merging came to the midst of it."""
+    story: Story = [data(0), part(3, 7, 1), ABORT, marker(4, 7)]
+    assert walked(story, 5, merged_end=3, aborted=(Aborted(7, 1, 4),)) is None
+    assert walked(story, 5, merged_end=4, aborted=(Aborted(7, 3, 4),)) is not None, "a merged one is none"
+    committed: Story = [data(0), part(3, 7, 1), marker(4, 7)]
+    assert "gaps" in str(walked(committed, 5, merged_end=3))
+    ended: Story = [data(0), part(3, 7, 1), marker(4, 7), part(5, 7, 2), ABORT, marker(6, 7)]
+    assert "gaps" in str(walked(ended, 7, merged_end=3, aborted=(Aborted(7, 5, 6),)))
+
+
 @pytest.mark.parametrize(
     "story",
     [

@@ -56,5 +56,18 @@ def test_only_so_many_linger_and_none_where_it_is_switched_off() -> None:
     lingering.listed([_broker(node) for node in range(1, 3 * GONE_MAX)])
     assert len(lingering.listed([])) == GONE_MAX
     at_once = Lingering(0, clock)
-    at_once.listed([_broker(1)])
-    assert at_once.listed([]) == []
+    at_once.listed([_broker(1), _broker(2)])
+    assert _ids(at_once.listed([_broker(2)])) == [2]
+
+
+def test_while_nobody_serves_the_last_ones_are_listed_for_as_long_as_it_takes() -> None:
+    """A client that is told of nobody has nobody to ask again: aiokafka stays so for ever."""
+    clock = _Time()
+    lingering = Lingering(0, clock)
+    assert lingering.listed([]) == []
+    lingering.listed([_broker(1), _broker(2)])
+    lingering.listed([_broker(2)])
+    for _ in range(2):
+        clock.now += 1000
+        assert _ids(lingering.listed([])) == [2]
+    assert _ids(lingering.listed([_broker(3)])) == [3]
