@@ -135,9 +135,7 @@ class App:
         listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
         self.kafka_ports = await self._server.start(listeners)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
-        services.lingering.listed(
-            serving_of(self.standing.brokers().values())
-        )  # so that it never lists nobody
+        services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
         await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
         await self.replica.enter()

@@ -32,7 +32,7 @@ class Named:
                 self._wrong("nobody-named", f"node {ctx.services.replica.node_id} lists no broker")
             return found
 
-        Context.listed = watched  # type: ignore[method-assign]  # in this process only, for one run
+        Context.listed = watched  # type: ignore[method-assign, assignment]  # in this process only, for one run
         try:
             yield
         finally:

@@ -7,6 +7,7 @@ import hashlib
 import traceback
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from string import digits
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from agent.app import App
 from agent.net.wire.api import APIS
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, UpdateFeatures
+from coordination.log import LogError
 from coordination.memory_server import MemoryServer
 from coordination.replica.errors import ReplicaFailed
 from coordination.state.data import FEATURE_LEVEL_MAX
@@ -452,7 +454,8 @@ class World:
             update = UpdateFeatures.Update(
                 name=LEVEL, level=FEATURE_LEVEL_MAX, kind=UpdateFeatures.Update.UPGRADE
             )
-            self.trace(f"level {await app.replica.propose(UpdateFeatures(updates=[update]))}")
+            with suppress(LogError):  # its lease may just have ended: whoever administers asks again
+                self.trace(f"level {await app.replica.propose(UpdateFeatures(updates=[update]))}")
             await asyncio.sleep(RESTART_S)
 
     def _restart_failed(self) -> None:

@@ -2,8 +2,9 @@
 
 Offsets tile. A gap is allowed only in the merged range, and only where compaction has been, or where the
 records of an aborted transaction may have been: its marker follows, and nothing else of its producer stands
-in between, but for what of the transaction is in the tail. Sequences of a producer are gapless, but across such a gap. Merged ranges hold nothing that was
-aborted, since nobody could tell readers of it; in the tail the state lists exactly what was.
+in between, but for what of the transaction is in the tail. Sequences of a producer are gapless, but across
+such a gap. Merged ranges hold nothing that was aborted, since nobody could tell readers of it; in the tail
+the state lists exactly what was.
 """
 
 from __future__ import annotations
