@@ -291,6 +291,30 @@ async def test_clients_are_sent_to_an_agent_only_when_it_is_warm(world: World) -
     await wire.close()
 
 
+async def test_the_only_agent_names_itself_while_it_warms_up(world: World) -> None:
+    """A client that is told of no broker has nobody to ask again: aiokafka stays so for ever."""
+    await topic(await world.start("a"))
+    await world.apps[0].stop()
+    app, warm = world.make("a"), asyncio.Event()
+
+    async def warm_up(seconds: float) -> None:
+        await warm.wait()
+
+    app.warmer.warm_up = warm_up  # type: ignore[method-assign]  # a tail that takes its time
+    starting = asyncio.create_task(app.start())
+    async with asyncio.timeout(WAIT_S):
+        await until(lambda: bool(app.replica.state.brokers))
+        assert not any(broker.named for broker in app.replica.state.brokers.values())
+        wire = await connect(app)
+        told = await wire.call("Metadata", md.MetadataRequest(topics=[md.MetadataRequestTopic(name="t")]), 8)
+        assert [(each.node_id, each.port) for each in told.brokers] == [(app.replica.node_id, app.kafka_port)]
+        assert [each.leader_id for each in told.topics[0].partitions] == [app.replica.node_id]
+        assert (await produce(wire, batch(b"early"))).error_code == 0
+        warm.set()
+        await starting
+    await wire.close()
+
+
 async def test_what_an_agent_leaves_behind_is_read_ahead_by_the_next(world: World) -> None:
     """One reads ahead its share when it joins, and the rest when the other leaves: each record once."""
     first = await world.start("a")
