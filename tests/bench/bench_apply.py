@@ -9,7 +9,9 @@ import cProfile
 import gc
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.message import Message
 
 from coordination.commands import CommitChunk, CreateTopic, Entry, RegisterAgent, SetFeatureLevel, command
 from coordination.log import LogEntry
@@ -24,7 +26,7 @@ ROUNDS = 5
 GOAL = 400_000  # slices per second on one core
 
 
-def entry(sequence: int, commands: list[object]) -> LogEntry:
+def entry(sequence: int, commands: Sequence[Message]) -> LogEntry:
     """An entry of the one author, its revision equal to its sequence."""
     message = Entry(
         format=1,

@@ -148,7 +148,8 @@ class Day:
     def merge(self, now_s: float) -> None:
         """What the job does in one look, without the bytes."""
         for number in range((PARTITIONS + RANGE - 1) // RANGE):
-            swaps, rows = [], 0
+            swaps: list[Any] = []
+            rows = 0
             for due in self.job.due(number, now_s):
                 rows += due.rows
                 if swaps and rows > SWAP_ROWS_MAX:
@@ -257,7 +258,7 @@ def figures_of(day: Sequence[Sample], touched: int) -> Iterator[Figure]:
 def picture(day: Sequence[Sample], touched: int) -> str:
     """The day as SVG: memory and its goal above, what is in the state below."""
     rows_max = _round_up(max(each.rows for each in day) * 1.25)
-    panels = [
+    panels: list[Any] = [
         (
             30,
             _round_up(GOAL_MIB * 1.1),

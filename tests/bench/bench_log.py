@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -102,13 +103,11 @@ def figures() -> Iterable[Figure]:
         for label, size in SIZES.items():
             etcd_log, floor, sqlite_log, fsync, memory = interleaved(
                 [
-                    lambda size=size: append_ms(
-                        lambda: open_log(f"etcd://{etcd.endpoint}/bench", clock), size
-                    ),
-                    lambda size=size: bare_txn_ms(etcd, size),
-                    lambda size=size: append_ms(lambda: open_log(f"sqlite://{folder}/log.db", clock), size),
-                    lambda size=size: fsync_ms(folder, size),
-                    lambda size=size: append_ms(lambda: MemoryLog(MemoryServer(), clock), size),
+                    partial(append_ms, lambda: open_log(f"etcd://{etcd.endpoint}/bench", clock), size),
+                    partial(bare_txn_ms, etcd, size),
+                    partial(append_ms, lambda: open_log(f"sqlite://{folder}/log.db", clock), size),
+                    partial(fsync_ms, folder, size),
+                    partial(append_ms, lambda: MemoryLog(MemoryServer(), clock), size),
                 ]
             )
             yield Figure(f"append etcd {label} p50", etcd_log, "ms", "bare transaction", floor, 1.3, "less")

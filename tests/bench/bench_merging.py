@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from agent.background.rewriting.merging.planner import RANGE
 from agent.background.rewriting.merging.worker import Worker
@@ -92,7 +93,8 @@ async def _watch(late: list[float]) -> None:
 
 def _cpu_s(worker: Worker) -> float:
     """CPU seconds of this process and of the helper so far."""
-    return time.process_time() + cpu_seconds(worker._asking.pid)  # type: ignore[attr-defined]  # a Helper
+    helper: Any = worker._asking
+    return time.process_time() + cpu_seconds(helper.pid)
 
 
 def _settings(folder: str, minio: Minio) -> dict[str, object]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from objectstore import batch
 from objectstore.compression import Compression
@@ -74,6 +76,11 @@ def median_rate(work: Callable[[], object], units: float) -> float:
     return statistics.median(rates)
 
 
+def _checked(validator: Validator, batches: Sequence[Any]) -> None:
+    for each in batches:
+        validator.check(each)
+
+
 def figures() -> Iterable[Figure]:
     """One figure per form of the batch."""
     validator = Validator.from_binding(samples.bound(samples.FLIGHTS, "nyc.Flight"))
@@ -81,6 +88,6 @@ def figures() -> Iterable[Figure]:
         batches = flight_batches(compression)
         if any(validator.check(each) for each in batches):
             raise AssertionError("the flights are not valid")
-        rate = median_rate(lambda batches=batches: [validator.check(each) for each in batches], RECORDS)
+        rate = median_rate(partial(_checked, validator, batches), RECORDS)
         name = f"protobuf validation of flights, {compression.name.lower()}"
         yield Figure(name, rate, "records/s/core", goal=150_000)

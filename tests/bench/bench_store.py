@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from statistics import median
 
 from deploy.services import Minio, VersityGw
@@ -117,7 +118,7 @@ async def on_server(server: S3Service) -> Iterable[Figure]:
     )
     putter, count = ChunkPutter(store), 48
     chunks = [chunk(number) for number in range(count)]
-    puts = [lambda each=each: putter.put(each[0], each[1]) for each in chunks]
+    puts = [partial(putter.put, each[0], each[1]) for each in chunks]
     put_s, put_cpu_s = await _timed(puts, 4)
     small = []
     for number in range(100):
@@ -148,7 +149,7 @@ async def in_folder(path: str) -> Iterable[Figure]:
         await putter.put(ChunkId(2, number), [BATCH])
         small.append(time.perf_counter() - started)
     chunks = [chunk(number) for number in range(24)]
-    put_s, _ = await _timed([lambda each=each: putter.put(each[0], each[1]) for each in chunks], 4)
+    put_s, _ = await _timed([partial(putter.put, each[0], each[1]) for each in chunks], 4)
     await store.delete([chunk_key(each[0]) for each in chunks])
     await store.close()
     return [

@@ -10,6 +10,8 @@ import statistics
 import time
 from collections.abc import Iterable
 
+from google.protobuf.message import Message
+
 from coordination.commands import CommitChunk, EndTransaction, InitTransactions
 from coordination.log import LogEntry
 from coordination.state import Done, Result
@@ -41,7 +43,7 @@ def _load(transactional: bool) -> list[LogEntry]:
     made: list[LogEntry] = []
     for number in range(TRANSACTIONS):
         producer, epoch = number % PRODUCERS, number // PRODUCERS
-        commands: list[list[object]] = [[_chunk(number, producer, epoch, 2 if transactional else 0)]]
+        commands: list[list[Message]] = [[_chunk(number, producer, epoch, 2 if transactional else 0)]]
         if transactional:
             end = EndTransaction(
                 transactional_id=f"t{producer}",

@@ -247,7 +247,7 @@ class SqliteClient(Client):
         from coordination import sqlite_log
 
         for waker in sqlite_log._wakers.get(self.sqlite._path, []):
-            waker.wake = lambda: None
+            waker.wake = lambda: None  # type: ignore[method-assign]  # this one only
 
 
 class EtcdLab(Lab):
@@ -260,7 +260,7 @@ class EtcdLab(Lab):
         self._copy = folder / "backup"
         self._clients: list[EtcdLabClient] = []
 
-    async def client(self) -> Client:
+    async def client(self) -> EtcdLabClient:
         link = await Proxy("127.0.0.1", self.etcd.port).start()
         client = EtcdLabClient(self, link)
         self._clients.append(client)

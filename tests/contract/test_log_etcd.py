@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from coordination.log import Chain, Fenced, Full, LogRegressed, Unavailable
 from coordination.open import open_log
 from deploy.services import Etcd, EtcdCluster
 from deploy.services.etcd import EtcdTls
-from tests.contract.log_labs import CLUSTER, EtcdLab, until
+from tests.contract.log_labs import CLUSTER, EtcdLab, EtcdLabClient, until
 from tests.contract.test_log import Reader, fill, start
 from tests.equipment.proxy import Proxy
 
@@ -87,6 +88,7 @@ async def test_etcd_is_killed_and_comes_back(lab: EtcdLab) -> None:
 async def test_a_restored_etcd_that_was_written_on_is_still_refused(lab: EtcdLab) -> None:
     """Its revision is past the one seen, but what was delivered is not in it."""
     client, chain = await start(lab)
+    assert isinstance(client, EtcdLabClient)
     reader = Reader(client.log)
     await lab.backup()
     revisions = await fill(chain, 3)
@@ -277,7 +279,7 @@ async def test_steady_reads_without_writes_leave_the_watch_alone(lab: EtcdLab) -
         opened.append(create.start_revision)
         return await watch(create)
 
-    log.client.watch = counted
+    log.client.watch = counted  # type: ignore[method-assign]  # of this client
     reader = Reader(log)
     await reader.reaches(await client.log.current())
     for _ in range(80):
@@ -307,14 +309,15 @@ async def test_leaders_die_and_freeze_while_chains_append(tmp_path: Path) -> Non
                 acknowledged.append(await chain.append(b"x" * 100))
                 await asyncio.sleep(0.002)
 
+        def more_than(count: int) -> bool:
+            return len(acknowledged) > count
+
         writers = [asyncio.create_task(write(chain)) for chain in chains]
         for freeze in (False, True):
-            before = len(acknowledged)
-            await until(lambda before=before: len(acknowledged) > before + 50)
+            await until(partial(more_than, len(acknowledged) + 50))
             leader = await asyncio.to_thread(cluster.leader)
             leader.pause() if freeze else await asyncio.to_thread(leader.kill)
-            before = len(acknowledged)
-            await until(lambda before=before: len(acknowledged) > before + 50)
+            await until(partial(more_than, len(acknowledged) + 50))
             leader.resume() if freeze else await asyncio.to_thread(leader.start)
         done.set()
         await asyncio.gather(*writers)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,8 @@ async def test_processes_share_one_file_and_see_one_order(log: SqliteLog) -> Non
         )
         for number in (1, 2)
     ]
-    own, *others = await asyncio.gather(fill(chain, 50), *(writer.communicate() for writer in writers))
+    filled: Any = asyncio.gather(fill(chain, 50), *(writer.communicate() for writer in writers))
+    own, *others = await filled
     acknowledged = own + [int(line) for out, _ in others for line in out.split()]
     entries = await reader.reaches(await log.current())
     assert [entry.revision for entry in entries] == sorted(acknowledged)

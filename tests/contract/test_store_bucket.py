@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from objectstore.open import StoreOptions
 
 
 def options(server: S3Service, **changes: str) -> StoreOptions:
-    given = {"access_key": server.access_key, "secret_key": server.secret_key, **changes}
+    given: dict[str, Any] = {"access_key": server.access_key, "secret_key": server.secret_key, **changes}
     return StoreOptions(endpoint=server.endpoint, region=server.region, allow_http=True, **given)
 
 
@@ -97,7 +98,7 @@ def test_rules_that_eat_live_data_are_failures_on_a_real_server(
 ) -> None:
     name = bucket(minio)
     client = minio.client()
-    rule = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}
+    rule: Any = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}
     client.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": [rule]})
     client.close()
     finding = by_subject(check(f"s3://{name}/p", options(minio), time.monotonic))["lifecycle"]

@@ -56,7 +56,7 @@ class Spoiler(Writer):
         if made.WhichOneof("kind") in ("leave_metadata",):
             return self._one(author)
         if draw.random() < SPOILT:
-            self._spoil(getattr(made, made.WhichOneof("kind")))
+            self._spoil(getattr(made, made.WhichOneof("kind") or ""))
         kind = made.WhichOneof("kind")
         if kind == "fence_incarnation" and made.fence_incarnation.incarnation == self._authors[0]:
             made.fence_incarnation.incarnation = self._authors[1]
@@ -101,7 +101,7 @@ class Spoiler(Writer):
         """Change one to three things anywhere in the message."""
         draw = self._random
         for _ in range(draw.randint(1, 3)):
-            fields = message.DESCRIPTOR.fields
+            fields: list[Any] = list(message.DESCRIPTOR.fields)
             if not fields:
                 return
             self._spoil_field(message, draw.choice(fields))

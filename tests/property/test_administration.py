@@ -16,7 +16,8 @@ from coordination.commands import (
 )
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, Result
-from coordination.state.features import GROUP_VERSION, LEVEL, TRANSACTION_VERSION, finalized
+from coordination.state.features import GROUP_VERSION, LEVEL, finalized
+from coordination.state.levels import TRANSACTION_VERSION
 from tests.unit.coordination.kit import Script
 
 A = 11
@@ -25,7 +26,7 @@ Change = AlterTopicConfigs.Change
 Update = UpdateFeatures.Update
 
 # What may stand in each config, and what may not. Nothing here crosses a bound that another one sets.
-GOOD = {
+GOOD: dict[str, dict[str, tuple[str, ...]]] = {
     "topic": {"retention.ms": ("-1", "5"), "cleanup.policy": ("compact", "delete", "", "compact,delete")},
     "cluster": {
         "num.partitions": ("1", "10000"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ codec = st.sampled_from(list(Compression))
 
 
 @given(st.lists(st.tuples(some_records, codec), min_size=1, max_size=4), st.integers(0, 1 << 60))
-def test_records_survive_any_codec_and_any_offset(given_batches: list, base: int) -> None:
+def test_records_survive_any_codec_and_any_offset(given_batches: list[Any], base: int) -> None:
     buf = bytearray(b"".join(build(each, compression=kind) for each, kind in given_batches))
     end = patch_all(buf, base)
     wanted = [each for batch, _ in given_batches for each in batch]
@@ -49,7 +51,7 @@ def test_records_survive_any_codec_and_any_offset(given_batches: list, base: int
 @given(some_records, codec, st.data())
 @settings(max_examples=300)
 def test_any_damage_to_the_covered_bytes_fails_the_crc(
-    given: list, kind: Compression, data: st.DataObject
+    given: list[Any], kind: Compression, data: st.DataObject
 ) -> None:
     buf = bytearray(build(given, compression=kind))
     position = data.draw(st.integers(17, len(buf) - 1))
@@ -59,7 +61,9 @@ def test_any_damage_to_the_covered_bytes_fails_the_crc(
 
 @given(some_records, codec, st.data())
 @settings(max_examples=500)
-def test_damaged_records_are_read_or_refused(given: list, kind: Compression, data: st.DataObject) -> None:
+def test_damaged_records_are_read_or_refused(
+    given: list[Any], kind: Compression, data: st.DataObject
+) -> None:
     """A batch with a right CRC over hostile records, as an evil producer would send it."""
     sent = build(given, compression=kind)
     body = bytearray(sent[HEADER_BYTES:])

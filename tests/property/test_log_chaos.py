@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,13 +114,13 @@ async def run(seed: int, server: MemoryServer) -> tuple[list[Outcome], list[list
     truth: list[LogEntry] = []
     appended = server.append
 
-    def recorded(incarnation: int, sequence: int, payload: bytes, expected: int) -> object:
+    def recorded(incarnation: int, sequence: int, payload: bytes, expected: int) -> Any:
         result = appended(incarnation, sequence, payload, expected)
         if isinstance(result, int):
             truth.append(LogEntry(result, incarnation, sequence, payload))
         return result
 
-    server.append = recorded
+    server.append = recorded  # type: ignore[method-assign]  # of this server
     writers = [asyncio.create_task(write(log, n, outcomes[n])) for n, log in enumerate(logs)]
     readers = [asyncio.create_task(read(log, seen[n], through[n])) for n, log in enumerate(logs)]
     for _ in range(40):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -170,7 +171,8 @@ async def test_what_is_read_is_what_was_written(seed: int) -> None:
     faulty = FaultyStore(memory, seed, RATES)
     store = RetryingStore(faulty, PATIENT)
     server = MemoryServer()
-    small = {"fetch": {"cache_bytes_max": 2048, "cold_cache_bytes_max": 1024, "index_cache_bytes_max": 4096}}
+    caches = {"cache_bytes_max": 2048, "cold_cache_bytes_max": 1024, "index_cache_bytes_max": 4096}
+    small: Any = {"fetch": caches}
     agents = [await start_agent(server, store, name, **small) for name in ("a", "b")]
     try:
         play = Play(seed, agents, store)

@@ -26,6 +26,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State
+from coordination.state.types import Partition
 from tests.unit.coordination.kit import DAY_MS, Script, chunk, swap, tiles
 
 NAMES = ["a", "b", "c.d", "c_d"]
@@ -268,7 +269,7 @@ class Machine(RuleBasedStateMachine):
         """Rows up to one of them, and now and then a swap that was prepared before something changed."""
         handle = data.draw(st.sampled_from(sorted(self.model)))
         partition = self.model[handle]
-        slices = self.script.state.partitions[handle].slices
+        slices = self._shown(handle).slices
         ends = [row.end_offset for row in slices.plan(slices.first_offset, 1 << 60)]
         if not ends:
             return
@@ -297,6 +298,11 @@ class Machine(RuleBasedStateMachine):
         else:
             assert isinstance(result, Refused)
 
+    def _shown(self, handle: int) -> Partition:
+        found = self.script.state.partitions[handle]
+        assert found is not None
+        return found
+
     @rule()
     def expire(self) -> None:
         self.script.sleep(DAY_MS + 1)
@@ -314,7 +320,7 @@ class Machine(RuleBasedStateMachine):
         state = self.script.state
         assert {p.handle for p in state.partitions if p is not None} == set(self.model)
         for handle, partition in self.model.items():
-            shown = state.partitions[handle]
+            shown = self._shown(handle)
             assert (shown.log_start, shown.high_watermark) == (partition.start, len(partition.records))
             assert (shown.merged.end_offset if shown.merged else 0) == partition.merged_end
             first_row = max(partition.start, partition.merged_end)

@@ -262,7 +262,8 @@ class Play:
 
 def committed(answer: f.PartitionData, offset: int) -> tuple[list[Record], int]:
     """The records that Kafka's Java client hands out, and where it fetches next (CompletedFetch)."""
-    raw = memoryview(bytes(answer.records or b""))
+    content: Any = answer.records or b""
+    raw = memoryview(bytes(content))
     coming = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
     out: set[int] = set()
     found: list[Record] = []

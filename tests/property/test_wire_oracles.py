@@ -21,7 +21,7 @@ from tests.property.wire_messages import (
     module,
 )
 
-ORACLES = {"kio": Kio(), "kafka-python": KafkaPython()}
+ORACLES: dict[str, Any] = {"kio": Kio(), "kafka-python": KafkaPython()}
 ONLY_KIO = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
 FEW = settings(
     max_examples=6,

@@ -39,7 +39,7 @@ _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = _INTEGERS | {
     "float64": st.floats(allow_nan=False, allow_infinity=False),
     "string": _TEXT,
     "bytes": _BINARY,
-    "records": _BINARY.map(memoryview),
+    "records": _BINARY.map(lambda data: memoryview(data)),  # noqa: PLW0108 - its type is generic
     "uuid": st.binary(min_size=16, max_size=16) | st.just(bytes(16)),
 }
 # kio gives these types of their own, which hold less than the integer on the wire.
@@ -165,7 +165,7 @@ class KafkaPython:
                 for room in ("admin", "consumer", "metadata", "producer", "sasl")
             ]
             self._base = importlib.import_module("kafka.protocol.api_message").ApiMessage
-        found = [value for room in rooms for value in vars(room).values() if isinstance(value, type)]
+        found: list[Any] = [v for room in rooms for v in vars(room).values() if isinstance(v, type)]
         self._types = {
             (c.API_KEY, c.type): c for c in found if issubclass(c, self._base) and c is not self._base
         }
