@@ -27,6 +27,7 @@ from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
 LEASE_BITS = 62
+KEY_RETRY_S = 0.2  # between two tries to read whether an append was applied
 _logger = logging.getLogger("floe.coordination.etcd")
 
 
@@ -125,6 +126,11 @@ class EtcdLog:
         agents = self._keys.agents
         response = await self._read(pb.RangeRequest(key=agents, range_end=prefix_end(agents)))
         return [self._keys.to_member(kv) for kv in response.kvs]
+
+    async def key_of(self, incarnation: int) -> KeyState | None:
+        """The key as it is now; None when it is gone. Raises Unavailable."""
+        response = await self._read(pb.RangeRequest(key=self._keys.agent(incarnation)))
+        return key_state(response.kvs[0]) if response.kvs else None
 
     async def fence(self, incarnation: int) -> None:
         """Delete the key; its lease runs out by itself."""
@@ -229,11 +235,30 @@ class EtcdChain(AppendChain):
             lease=self._lease,
             expected=expected,
         )
-        response = await self._log.attempt(request)
+        try:
+            response = await self._log.attempt(request)
+        except AttemptFailed as failure:
+            if not failure.full:
+                raise
+            found = await self._key()
+            if found is not None and found.owner == self._owner and found.sequence != sequence:
+                raise
+            return found if found is None or found.owner != self._owner else found.revision
         if response.succeeded:
             return response.header.revision
-        found = response.responses[0].response_range.kvs
-        return key_state(found[0]) if found else None
+        kvs = response.responses[0].response_range.kvs
+        return key_state(kvs[0]) if kvs else None
+
+    async def _key(self) -> KeyState | None:
+        """This incarnation's key, however long it takes to read it.
+
+        NOSPACE may be the answer to what was applied: etcd looks at its quota before it proposes a request,
+        and again while it applies it, which it does in any case (server/etcdserver/apply, quotaApplierV3).
+        """
+        while True:
+            with suppress(Unavailable):
+                return await self._log.key_of(self._incarnation)
+            await asyncio.sleep(KEY_RETRY_S)
 
     async def _renew(self, every_s: float) -> None:
         """A lost lease is no error here: the next append says Fenced."""

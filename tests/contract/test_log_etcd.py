@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from coordination.chain import AttemptFailed
 from coordination.clock import SystemClock
 from coordination.etcd.client import EtcdClient, Tls
 from coordination.etcd.errors import EtcdError
@@ -358,6 +359,40 @@ async def test_etcd_runs_out_of_its_quota_and_gets_room_again(tmp_path: Path) ->
         await reader.stop()
         await chain.close()
         await log.close()
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_nospace_may_be_the_answer_to_what_was_applied(lab: EtcdLab, applied: bool) -> None:
+    """etcd looks at its quota before it proposes, and again as it applies, which it does in any case."""
+    client, chain = await start(lab)
+    reader = Reader(client.log)
+    revisions = await fill(chain, 2)
+    log: Any = client.log
+    attempt, read, failed = log.attempt, log.key_of, []
+
+    async def no_room(request: pb.TxnRequest) -> pb.TxnResponse:
+        if applied:
+            await attempt(request)
+        raise AttemptFailed("etcd NOSPACE", ambiguous=False, full=True)
+
+    async def not_at_first(incarnation: int) -> Any:
+        if not failed:
+            failed.append(incarnation)
+            raise Unavailable("no leader")
+        return await read(incarnation)
+
+    log.attempt, log.key_of = no_room, not_at_first
+    if applied:
+        revisions.append(await chain.append(b"in the log"))
+    else:
+        with pytest.raises(Full):
+            await chain.append(b"not in the log")
+    assert failed
+    log.attempt = attempt
+    revisions.append(await chain.append(b"after"))
+    entries = await reader.reaches(revisions[-1])
+    assert [entry.revision for entry in entries] == revisions
+    await reader.stop()
 
 
 def checked(etcd: Etcd, folder: Path) -> dict[str, Any]:
