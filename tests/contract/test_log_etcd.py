@@ -368,7 +368,8 @@ async def test_nospace_may_be_the_answer_to_what_was_applied(lab: EtcdLab, appli
     reader = Reader(client.log)
     revisions = await fill(chain, 2)
     log: Any = client.log
-    attempt, read, failed = log.attempt, log.key_of, []
+    attempt, read = log.attempt, log.key_of
+    failed: list[int] = []
 
     async def no_room(request: pb.TxnRequest) -> pb.TxnResponse:
         if applied:
