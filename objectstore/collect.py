@@ -190,8 +190,9 @@ class Collector:
 
     async def _collect_released(self, report: Report) -> None:
         """What the state itself calls garbage needs no listing: the object, then its mention, goes."""
+        grace, now_ms = self._grace, self._grace.now_ms()
         released = self._view.released()
-        due = [chunk for chunk, since_ms in released.items() if self._grace.is_over(chunk, since_ms)]
+        due = [chunk for chunk, since_ms in released.items() if grace.is_over(chunk, since_ms, now_ms)]
         for start in range(0, len(due), DELETE_KEYS_MAX):
             chunks = due[start : start + DELETE_KEYS_MAX]
             page = [Candidate(chunk_key(chunk), 0, Verdict.RELEASED) for chunk in chunks]

@@ -114,14 +114,13 @@ class MergedCollector:
             await self._delete(report, found)
 
     async def _collect_released(self, report: Report) -> None:
-        is_over = self._grace.is_over
-        segments = [
-            each for each, since_ms in self._view.released_segments().items() if is_over(each, since_ms)
-        ]
+        is_over, now_ms = self._grace.is_over, self._grace.now_ms()
+        released = self._view.released_segments().items()
+        segments = [each for each, since_ms in released if is_over(each, since_ms, now_ms)]
         due = [
             (each, whole)
             for each, (since_ms, whole) in self._view.released_manifests().items()
-            if is_over(each, since_ms)
+            if is_over(each, since_ms, now_ms)
         ]
         await self._drop(report, segments, [each for each, whole in due if not whole])
         for manifest, whole in due:

@@ -192,8 +192,8 @@ class Broker:
 def serving_of(brokers: Iterable[Broker]) -> list[Broker]:
     """Those that Kafka clients are sent to: the ones that are well; all of them while none is.
 
-    While none has entered Metadata, or all have left it, that is who is joining or leaving: a client that is
-    told of nobody has nobody to ask again (aiokafka never recovers).
+    While none is in Metadata that is who is about to enter it: a client that is told of nobody has nobody to
+    ask again (aiokafka never recovers).
     """
     able = [broker for broker in brokers if broker.is_for_clients]
     serving = [broker for broker in able if broker.named] or able

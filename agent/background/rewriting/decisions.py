@@ -47,9 +47,12 @@ class Decisions:
 
     def of(self, partition: Partition) -> Decided:
         """The partition's, as of now."""
+        if not partition.skipped:
+            return Decided(partition.log_start, (), ())
+        grace, now_ms = self._grace, self._grace.now_ms()
         final: list[Skipped] = []
         recent: list[Skipped] = []
         for each in partition.skipped:
             name = (partition.handle, each.end, each.since_ms)
-            (final if self._grace.is_over(name, each.since_ms) else recent).append(each)
+            (final if grace.is_over(name, each.since_ms, now_ms) else recent).append(each)
         return Decided(partition.log_start, tuple(final), tuple(recent))

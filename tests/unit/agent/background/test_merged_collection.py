@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.background.collection import make_collector, make_merged_collector
+from coordination.clock import ManualClock
 from coordination.commands import DeleteTopic, FenceIncarnation
 from objectstore.adapters.memory import MemoryStore
-from objectstore.collect import TOLD_MAX
+from objectstore.collect import TOLD_MAX, Report
 from objectstore.merged import MergedRanges
 from objectstore.naming import CHUNKS, MANIFESTS, SEGMENTS, ManifestId, manifest_key
 from objectstore.segment import SegmentWriter
@@ -44,6 +45,31 @@ async def test_what_merging_replaced_is_collected_and_what_is_used_stays(
     state = agent.services.replica.state
     assert (state.segment_garbage, state.manifest_garbage) == ({}, {})
     assert await collect(agent, memory_store) == []
+    assert values(await fetch(agent, 0)) == expected(0, 20)
+
+
+async def test_what_was_let_go_of_by_a_clock_that_was_years_ahead_goes_after_the_grace(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    await create(agent)
+    for number in range(10):
+        await fill(agent, 1, first=number)
+        await merge_rows(agent, memory_store, 1)
+    replica, ranges = agent.services.replica, MergedRanges(memory_store)
+    state, clock = replica.state, ManualClock(start_ms=agent.services.clock.now_ms())
+    assert state.segment_garbage
+    assert state.manifest_garbage
+    for garbage in (state.segment_garbage, state.manifest_garbage):
+        assert len(garbage) > 1
+    state.segment_garbage.update(dict.fromkeys(state.segment_garbage, 1 << 44))
+    state.manifest_garbage.update(
+        {each: (1 << 44, whole) for each, (_, whole) in state.manifest_garbage.items()}
+    )
+    collector = make_merged_collector(replica, memory_store, ranges, clock, 60)
+    for seconds, left in ((0, True), (59, True), (2, False)):
+        clock.advance(seconds)
+        await collector.run(Report(dry_run=False))
+        assert [bool(state.segment_garbage), bool(state.manifest_garbage)] == [left, left]
     assert values(await fetch(agent, 0)) == expected(0, 20)
 
 
