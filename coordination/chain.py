@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 
 from coordination.backoff import Backoff
-from coordination.log import Fenced, Full, LogRegressed
+from coordination.log import Fenced, Full, LogRegressed, Unavailable
 
 _logger = logging.getLogger("floe.coordination.log")
 
 
 class AttemptFailed(Exception):
-    """An attempt without an answer. `ambiguous`: it may have taken effect, or may still. `full`: the log has
-    no room, and trying again helps nobody.
+    """An attempt without an answer. `ambiguous`: it may have taken effect, or may still. `full`: the log says
+    it has no room: trying again helps nobody, and the key knows whether the attempt had an effect.
     """
 
     def __init__(self, message: str, *, ambiguous: bool, full: bool = False) -> None:
@@ -101,8 +102,12 @@ class AppendChain(ABC):
                 outcome = await self._attempt(sequence, payload, self._revision)
             except AttemptFailed as failure:
                 maybe_appended = maybe_appended or failure.ambiguous
-                if failure.full and not maybe_appended:
-                    raise Full(str(failure)) from failure
+                if failure.full:
+                    found = await self._key_at_last()
+                    if not self._stands_before(found, sequence):
+                        return self._landed(self._conclude(found, sequence, maybe_appended=True), sequence)
+                    if not maybe_appended:
+                        raise Full(str(failure)) from failure
                 self._failures += 1
                 if self._failures.bit_count() == 1:  # 1, 2, 4, 8 …: an outage is not a flood of lines
                     _logger.warning(
@@ -114,10 +119,29 @@ class AppendChain(ABC):
                     )
                 await asyncio.sleep(delay)
                 continue
-            revision = self._conclude(outcome, sequence, maybe_appended)
-            self._sequence, self._revision, self._failures = sequence, revision, 0
-            return revision
+            return self._landed(self._conclude(outcome, sequence, maybe_appended), sequence)
         raise AssertionError("delays never end")
+
+    async def _key_at_last(self) -> KeyState | None:
+        """This incarnation's key, however long it takes to read it.
+
+        A log without room may have said so of what it applied: etcd looks at its quota before it proposes
+        a request, and again while it applies it, which it does in any case (server/etcdserver/apply,
+        quotaApplierV3).
+        """
+        for delay in self._backoff.delays():
+            with suppress(Unavailable):
+                return await self._key()
+            await asyncio.sleep(delay)
+        raise AssertionError("delays never end")
+
+    def _stands_before(self, found: KeyState | None, sequence: int) -> bool:
+        """Whether the key is ours and `sequence` is not its last append: that had no effect."""
+        return found is not None and found.owner == self._owner and found.sequence != sequence
+
+    def _landed(self, revision: int, sequence: int) -> int:
+        self._sequence, self._revision, self._failures = sequence, revision, 0
+        return revision
 
     def _conclude(self, outcome: int | KeyState | None, sequence: int, maybe_appended: bool) -> int:
         """The revision at which the entry landed; raises Fenced or LogRegressed when it did not."""
@@ -145,6 +169,10 @@ class AppendChain(ABC):
 
         Raises AttemptFailed when there was no answer.
         """
+
+    @abstractmethod
+    async def _key(self) -> KeyState | None:
+        """This incarnation's key by one linearizable read; None when it is gone. Raises Unavailable."""
 
     @abstractmethod
     def abandon(self) -> None:

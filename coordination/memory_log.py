@@ -37,6 +37,7 @@ class LinkFaults:
     """What goes wrong between one client and the server. Counters are used up call by call."""
 
     full: bool = False  # appends are refused: there is no room
+    full_too_late: int = 0  # so many appends are said to be refused for it after they took effect
     refused: bool = False  # calls fail at once: definitely without effect
     partitioned: bool = False  # requests vanish: ambiguous for the caller
     lose_requests: int = 0  # so many requests vanish before they take effect
@@ -291,10 +292,17 @@ class MemoryChain(AppendChain):
         self._renewal.cancel()
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
-        server = self._log.server
-        if self._log.faults.full:
+        server, faults = self._log.server, self._log.faults
+        if faults.full:
             raise AttemptFailed("NOSPACE (injected)", ambiguous=False, full=True)
-        return await self._log.call(lambda: server.append(self._incarnation, sequence, payload, expected))
+        found = await self._log.call(lambda: server.append(self._incarnation, sequence, payload, expected))
+        if faults.full_too_late:
+            faults.full_too_late -= 1
+            raise AttemptFailed("NOSPACE (injected, too late)", ambiguous=False, full=True)
+        return found
+
+    async def _key(self) -> KeyState | None:
+        return await self._log.ask(lambda: self._log.server.key(self._incarnation))
 
     async def _renew(self, ttl_s: float) -> None:
         alive, server = True, self._log.server

@@ -95,14 +95,17 @@ class MemoryServer:
     def append(self, incarnation: int, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         """The compare-write-rewrite transaction of a chain (see AppendChain)."""
         key = self._reap().keys.get(incarnation)
-        if key is None:
-            return None
-        if key.revision != expected:
-            return KeyState(key.owner, key.sequence, key.revision)
+        if key is None or key.revision != expected:
+            return self.key(incarnation)
         revision = self._bump()
         self._state.entries.append(LogEntry(revision, incarnation, sequence, payload))
         key.sequence, key.revision = sequence, revision
         return revision
+
+    def key(self, incarnation: int) -> KeyState | None:
+        """The key as it is now; None when it is gone."""
+        key = self._reap().keys.get(incarnation)
+        return None if key is None else KeyState(key.owner, key.sequence, key.revision)
 
     def renew(self, incarnation: int, owner: int) -> bool:
         """Keep the lease alive; False when the key is gone."""

@@ -73,7 +73,7 @@ class LogFile:
     def register(self, incarnation: int, owner: int, info: bytes, expires_ms: int) -> int | None:
         """Create the key; its revision, or None when the number was used. Idempotent per owner."""
         with self._writing() as connection:
-            key = self._key(incarnation)
+            key = self.key(incarnation)
             if key is not None and key.owner == owner:
                 return key.revision
             used = connection.execute("SELECT 1 FROM entries WHERE incarnation = ? LIMIT 1", (incarnation,))
@@ -89,7 +89,7 @@ class LogFile:
     def append(self, incarnation: int, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         """The compare-write-rewrite transaction of a chain (see AppendChain)."""
         with self._writing() as connection:
-            key = self._key(incarnation)
+            key = self.key(incarnation)
             if key is None or key.revision != expected:
                 return key
             revision = self._bump()
@@ -101,6 +101,13 @@ class LogFile:
                 (sequence, revision, incarnation),
             )
             return revision
+
+    def key(self, incarnation: int) -> KeyState | None:
+        """The key as it is now; None when it is gone."""
+        row = self._connection.execute(
+            "SELECT owner, sequence, revision FROM incarnations WHERE incarnation = ?", (incarnation,)
+        ).fetchone()
+        return None if row is None else KeyState(*row)
 
     def renew(self, incarnation: int, owner: int, expires_ms: int) -> bool:
         """Move the lease's end; False when the key is gone."""
@@ -219,12 +226,6 @@ class LogFile:
 
     def _meta(self, name: str) -> int:
         return int(self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
-
-    def _key(self, incarnation: int) -> KeyState | None:
-        row = self._connection.execute(
-            "SELECT owner, sequence, revision FROM incarnations WHERE incarnation = ?", (incarnation,)
-        ).fetchone()
-        return None if row is None else KeyState(*row)
 
     def _bump(self) -> int:
         row = self._connection.execute(

@@ -169,6 +169,10 @@ class SqliteLog:
             wake_followers(self._path)
         return outcome
 
+    async def key_of(self, incarnation: int) -> KeyState | None:
+        """The key as it is now; None when it is gone. Raises Unavailable."""
+        return await self.ask(lambda: self._file.key(incarnation))
+
     async def renew(self, incarnation: int, owner: int, ttl_s: float) -> bool:
         """Move the lease's end; False when the key is gone. Raises AttemptFailed."""
         expires_ms = self._expiry(ttl_s)
@@ -205,6 +209,9 @@ class SqliteChain(AppendChain):
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         return await self._log.append_once(self._incarnation, sequence, payload, expected)
+
+    async def _key(self) -> KeyState | None:
+        return await self._log.key_of(self._incarnation)
 
     async def _renew(self, ttl_s: float) -> None:
         alive = True

@@ -27,7 +27,6 @@ from objectstore import tasks
 
 ENTRY_BYTES_MAX = 1 << 20  # etcd refuses requests above 1.5 MiB (--max-request-bytes)
 LEASE_BITS = 62
-KEY_RETRY_S = 0.2  # between two tries to read whether an append was applied
 _logger = logging.getLogger("floe.coordination.etcd")
 
 
@@ -235,30 +234,14 @@ class EtcdChain(AppendChain):
             lease=self._lease,
             expected=expected,
         )
-        try:
-            response = await self._log.attempt(request)
-        except AttemptFailed as failure:
-            if not failure.full:
-                raise
-            found = await self._key()
-            if found is not None and found.owner == self._owner and found.sequence != sequence:
-                raise
-            return found if found is None or found.owner != self._owner else found.revision
+        response = await self._log.attempt(request)
         if response.succeeded:
             return response.header.revision
         kvs = response.responses[0].response_range.kvs
         return key_state(kvs[0]) if kvs else None
 
     async def _key(self) -> KeyState | None:
-        """This incarnation's key, however long it takes to read it.
-
-        NOSPACE may be the answer to what was applied: etcd looks at its quota before it proposes a request,
-        and again while it applies it, which it does in any case (server/etcdserver/apply, quotaApplierV3).
-        """
-        while True:
-            with suppress(Unavailable):
-                return await self._log.key_of(self._incarnation)
-            await asyncio.sleep(KEY_RETRY_S)
+        return await self._log.key_of(self._incarnation)
 
     async def _renew(self, every_s: float) -> None:
         """A lost lease is no error here: the next append says Fenced."""

@@ -387,6 +387,9 @@ class _Chain(AppendChain):
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         raise AssertionError("attempts are steps of the world")
 
+    async def _key(self) -> KeyState | None:
+        raise AssertionError("no log of the world is full")
+
     def abandon(self) -> None:
         """Leases end by steps of the world."""
 

@@ -1,10 +1,11 @@
-"""Rule 11 broken: whoever follows a log does not look which one it is."""
+"""Rules 3 and 11 broken: what a log says of its room is believed, and which log it is nobody looks at."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from coordination import memory_log
+from coordination.chain import AppendChain
 
 Change = tuple[Any, str, Any]
 """Where, which name, what it is instead."""
@@ -13,3 +14,8 @@ Change = tuple[Any, str, Any]
 def follows_any_log() -> tuple[Change, ...]:
     """A follower looks at revisions only: a log that was restored and is as far again is as good."""
     return ((memory_log, "check_last", lambda *known: None),)
+
+
+def no_room_is_believed() -> tuple[Change, ...]:
+    """A log without room has written nothing: nobody asks the key."""
+    return ((AppendChain, "_stands_before", lambda self, found, sequence: True),)

@@ -37,7 +37,7 @@ from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
 from tests.sim.control_of_bindings import bound_meanwhile
 from tests.sim.control_of_clocks import clock_of_one_agent
-from tests.sim.control_of_logs import follows_any_log
+from tests.sim.control_of_logs import follows_any_log, no_room_is_believed
 from tests.sim.control_of_positions import (
     commits_overtake,
     late_positions_are_taken,
@@ -401,6 +401,13 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"stuck", "duplicate"}),
         _retry_looks_for_the_entry,
         lambda plan: plan.snapshot_entries < 10 and _with("lose-answers", "deafen-log")(plan),
+    ),
+    Control(
+        "no-room-is-believed",
+        "3: the key says whether an append landed",
+        LOST | {"duplicate"},
+        lambda: patched(*no_room_is_believed()),
+        _with("fill-log-too-late"),
     ),
     Control(
         "late-positions-are-taken",

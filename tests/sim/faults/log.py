@@ -45,13 +45,26 @@ def _deafen_log(world: World, targets: Sequence[AgentNode]) -> None:
             agent.log.faults.lose_answers = NEVER_USED_UP
 
 
+def _fill_log(world: World, targets: Sequence[AgentNode]) -> None:
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.full = True
+
+
+def _fill_log_too_late(world: World, targets: Sequence[AgentNode]) -> None:
+    """No room, says the log of what it applied (etcd looks at its quota again while it applies)."""
+    for agent in targets:
+        if agent.log is not None:
+            agent.log.faults.full_too_late = 1 + world.loop.random.randrange(6)
+
+
 def _heal_log(world: World, targets: Sequence[AgentNode]) -> None:
     for agent in targets:
         if agent.log is not None:
             faults = agent.log.faults
-            faults.partitioned = faults.refused = False
+            faults.partitioned = faults.refused = faults.full = False
             faults.delivery_delay_s = 0.0
-            faults.lose_answers = faults.lose_requests = 0
+            faults.lose_answers = faults.lose_requests = faults.full_too_late = 0
 
 
 def _expire(world: World, targets: Sequence[AgentNode]) -> None:
@@ -81,6 +94,8 @@ LOG = (
     Fault("slow-log", _slow_log, _heal_log),
     Fault("lose-answers", _lose_answers, _heal_log),
     Fault("deafen-log", _deafen_log, _heal_log),
+    Fault("fill-log", _fill_log, _heal_log),
+    Fault("fill-log-too-late", _fill_log_too_late, _heal_log),
     Fault("expire-lease", _expire, nothing),
     Fault("compact", _compact, nothing),
     Fault("cancel-watches", _cancel_watches, nothing),

@@ -10,10 +10,11 @@ import pytest
 from coordination.backoff import Backoff
 from coordination.chain import AppendChain, AttemptFailed, KeyState
 from coordination.clock import ManualClock
-from coordination.log import Fenced, Full, LogRegressed
+from coordination.log import Fenced, Full, LogRegressed, Unavailable
 
 OURS, THEIRS = 1, 2
 LOST = AttemptFailed("no answer", ambiguous=True)
+NO_ROOM = AttemptFailed("etcd NOSPACE", ambiguous=False, full=True)
 REFUSED = AttemptFailed("refused", ambiguous=False)
 
 
@@ -25,6 +26,7 @@ class ScriptedChain(AppendChain):
         self.outcomes = deque(outcomes)
         self.attempts: list[tuple[int, bytes, int]] = []
         self.abandoned = False
+        self.keys: deque[KeyState | Unavailable | None] = deque()
 
     async def _attempt(self, sequence: int, payload: bytes, expected: int) -> int | KeyState | None:
         self.attempts.append((sequence, payload, expected))
@@ -32,6 +34,12 @@ class ScriptedChain(AppendChain):
         if isinstance(outcome, AttemptFailed):
             raise outcome
         return outcome
+
+    async def _key(self) -> KeyState | None:
+        found = self.keys.popleft()
+        if isinstance(found, Unavailable):
+            raise found
+        return found
 
     def abandon(self) -> None:
         self.abandoned = True
@@ -115,11 +123,31 @@ async def test_a_chain_whose_append_was_cancelled_appends_no_more() -> None:
 
 async def test_a_full_log_is_told_at_once_and_the_chain_goes_on_where_it_was() -> None:
     """Nothing of the entry was written, so the next one takes its place."""
-    no_room = AttemptFailed("etcd NOSPACE", ambiguous=False, full=True)
-    chain = ScriptedChain(REFUSED, no_room, 12, LOST, no_room, 13)
+    chain = ScriptedChain(REFUSED, NO_ROOM, 12, LOST, NO_ROOM, 13)
+    chain.keys.extend([KeyState(OURS, 0, 10), KeyState(OURS, 1, 12)])
     with pytest.raises(Full, match="NOSPACE"):
         await chain.append(b"a")
     assert await chain.append(b"b") == 12
     assert chain.attempts == [(1, b"a", 10), (1, b"a", 10), (1, b"b", 10)]
     assert not chain.abandoned
     assert await chain.append(b"c") == 13, "an earlier try may have landed: it is tried until that is known"
+
+
+async def test_no_room_may_be_said_of_what_was_written_and_the_key_is_asked_until_it_answers() -> None:
+    chain = ScriptedChain(NO_ROOM, LOST, NO_ROOM, 15)
+    chain.keys.extend([Unavailable("no leader"), KeyState(OURS, 1, 12), KeyState(OURS, 2, 14)])
+    assert [await chain.append(b"a"), await chain.append(b"b"), await chain.append(b"c")] == [12, 14, 15]
+    assert chain.attempts[-1] == (3, b"c", 14)
+    assert (chain.failures, list(chain.keys)) == (0, [])
+
+
+@pytest.mark.parametrize("found", [None, KeyState(THEIRS, 0, 20)])
+async def test_no_room_and_a_key_that_is_gone_tell_nobody_whether_it_was_written(
+    found: KeyState | None,
+) -> None:
+    chain = ScriptedChain(NO_ROOM)
+    chain.keys.append(found)
+    with pytest.raises(Fenced) as fenced:
+        await chain.append(b"a")
+    assert fenced.value.maybe_appended
+    assert chain.abandoned
