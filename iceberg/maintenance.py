@@ -2,9 +2,9 @@
 
 Safe by order and by claim: a file is garbage only when the current head does not reach it, as a read barrier
 shows that finds the claim still held. Nobody without the claim can make it reachable any more, and what the
-next holder makes is younger than the moment before that barrier. The grace period is for clocks that differ
-from the store's, for readers that planned with a snapshot which has expired since, and for metadata that a
-catalog is about to commit. A file leaves the table before its object is deleted. What says which files are
+next holder makes is younger than the head's own metadata: by the store's clock, which stamped both. The grace
+period, by the agents' clocks, is for readers that planned with a snapshot which has expired since, and for
+metadata that a catalog is about to commit. A file leaves the table before its object is deleted. What says which files are
 reached is verified first (sealed.py): a damaged list must not make a live file look like garbage.
 """
 
@@ -47,9 +47,12 @@ async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> fro
 async def orphans(
     store: ObjectStore, warehouse: Warehouse, head: Head, now_ms: int, grace_s: float
 ) -> list[str]:
-    """Keys below the table's location that the head does not reach, older than the grace period, in order."""
+    """Keys below the table's location that the head does not reach, in order: older than the grace period and
+    than the head, so that what failed since it was made waits for the next one.
+    """
     kept = await reachable(store, warehouse, head)
-    limit = now_ms - int(grace_s * 1000)
+    made_ms = (await store.head(warehouse.key(head.location))).modified_ms
+    limit = min(now_ms - int(grace_s * 1000), made_ms - 1)
     found: list[str] = []
     async for page in store.list(f"{warehouse.key(head.metadata['location'])}/"):
         found += [each.key for each in page if each.key not in kept and each.modified_ms <= limit]

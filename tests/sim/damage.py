@@ -64,6 +64,8 @@ class Hurt:
         self.damaged: list[tuple[int, int]] = []
         """Of the first partition, [start, end)."""
         self.asked: list[tuple[int, int]] = []
+        """What may be passed over; `decided` is what an agent said will be."""
+        self.decided: list[tuple[int, int]] = []
         self.findings: list[Finding] = []
         self.lied_s = 0.0
         """When the store of an agent was last seen to lie now and then."""
@@ -297,7 +299,7 @@ async def decided(around: Surroundings, hurt: Hurt) -> bool:
         if calm and not all(hurt.is_damaged(0, offset) for offset in range(start, end)):
             hurt.wrong("damage-spread", f"[{start}, {end}) is not damaged, but found to be: {hurt.damaged}")
     found = [each for each in found if all(hurt.is_damaged(0, offset) for offset in range(*each))]
-    new = [each for each in found if each not in hurt.asked]
+    new = [each for each in found if each not in hurt.decided]
     if not new:
         return True
     hurt.asked = joined([*hurt.asked, *new])
@@ -305,8 +307,11 @@ async def decided(around: Surroundings, hurt: Hurt) -> bool:
         partition=look().handle, start=[start for start, _ in new], end=[end for _, end in new], by="operator"
     )
     done = await _asked(agent, lambda: replica.propose(message))
-    around.counts["damage decided on"] += done is not None
-    return done is not None
+    if done is None:
+        return False
+    around.counts["damage decided on"] += 1
+    hurt.decided += new
+    return True
 
 
 async def _asked(agent: AgentNode, question: Callable[[], Awaitable[_Answer]]) -> _Answer | None:
