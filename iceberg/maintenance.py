@@ -4,8 +4,9 @@ Safe by order and by claim: a file is garbage only when the current head does no
 shows that finds the claim still held. Nobody without the claim can make it reachable any more, and what the
 next holder makes is younger than the head's own metadata: by the store's clock, which stamped both. The grace
 period, by the agents' clocks, is for readers that planned with a snapshot which has expired since, and for
-metadata that a catalog is about to commit. A file leaves the table before its object is deleted. What says which files are
-reached is verified first (sealed.py): a damaged list must not make a live file look like garbage.
+metadata that a catalog is about to commit. A file leaves the table before its object is deleted. What says
+which files are reached is verified first (sealed.py): a damaged list must not make a live file look like
+garbage.
 """
 
 from __future__ import annotations
