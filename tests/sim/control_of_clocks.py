@@ -1,7 +1,10 @@
-"""Rule 15 broken: the highest stamp of all counts, and whoever has a job goes by its own clock."""
+"""Rule 15 broken: the highest stamp of all counts, whoever has a job goes by its own clock, or by the agents'
+clocks where the store has one.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agent.background import collection
@@ -11,6 +14,11 @@ from agent.background.rewriting.compaction import partition as compaction
 from coordination import jobs
 from coordination.replica import clock_watch
 from coordination.state import agreed_time, expiry
+from iceberg import maintenance
+from tests.sim.plan import Plan
+
+AHEAD_MS = 9_000
+"""By so much all agents are ahead of the store, which is more than the grace that its objects have here."""
 
 
 def clock_of_one_agent() -> tuple[tuple[Any, str, Any], ...]:
@@ -29,3 +37,32 @@ def clock_of_one_agent() -> tuple[tuple[Any, str, Any], ...]:
         (clock_watch, "apart_ms", lambda state, incarnation: 0),
         *((each, "deletion_ms", own) for each in all_jobs),
     )
+
+
+def agents_clocks_for_files() -> tuple[tuple[Any, str, Any], ...]:
+    """A table's file is as old as the agents say, and not as the store says."""
+    real = maintenance.orphans
+
+    class Timeless:
+        """A store that does not say when the head was made."""
+
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        async def head(self, key: str) -> Any:
+            return replace(await self._store.head(key), modified_ms=1 << 62)
+
+    async def orphans(store: Any, *rest: Any) -> Any:
+        return await real(Timeless(store), *rest)
+
+    return ((maintenance, "orphans", orphans),)
+
+
+def agents_are_ahead(plan: Plan) -> Plan:
+    """All agents are ahead of the store, objects take their time, and leases end: claims move meanwhile."""
+    ends = tuple((3.0 + number, 0.1, "expire-lease", (number % plan.agents,)) for number in range(16))
+    skews_ms = (AHEAD_MS,) * plan.agents
+    return replace(plan, skews_ms=skews_ms, store_s=(0.05, 0.3), table_ms=200, faults=ends)

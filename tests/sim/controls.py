@@ -36,7 +36,7 @@ from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
 from tests.sim.control_of_bindings import bound_meanwhile
-from tests.sim.control_of_clocks import clock_of_one_agent
+from tests.sim.control_of_clocks import agents_are_ahead, agents_clocks_for_files, clock_of_one_agent
 from tests.sim.control_of_logs import follows_any_log, no_room_is_believed
 from tests.sim.control_of_positions import (
     commits_overtake,
@@ -467,6 +467,13 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"too-early"}),
         lambda: patched(*clock_of_one_agent()),
         _with("clock-jumps"),
+    ),
+    Control(
+        "agents-clocks-for-files",
+        "15: what the store stamps is compared with what the store stamps",
+        frozenset({"table-differs", "stuck"}),
+        lambda: patched(*agents_clocks_for_files()),
+        told=agents_are_ahead,
     ),
     Control(
         "apply-depends-on-the-agent",
