@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -131,6 +132,8 @@ class Surroundings:
     """By group the processes that read for it."""
     findings: list[Finding] = field(default_factory=list)
     """What clients themselves saw go wrong."""
+    healed_s: float = inf
+    """Since when nothing is wrong any more, event loop time."""
 
     def any_key(self) -> TopicPartition:
         """One to write to."""

@@ -1,13 +1,15 @@
 """Members of a group of KIP-848, dynamic or static: coordinators assign, positions are committed by epoch.
 
 They read the first topic, at least once. At the end the group has come to the end of it, and what lies below
-its positions was given to one of them.
+its positions was given to one of them. Once all is well nobody is thrown out whose heartbeats are answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -15,8 +17,9 @@ from aiokafka.errors import KafkaError
 
 from agent.net.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from coordination.kafka_codes import Code
+from tests.checker.findings import Finding
 from tests.checker.operations import Poll
-from tests.equipment.consumer_members import ConsumerMember
+from tests.equipment.consumer_members import FENCED, ConsumerMember
 from tests.equipment.transactional_client import Connection
 from tests.sim.clients import POLL_MS, RETRY_S, SHORT, Surroundings, name, seen, stopped
 from tests.sim.loop import NODE
@@ -30,6 +33,32 @@ LEAVES_OF = 1 / 40
 PATIENT = frozenset({Code.UNSUPPORTED_VERSION, Code.UNRELEASED_INSTANCE_ID})
 """The protocol is switched off for a while; the process before is not forgotten yet."""
 ERRORS = (KafkaError, OSError, EOFError, TimeoutError)
+SETTLED_S = 4.0
+"""So long after the last fault members may pay for it: their rebalance timeout, and what was on its way."""
+HEARD_S = 3.0
+"""Half of the session timeout: who was heard since is a member."""
+
+
+@dataclass(eq=False, kw_only=True)
+class _Watched(ConsumerMember):
+    """Tells when it is thrown out for nothing."""
+
+    around: Surroundings
+    heard_s: float = -inf
+    """When a heartbeat was last taken, event loop time."""
+
+    async def beat(self) -> float:
+        """See ConsumerMember."""
+        before, loop = len(self.refused), self.around.loop
+        due_s = await super().beat()
+        if len(self.refused) == before and self._line is not None:
+            self.heard_s = loop.time()
+        elif self.refused and self.refused[-1] in FENCED and loop.time() > self.around.healed_s + SETTLED_S:
+            ago_s = loop.time() - self.heard_s
+            if ago_s < HEARD_S:
+                detail = f"{self.member_id}: {self.refused[-1].name}, {ago_s:.1f} s after it was heard"
+                self.around.findings.append(Finding("thrown-out", GROUP, detail, ()))
+        return due_s
 
 
 class Modern:
@@ -45,11 +74,12 @@ class Modern:
         """Until the group has read everything: one member id after the other."""
         random = self._around.loop.random
         while not self._around.drained.is_set():
-            member = ConsumerMember(
+            member = _Watched(
                 list(self._around.bootstrap), GROUP, {self._topic: self._partitions},
                 instance_id=self._instance,
                 patient=PATIENT, rebalance_ms=REBALANCE_MS,
                 member_id=f"{random.getrandbits(96):024x}",
+                around=self._around,
             )  # fmt: skip
             beating = asyncio.create_task(member.run())
             consumer = self._consumer()

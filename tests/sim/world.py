@@ -208,6 +208,7 @@ class World:
         except NotHealed as stuck:
             return self._stuck(str(stuck))
         around.stopping.set()
+        around.healed_s = self.loop.time()
         await asyncio.sleep(DRAIN_S)
         for node in self.clients:
             if not isinstance(self.living[node.name], Member | Modern):
