@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Any, Protocol, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -21,6 +22,9 @@ from schema.descriptors import MessageType
 
 BAD_RECORDS_MAX = 128
 """Bad records named per batch; the search ends there."""
+
+RECORDS_PER_LOOK = 4096
+"""Records of a batch that are decoded at once."""
 
 REASON_CHARS_MAX = 400
 """Characters of one reason."""
@@ -211,16 +215,24 @@ class Validator:
 
         Raises objectstore.batch.CorruptBatch when the records cannot be read at all.
         """
-        return self.check_records(list(record_batch.records(batch)))
+        return self.check_records(record_batch.records(batch))
 
-    def check_records(self, records: Sequence[_Record]) -> list[BadRecord]:
-        """The same for records already decoded."""
+    def check_records(self, records: Iterable[_Record]) -> list[BadRecord]:
+        """The same for records as they are decoded: some at a time, a small batch may have millions."""
+        bad: list[BadRecord] = []
+        rest, start = iter(records), 0
+        while len(bad) < BAD_RECORDS_MAX and (some := list(islice(rest, RECORDS_PER_LOOK))):
+            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some)]
+            start += len(some)
+        return bad[:BAD_RECORDS_MAX]
+
+    def _check_some(self, records: Sequence[_Record]) -> list[BadRecord]:
         bad: list[BadRecord] = []
         if self._key is not None:
             bad += self._key.check([record.key for record in records])
         if self._value is not None:
             bad += self._value.check([record.value for record in records])
-        return sorted(bad)[:BAD_RECORDS_MAX]
+        return sorted(bad)
 
     async def check_off_loop(self, batch: memoryview | bytes) -> list[BadRecord]:
         """`check`, in a thread unless the batch is small and not compressed."""

@@ -113,6 +113,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     _forget_name(state, topic.name)
     for partition in topic.partitions:
         state.chunks.release(partition.slices.serials(), at.now_ms)
+        partition.slices = SliceIndex(state.chunks)  # who still looks at it finds nothing, not what is gone
         drop_merged(state, partition, at.now_ms)
         state.partitions[partition.handle] = None
         state.producer_count -= len(partition.producers)

@@ -154,15 +154,21 @@ class FolderStore:
         return meta.etag
 
     def _link(self, key: str, temporary: Path, target: Path, mode: PutMode) -> ObjectMeta:
+        """Raises Precondition once what stands in the way is durable: it may be an own write that is not told
+        yet, by a try that hangs in its sync, that failed there, or whose process was killed before it.
+        """
         if isinstance(mode, Create):
             try:
                 os.link(temporary, target)
             except FileExistsError:
+                _sync_folder(target.parent)
                 raise Precondition(f"{key} exists already") from None
             return _meta(key, os.stat(temporary))
         with self._locked(exclusive=isinstance(mode, Replace)):
             old = _stat(target)
             if isinstance(mode, Replace) and (old is None or _meta(key, old).etag != mode.etag):
+                if old is not None:
+                    _sync_folder(target.parent)
                 raise Precondition(f"{key} is no longer what etag {mode.etag} names")
             new = os.stat(temporary)
             if old is not None and new.st_mtime_ns <= old.st_mtime_ns:

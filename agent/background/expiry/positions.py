@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
+from collections.abc import Iterator
 
 from coordination import broker_configs
 from coordination.clock import Clock
@@ -16,6 +16,7 @@ from coordination.state.types import ClaimHolder
 
 POLL_S = 5.0
 GROUPS_PER_STEP = 64  # groups looked at before the event loop gets its turn, and named in one command
+POSITIONS_PER_STEP = 10_000  # likewise, of their positions
 MINUTE_MS = 60_000
 
 
@@ -38,7 +39,7 @@ class OffsetExpiry(Job):
         self._due_s = self._clock.monotonic() + pause_ms / 1000
         retention_ms = broker_configs.integer(configs, "offsets.retention.minutes") * MINUTE_MS
         names = iter(list(self.replica.state.groups))
-        while step := list(islice(names, GROUPS_PER_STEP)):
+        while step := self._few(names):
             found = []
             for name in step:
                 with self.item(f"group {name}"):
@@ -47,6 +48,19 @@ class OffsetExpiry(Job):
                 command = ExpireOffsets(retention_ms=retention_ms, group=found)
                 await self.replica.propose(command, incarnation=held.incarnation)
             await asyncio.sleep(0)
+
+    def _few(self, names: Iterator[str]) -> list[str]:
+        """The next groups: so many, and no more positions than that but for one group's."""
+        step: list[str] = []
+        positions = 0
+        while len(step) < GROUPS_PER_STEP and positions < POSITIONS_PER_STEP:
+            name = next(names, None)
+            if name is None:
+                break
+            group = self.replica.state.groups.get(name)
+            positions += 0 if group is None else len(group.offsets)
+            step.append(name)
+        return step
 
     def _expirable(self, name: str, retention_ms: int) -> bool:
         state = self.replica.state

@@ -26,6 +26,7 @@ from coordination.state.transaction_types import Transaction
 from coordination.state.transactions import expirable
 from coordination.state.types import ClaimHolder
 
+_Name = tuple[int, int]  # producer id and number: an id that expired and is made anew counts from 1 again
 POLL_S = 0.5
 LOOKS_PER_STEP = 2000  # ids looked at before the event loop gets its turn, and named in one entry
 TIMEOUT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -42,7 +43,7 @@ class TransactionTimeouts(Job):
         super().__init__(replica, poll_s)
         self._clock = clock
         self._timeouts_due_s = self._expiry_due_s = 0.0
-        self._open_since_s: dict[tuple[str, int], float] = {}  # by id and number: when it was first seen open
+        self._open_since_s: dict[_Name, float] = {}  # when it was first seen open
 
     async def step(self, held: ClaimHolder) -> None:
         """One pass of each kind when it is time for it."""
@@ -56,7 +57,7 @@ class TransactionTimeouts(Job):
 
     async def _abort(self, held: ClaimHolder) -> None:
         names = iter(list(self.replica.state.transactions))
-        seen: dict[tuple[str, int], float] = {}
+        seen: dict[_Name, float] = {}
         try:
             while step := list(islice(names, LOOKS_PER_STEP)):
                 over: list[AbortTransaction] = []
@@ -70,11 +71,11 @@ class TransactionTimeouts(Job):
             raise
         self._open_since_s = seen
 
-    def _over(self, each: Transaction, seen: dict[tuple[str, int], float]) -> AbortTransaction | None:
+    def _over(self, each: Transaction, seen: dict[_Name, float]) -> AbortTransaction | None:
         """The proposal to abort it when its time is over. `seen`: takes since when it is open, seconds."""
         if not each.ongoing:
             return None
-        name, now_s = (each.transactional_id, each.number), self._clock.monotonic()
+        name, now_s = (each.producer_id, each.number), self._clock.monotonic()
         since_s = seen[name] = self._open_since_s.get(name, now_s)
         watched = (now_s - since_s) * 1000 >= each.timeout_ms
         if not watched and self._now_ms() - each.started_ms < each.timeout_ms:

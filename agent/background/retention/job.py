@@ -7,8 +7,9 @@ the first piece of each partition and goes further only where that one goes; a m
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agent.background.retention.planner import Piece, Rules, merged_pieces, new_start, rules_of, tail_pieces
 from agent.telemetry.logs import logger
@@ -106,7 +107,7 @@ class LogRetention(Job):
         manifest_item = f"manifest of {partition.topic.name}-{partition.index}"
         try:
             manifest = await self._ranges.manifest(merged.manifest)
-            older = list(merged_pieces(manifest))
+            older: Iterable[Piece] = merged_pieces(manifest)
             self.failures.pop(manifest_item, None)
         except (ChunkMissing, DamagedIndex) as error:
             # Replaced meanwhile, and the next pass sees the new one; or lost, and goes as a whole.
@@ -115,7 +116,7 @@ class LogRetention(Job):
             older = [Piece(merged.end_offset, merged.size_bytes, merged.max_timestamp_ms)]
         if partition.merged is not merged:
             return partition.log_start
-        pieces = [*older, *tail_pieces(partition)]
+        pieces = itertools.chain(older, tail_pieces(partition))  # one by one: it looks at few of a million
         return new_start(pieces, partition.log_start, partition.size_bytes, rules, now_ms)
 
     async def _move(self, moves: Mapping[int, int], held: ClaimHolder) -> None:

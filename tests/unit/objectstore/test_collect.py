@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from objectstore.adapters.memory import MemoryStore
-from objectstore.collect import Collector, Standing, Verdict, judge
+from objectstore.collect import LOOKS_PER_STEP, Collector, Standing, Verdict, judge
 from objectstore.faulty import Fault, FaultyStore
 from objectstore.grace import Grace
 from objectstore.naming import ChunkId, chunk_key
@@ -267,6 +268,25 @@ async def test_many_chunks_go_in_bounded_requests() -> None:
     report = await Collector(faulty, stage.view, stage.forget, Grace(GRACE, lambda: NOW, lambda: 0.0)).run()
     assert (len(report.deleted), faulty.calls["delete"]) == (2_500, 3)
     assert await stage.keys() == []
+
+
+async def test_what_was_released_is_looked_at_in_steps_and_may_go_meanwhile() -> None:
+    """An hour of much traffic has some 100,000: others get their turn, and one of them may collect too."""
+    stage = Stage()
+    stage.view.garbage = {ChunkId(DEAD, number): OLD for number in range(3 * LOOKS_PER_STEP)}
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        stage.view.garbage.pop(ChunkId(DEAD, 3 * LOOKS_PER_STEP - turns))
+        if turns < 2:
+            asyncio.get_running_loop().call_soon(turn)
+
+    asyncio.get_running_loop().call_soon(turn)
+    report = await stage.collector.run(dry_run=True)
+    assert turns == 2
+    assert len(report.deleted) == 3 * LOOKS_PER_STEP - 2
 
 
 async def test_the_survey_lists_everything_with_its_reason() -> None:

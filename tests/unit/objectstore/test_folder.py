@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from objectstore.adapters.folder import LEFTOVER_SECONDS, FolderStore
-from objectstore.store import CREATE, Ambiguous, Denied, NotFound, Replace, Retryable
+from objectstore.store import CREATE, Ambiguous, Denied, NotFound, Precondition, PutMode, Replace, Retryable
 
 
 @pytest.fixture
@@ -107,6 +107,24 @@ async def test_a_failure_after_the_name_is_ambiguous(
     calls.fail = {2: errno.EIO}
     with pytest.raises(Ambiguous):
         await store.put("a", [b"x"], CREATE)
+
+
+@pytest.mark.parametrize("again", [CREATE, Replace("another")])
+async def test_what_stands_in_the_way_is_made_durable_before_that_is_told(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch, again: PutMode
+) -> None:
+    """It may be an own write whose sync failed or hangs: its author takes the answer for its success."""
+    calls = Syscalls(monkeypatch)
+    calls.fail = {2: errno.EIO}
+    with pytest.raises(Ambiguous):
+        await store.put("a", [b"x"], CREATE)
+    calls.trace.clear()
+    with pytest.raises(Precondition):
+        await store.put("a", [b"x"], again)
+    assert calls.trace == ["sync file", *["link"] * (again is CREATE), "sync folder"]
+    calls.fail = {6: errno.EIO}
+    with pytest.raises(Retryable):
+        await store.put("a", [b"x"], again)
 
 
 async def test_many_parts_are_written_whole(store: FolderStore) -> None:

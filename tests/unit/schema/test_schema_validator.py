@@ -1,5 +1,6 @@
 """The verdict over record batches."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -7,7 +8,14 @@ import pytest
 from objectstore import batch
 from objectstore.compression import Compression
 from schema import framing
-from schema.validator import BAD_RECORDS_MAX, BadRecord, Framing, Validator, ValidatorCache
+from schema.validator import (
+    BAD_RECORDS_MAX,
+    RECORDS_PER_LOOK,
+    BadRecord,
+    Framing,
+    Validator,
+    ValidatorCache,
+)
 from tests.unit.schema import samples
 
 FLIGHT = samples.message_type(samples.FLIGHTS, "nyc.Flight").message_class
@@ -115,6 +123,19 @@ def test_keys_and_values_are_judged_apart() -> None:
 
 def test_the_number_of_named_records_is_bounded() -> None:
     assert len(judge(flights(), *[b"\x08"] * (BAD_RECORDS_MAX + 10))) == BAD_RECORDS_MAX
+
+
+def test_a_batch_is_decoded_a_little_at_a_time_and_no_further_than_bad_records_are_named() -> None:
+    decoded: list[int] = []
+
+    def records(bad_from: int) -> Iterator[Rec]:
+        for number in range(4 * RECORDS_PER_LOOK):
+            decoded.append(number)
+            yield Rec(GOOD if number < bad_from else b"\x08")
+
+    bad = flights().check_records(records(RECORDS_PER_LOOK + 7))
+    assert [each.index for each in bad] == [RECORDS_PER_LOOK + 7 + n for n in range(BAD_RECORDS_MAX)]
+    assert len(decoded) == 2 * RECORDS_PER_LOOK
 
 
 @pytest.mark.parametrize("codec", list(Compression))

@@ -246,6 +246,22 @@ async def test_positions_of_other_groups_expire(agent: Agent, monkeypatch: pytes
     assert list(job.failures) == ["group b"]
 
 
+async def test_groups_with_many_positions_are_looked_at_a_few_at_a_time(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop gets its turn by what is looked at, not by how many groups it is in."""
+    await create_simple(agent, partitions=3)
+    replica = agent.services.replica
+    for group in ("a", "b", "c", "d", "e"):
+        await replica.propose(
+            CommitOffsets(group=group, generation=-1, partition=[0, 1, 2], offset=[1, 1, 1])
+        )
+    monkeypatch.setattr(positions, "POSITIONS_PER_STEP", 4)
+    monkeypatch.setattr(positions, "GROUPS_PER_STEP", 4)
+    job, names = OffsetExpiry(replica, SystemClock()), iter(list(replica.state.groups))
+    assert [job._few(names) for _ in range(4)] == [["a", "b"], ["c", "d"], ["e"], []]
+
+
 async def test_other_transactions_end_though_one_cannot_be_looked_at(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

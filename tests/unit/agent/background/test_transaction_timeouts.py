@@ -15,7 +15,7 @@ from agent.background.expiry.transactions import (
     TransactionTimeouts,
 )
 from coordination.clock import ManualClock
-from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
+from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, ExpireTransactions
 from coordination.log import Unavailable
 from coordination.state.agreed_time import SKEW_MS
 from coordination.state.types import ClaimHolder
@@ -161,3 +161,29 @@ async def test_ids_that_nobody_uses_are_forgotten(
     clock.advance(60)
     await timeouts.step(held)
     assert list(agent.services.replica.state.transactions) == ["busy"], "one that is ongoing stays"
+
+
+async def test_an_id_that_expired_and_is_made_anew_is_not_the_one_seen_open_before(
+    agent: Agent, job: tuple[TransactionTimeouts, ManualClock, ClaimHolder]
+) -> None:
+    """While another agent had the claim; a new id counts its transactions from 1 again."""
+    replica, (mine, clock, held) = agent.services.replica, job
+    change = AlterTopicConfigs.Change(name=EXPIRATION, value="1")
+    await replica.propose(AlterClusterConfigs(changes=[change]))
+    await create(agent)
+    first = Txn(agent)
+    await first.init(timeout_ms=60_000)
+    await first.send(b"a")
+    await mine.step(held)
+    assert await first.end(commit=True) == 0
+    ended_ms = agent.services.clock.now_ms()
+    await until_after(agent, ended_ms + 1)
+    gone = ExpireTransactions(idle_since_ms=agent.services.clock.now_ms(), transactional_id=["x"])
+    await replica.propose(gone)
+    assert not replica.state.transactions
+    clock.advance(86_400)
+    second = Txn(agent)
+    await second.init(timeout_ms=60_000)
+    await second.send(b"b")
+    await mine.step(held)
+    assert replica.state.transactions["x"].ongoing, "it began this moment"

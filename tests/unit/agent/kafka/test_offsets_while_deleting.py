@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from coordination.commands import MoveLogStart
+from coordination.commands import DeleteTopic, MoveLogStart
 from coordination.kafka_codes import Code
 from objectstore.adapters.memory import MemoryStore
+from objectstore.naming import manifest_key
 from tests.unit.agent.conftest import StartAgent
+from tests.unit.agent.kafka.damage_rig import merged, partition
 from tests.unit.agent.kafka.test_handlers_produce_fetch import NOW, create, offsets, produce
 from tests.unit.agent.rig import Agent, batch
 
@@ -24,13 +26,21 @@ class HeldStore(MemoryStore):
         self.reading: asyncio.Queue[asyncio.Event] = asyncio.Queue()
         self.held = False
 
+    async def get(self, key: str) -> bytes:
+        """Likewise."""
+        await self._let_through()
+        return await super().get(key)
+
     async def get_range(self, key: str, start: int, length: int) -> bytes:
         """As MemoryStore, once it is let through."""
+        await self._let_through()
+        return await super().get_range(key, start, length)
+
+    async def _let_through(self) -> None:
         if self.held:
             through = asyncio.Event()
             self.reading.put_nowait(through)
             await through.wait()
-        return await super().get_range(key, start, length)
 
 
 async def held(store: HeldStore) -> asyncio.Event:
@@ -96,3 +106,27 @@ async def test_a_look_that_is_overtaken_every_time_is_an_error_to_ask_again_afte
         await other.services.replica.barrier()
         through.set()
     assert await looking == [(Code.KAFKA_STORAGE_ERROR, -1, -1)]
+
+
+@pytest.mark.parametrize("asked", [NOW, NEWEST])
+@pytest.mark.parametrize("collected", [False, True])
+async def test_a_topic_that_is_deleted_during_the_look_has_nothing(
+    start: StartAgent, asked: int, collected: bool
+) -> None:
+    """Its connection goes on, with the answers of all other topics."""
+    store = HeldStore()
+    agent = await start("a", store_port=store)
+    await merged(agent, store)
+    pointer = partition(agent, 0).merged
+    assert pointer is not None
+    store.held = True
+    looking = asyncio.create_task(offsets(agent, asked))
+    through = await held(store)
+    await agent.services.replica.propose(DeleteTopic(name="t"))
+    if collected:
+        await store.delete([manifest_key(pointer.manifest)])
+    store.held = False
+    through.set()
+    ((code, offset, _),) = await looking
+    assert code in {Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert offset in {-1, 0}, "nothing, or what it had when it was asked"
