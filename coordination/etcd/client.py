@@ -7,7 +7,8 @@ Reads and idempotent writes are retried within a bound; a transaction that decid
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -170,8 +171,9 @@ class EtcdClient:
         """Open a watch; returns when etcd has created it. Raises EtcdError, WatchCompacted."""
         endpoint = self._endpoint()
         # With "hasleader" a member that lost its leader ends the watch instead of going silent.
-        metadata = (*await self._metadata(endpoint), ("hasleader", "true"))
-        stream = WatchStream(endpoint.watch.Watch(None, metadata=metadata), endpoint.address)
+        with self._told(endpoint):
+            metadata = (*await self._metadata(endpoint), ("hasleader", "true"))
+            stream = WatchStream(endpoint.watch.Watch(None, metadata=metadata), endpoint.address)
         try:
             await stream.open(create, self._attempt_timeout_s)
         except EtcdError as error:
@@ -223,10 +225,16 @@ class EtcdClient:
 
     async def _once(self, call: _Call[_T], timeout_s: float) -> _T:
         endpoint = self._endpoint()
-        try:
+        with self._told(endpoint):
             answer = await call(endpoint, timeout_s, await self._metadata(endpoint))
             endpoint.timeouts = 0
-            return answer
+        return answer
+
+    @contextmanager
+    def _told(self, endpoint: Endpoint) -> Iterator[None]:
+        """What goes wrong as EtcdError, also where the channel was closed meanwhile."""
+        try:
+            yield
         except asyncio.CancelledError:
             if being_cancelled():
                 raise

@@ -173,6 +173,16 @@ async def test_nobody_there_is_unavailable_and_definite() -> None:
     await client.close()
 
 
+async def test_a_channel_that_is_closed_meanwhile_is_an_error_of_etcd_s() -> None:
+    """It is replaced after silence; whoever was still signing in finds it closed."""
+    client = EtcdClient(["127.0.0.1:9"], SystemClock(), call_timeout_s=0.2)
+    await client._endpoint().channel.close(None)
+    for asked in (client.watch(pb.WatchCreateRequest(key=b"k")), client.txn_once(pb.TxnRequest())):
+        with pytest.raises(EtcdError, match="closed"):
+            await asked
+    await client.close()
+
+
 async def enable_passwords(etcd: Etcd) -> None:
     client = EtcdClient([etcd.endpoint], SystemClock())
     channel = client._endpoint().channel
