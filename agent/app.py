@@ -115,6 +115,7 @@ class App:
 
         Raises OSError for a port that is taken, ForeignBucket, StateError, ReplicaFailed, LogRegressed.
         """
+        self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
         fingerprint = await self._claim_bucket()
         services = assemble(
@@ -267,6 +268,12 @@ class App:
             reads=self._reads,
             health=self.health,
         )
+
+    def _forget_topics(self) -> None:
+        """Metrics name topics that are there only."""
+        topics = self.replica.state.topics
+        for each in (self.damages.topics, self.refusals.topics):
+            each.keep(topics.__contains__)
 
     def _reads(self) -> Mapping[str, int]:
         stats = self.reader.stats

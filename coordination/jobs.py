@@ -166,9 +166,12 @@ class Job(ABC):
         held = self.held()
         if held is not None:
             await self.step(held)
+        elif self.replica.ready:  # whoever holds it tells what fails
+            self.failures.clear()
 
     async def _give_up(self) -> None:
         """Leave the job to agents whose role it is."""
+        self.failures.clear()
         held = self.held()
         if held is not None:
             release = ReleaseClaim(name=self.claim, claim_revision=held.revision)

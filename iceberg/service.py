@@ -34,6 +34,9 @@ from objectstore.store import StoreError
 
 _logger = logging.getLogger("floe.iceberg.service")
 
+SHOWN_S = 300.0
+"""For how long the freshness of a table is told that has had nothing to commit since; seconds."""
+
 STATUSES_MAX = 10_000
 """Topics whose last outcome is remembered; the oldest are forgotten."""
 
@@ -75,30 +78,30 @@ class _Job:
     due: float
     failures: int = 0
     collected: float = 0.0
+    committed: float = 0.0
     bound: tuple[int | None, int | None, int, bool] = (None, None, 0, False)
     status: TopicStatus = field(default_factory=TopicStatus)
 
 
 _EXPECTED = (CommitError, LedgerError, TableConflict, LogError, StoreError, CorruptBatch, WriterDied)
 
-OnCommit = Callable[[str, Committed, int], None]
+OnCommit = Callable[[str, Committed], None]
 
 
 class CommitterService:
-    """Starts with `start()`; `on_commit(topic, what, freshness_ms)` is told of every commit."""
+    """Starts with `start()`; `on_commit(topic, what)` is told of every commit."""
 
     def __init__(
         self,
         parts: Parts,
         options: ServiceOptions | None = None,
         *,
-        on_commit: OnCommit | None = None,
         steps: Callable[[str], Steps] | None = None,
     ) -> None:
         self._options = options or ServiceOptions()
         self._writer = ProcessWriter() if self._options.writer_process else None
         self._parts = parts if self._writer is None else replace(parts, writer=self._writer)
-        self._on_commit = on_commit
+        self.on_commit: OnCommit | None = None
         self._steps = steps or (lambda topic: Steps())
         self._jobs: dict[str, _Job] = {}
         self._dirty: dict[str, int] = {}  # topic → wall clock of its newest record's entry, ms
@@ -114,6 +117,21 @@ class CommitterService:
     def status(self) -> dict[str, TopicStatus]:
         """What became of the commits, by topic."""
         return dict(self._statuses)
+
+    def freshness_s(self) -> dict[str, float | None]:
+        """By topic that this agent commits: how old the newest row was when it was committed, seconds.
+
+        None before the first commit, and once nothing has come for SHOWN_S: the table has all there is.
+        """
+        state, now = self._parts.replica.state, asyncio.get_running_loop().time()
+        found: dict[str, float | None] = {}
+        for name, job in self._jobs.items():
+            if not job.committer.claim_revision or name not in state.topics or not self._holds(name):
+                continue
+            waits = name in self._dirty or name in self._running
+            known = job.status.freshness_ms >= 0 and (waits or now - job.committed < SHOWN_S)
+            found[name] = job.status.freshness_ms / 1000 if known else None
+        return found
 
     def committer(self, topic: str) -> Committer | None:
         """The committer of a topic, when this agent has one."""
@@ -242,12 +260,14 @@ class CommitterService:
             job = self._jobs.get(name)
             if job is None or self._held_by_another(name):
                 self._dirty.pop(name)
+                self._passed_on(name)
             elif name not in self._running and job.due <= now:
                 self._running[name] = tasks.start(self._commit(name, job), "commit a table")
 
     def _leave_to_others(self) -> None:
         """Release what this agent holds: agents live whose role it is."""
         for name, job in self._jobs.items():
+            self._passed_on(name)
             if job.committer.claim_revision and name not in self._running:
                 self._running[name] = tasks.start(self._release(name, job), "release a table")
 
@@ -257,6 +277,17 @@ class CommitterService:
                 await job.committer.release()
         finally:
             self._running.pop(name, None)
+            self._passed_on(name)
+
+    def _passed_on(self, name: str) -> None:
+        """Whether the topic's table fails is not this agent's to tell any more."""
+        if self.troubles is not None:
+            self.troubles.worked(f"table of {name}")
+
+    def _holds(self, name: str) -> bool:
+        replica = self._parts.replica
+        holder = replica.state.claims.get(claim_name(name))
+        return holder is not None and holder.incarnation == replica.incarnation
 
     def _held_by_another(self, name: str) -> bool:
         replica = self._parts.replica
@@ -306,10 +337,11 @@ class CommitterService:
         status.rows += done.rows
         status.bytes += done.bytes
         status.problems = done.problems
+        job.committed = asyncio.get_running_loop().time()
         if not done.more and done.rows:
             status.freshness_ms = max(0, self._parts.clock.now_ms() - newest_ms)
-        if self._on_commit is not None:
-            self._on_commit(name, done, status.freshness_ms)
+        if self.on_commit is not None:
+            self.on_commit(name, done)
 
     def _failed(self, name: str, job: _Job, error: BaseException, newest_ms: int) -> float:
         job.failures += 1

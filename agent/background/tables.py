@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from agent.config import Config
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.table_figures import TableFigures
 from coordination.clock import Clock
 from coordination.replica import Replica
 from iceberg.catalog import Catalog
-from iceberg.committer import Committed, CommitterOptions, Parts
+from iceberg.committer import CommitterOptions, Parts
 from iceberg.metadata import Retention
 from iceberg.rest_tables import CatalogParts
 from iceberg.service import CommitterService, ServiceOptions
@@ -53,18 +54,14 @@ def committers_of(
         orphan_grace_s=tables.orphan_grace_s,
         raw_bytes=tables.raw_bytes,
     )
-
-    def note(topic: str, done: Committed, freshness_ms: int) -> None:
-        metrics.table_rows.labels(topic).inc(done.rows)
-        if freshness_ms >= 0:
-            metrics.table_freshness_seconds.labels(topic).set(freshness_ms / 1000)
-
-    return CommitterService(
+    service = CommitterService(
         Parts(replica, reader, merged, store, warehouse_of(config), clock, options),
         ServiceOptions(
             interval_s=tables.interval_ms / 1000,
             committers_in_flight_max=tables.committers_in_flight_max,
             collect_s=tables.orphan_interval_s,
         ),
-        on_commit=note,
     )
+    figures = TableFigures(metrics, service.freshness_s)
+    service.on_commit = lambda topic, done: figures.note(topic, done.rows)
+    return service

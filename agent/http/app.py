@@ -13,7 +13,6 @@ from agent.http.admin import AdminRoutes
 from agent.http.answers import Problem
 from agent.http.catalog import CatalogRoutes
 from agent.http.damage import DamageRoutes
-from agent.http.gauges import Gauges
 from agent.http.guard import Guard, on_http_exception, on_problem
 from agent.http.health import HealthRoutes
 from agent.http.parts import Parts
@@ -22,7 +21,6 @@ from agent.http.status import StatusRoutes
 
 def build(parts: Parts) -> Starlette:
     """The ASGI application of one agent."""
-    Gauges(parts)
     health = HealthRoutes(parts)
     status = StatusRoutes(parts)
     admin = AdminRoutes(parts)

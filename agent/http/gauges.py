@@ -1,12 +1,14 @@
-"""Figures that are read when Prometheus asks, so that they cost nothing in between."""
+"""What Prometheus is told: what was measured, and figures that cost nothing until it asks."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from objectstore.tasks import DEFECTS
 
@@ -15,15 +17,27 @@ if TYPE_CHECKING:
     from coordination.state.types import Applied
 
 
-class Gauges(Collector):
+class Gauges:
     """The replica's place in the log, and the sizes of all queues and caches."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._applied = 0
         self._behind_since: float | None = None
+        self._reading = asyncio.Lock()
         parts.replica.add_listener(self._note)
-        parts.metrics.registry.register(self)
+
+    async def text(self) -> bytes:
+        """All metrics as Prometheus reads them.
+
+        What belongs to the event loop is read there; the rest, which takes longer, in a thread. One reader at
+        a time: figures by topic go away and come back before each.
+        """
+        async with self._reading:
+            metrics = self._parts.metrics
+            for refresh in metrics.before_reading:
+                refresh()
+            return await asyncio.to_thread(_text, list(self._collect()), metrics.registry)
 
     def _note(self, applied: Applied) -> None:
         self._applied += 1
@@ -38,12 +52,8 @@ class Gauges(Collector):
             self._behind_since = now
         return 0.0 if self._behind_since is None else now - self._behind_since
 
-    def describe(self) -> Iterator[Metric]:
-        """Names are known without asking the replica (the registry checks them at registration)."""
-        yield from ()
-
-    def collect(self) -> Iterator[Metric]:
-        """Everything, as of now."""
+    def _collect(self) -> Iterator[Metric]:
+        """The figures that nobody counts, as of now."""
         replica = self._parts.replica
         yield _gauge("revision", "Log revision applied", replica.revision)
         yield _gauge("lag_revisions", "Revisions known to be in the log and not applied", replica.lag)
@@ -79,6 +89,21 @@ class Gauges(Collector):
         for name, value in self._parts.queues().items():
             queues.add_metric([name], value)
         yield queues
+
+
+class _Everything:
+    """Figures that were read, and a registry's."""
+
+    def __init__(self, read: list[Metric], registry: CollectorRegistry) -> None:
+        self._read, self._registry = read, registry
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client.registry.Collector."""
+        return chain(self._read, self._registry.collect())
+
+
+def _text(read: list[Metric], registry: CollectorRegistry) -> bytes:
+    return generate_latest(_Everything(read, registry))
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

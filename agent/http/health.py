@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from agent.http.gauges import Gauges
 from agent.http.parts import Parts
 
 
@@ -17,6 +18,7 @@ class HealthRoutes:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._health = parts.health
+        self._gauges = Gauges(parts)
 
     async def livez(self, _request: Request) -> Response:
         """200 while the event loop turns and no invariant broke. Dependencies do not matter (rule 10)."""
@@ -38,7 +40,7 @@ class HealthRoutes:
 
     async def metrics(self, _request: Request) -> Response:
         """Prometheus' text format."""
-        return Response(generate_latest(self._parts.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(await self._gauges.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 def checks(parts: Parts) -> dict[str, dict[str, object]]:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.telemetry.by_topic import ByTopic
 from agent.telemetry.logs import logger
 from objectstore.offset_ranges import covered
 
@@ -47,7 +48,7 @@ class Damages:
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
-        self._metrics = metrics
+        self.topics = ByTopic(metrics.damaged_reads)
         self._ranges: OrderedDict[tuple[int, int], DamagedRange] = OrderedDict()
         self._minute_s = 0.0  # when the present minute of log lines began
         self._lines = 0
@@ -55,7 +56,7 @@ class Damages:
     def note(self, partition: Partition, start: int, end: int, reason: str) -> None:
         """Somebody met it: count it, and say so if that was not said of late."""
         topic, now_s, now_ms = partition.topic.name, self._clock.monotonic(), self._clock.now_ms()
-        self._metrics.damaged_reads.labels(topic).inc()
+        self.topics.labels(topic).inc()
         key = (partition.handle, start)
         found = self._ranges.get(key)
         if found is None:

@@ -8,6 +8,7 @@ agent/http/gauges.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -31,6 +32,8 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
+        self.before_reading: list[Callable[[], None]] = []
+        """Called in the event loop before the metrics are read: whatever names topics forgets those gone."""
         self.build = Info("floe_build", "Version of the code", registry=self.registry)
         self._wire()
         self._produce()

@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.telemetry.by_topic import ByTopic
 from agent.telemetry.logs import logger
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _log = logger("produce")
 
 NEWEST_MAX = 20  # refusals that /status lists
-TOPICS_MAX = 200  # topics counted apart; those that come later are counted together
-ELSEWHERE = "(others)"  # as the name of those; no topic can be called that
 TOLD_AGAIN_S = 60.0
 # topics and reasons whose last log line is remembered; the longest unmet is forgotten first
 KINDS_MAX = 1_000
@@ -55,9 +54,8 @@ class Refusals:
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
-        self._metrics = metrics
+        self.topics = ByTopic(metrics.produce_rejected)
         self._newest: deque[Refusal] = deque(maxlen=NEWEST_MAX)
-        self._topics: set[str] = set()
         self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
 
     @property
@@ -69,18 +67,11 @@ class Refusals:
         self, topic: str, partition: int, code: str, message: str | None, client_id: str | None, host: str
     ) -> None:
         """Count a batch that was refused; say so if that was not said of late."""
-        self._metrics.produce_rejected.labels(self._label(topic), code).inc()
+        self.topics.labels(topic, code).inc()
         text, name = (message or "")[:TEXT_MAX], (client_id or "")[:NAME_MAX]
         refusal = Refusal(topic, partition, code, text, name, host, self._clock.now_ms())
         self._newest.append(refusal)
         self._tell(refusal)
-
-    def _label(self, topic: str) -> str:
-        if topic not in self._topics:
-            if len(self._topics) >= TOPICS_MAX:
-                return ELSEWHERE
-            self._topics.add(topic)
-        return topic
 
     def _tell(self, refusal: Refusal) -> None:
         key, now_s = (refusal.topic, refusal.code), self._clock.monotonic()

@@ -46,6 +46,7 @@ class ClassicGroup(MemberTable):
         self._came_meanwhile = False
         self._then: Callable[[float, int], None] | None = None  # what follows once the proposal is decided
         self._later: deque[Input] = deque()
+        self._newcomer: Member | None = None  # waits for the log to give it a static member's place
         self._abandoned: Code | None = None
 
     # From and to the log.
@@ -92,12 +93,19 @@ class ClassicGroup(MemberTable):
             self._later.popleft()(now)
 
     def abandon(self, code: Code) -> None:
-        """This agent does not run the group any more: answer everybody who waits, and forget them."""
+        """This agent does not run the group any more: answer everybody who waits, and forget them.
+
+        Who waits is in `members`, `_newcomer` or `_later`. Every input looks at `_abandoned` first of all: a
+        group that nobody runs must not be busy again, as nobody would tell it what was decided.
+        """
+        self._abandoned = code
+        self._then = self.proposal = None
         for member in self.members.values():
             member.answer_join(Joined(code, member.member_id))
             member.answer_sync(Synced(code))
-        self._abandoned = code
-        self._then = self.proposal = None
+        if self._newcomer is not None:
+            self._newcomer.answer_join(Joined(code, self._newcomer.member_id))
+            self._newcomer = None
         later, self._later = self._later, deque()
         self.members.clear()
         self._common = None
@@ -108,7 +116,7 @@ class ClassicGroup(MemberTable):
 
     def rebalance(self, now: float) -> None:
         """Let the members of a stable group share anew, whatever they know."""
-        if self.state is GroupState.STABLE and not self.busy:
+        if self._abandoned is None and self.state is GroupState.STABLE and not self.busy:
             self._prepare(now)
 
     # What clients ask for.
@@ -142,7 +150,7 @@ class ClassicGroup(MemberTable):
         reply: SyncReply,
     ) -> None:
         """SyncGroup; `protocols`: type and name as the client believes. `reply` is called once."""
-        if self.busy:
+        if self._abandoned is None and self.busy:
             self._later.append(
                 lambda at: self.sync(at, member_id, instance_id, generation, protocols, assignments, reply)
             )
@@ -210,13 +218,15 @@ class ClassicGroup(MemberTable):
 
     def when_settled(self, tell: Callable[[], None]) -> None:
         """Call `tell` once no change of the group is under way, or it is not run here any more."""
-        if self.busy:
+        if self._abandoned is None and self.busy:
             self._later.append(lambda _: self.when_settled(tell))
         else:
             tell()
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        if self._abandoned is not None:
+            return
         if self.busy:  # looked at again once the decision is there
             self._later.append(self.tick)
             self.wake_at = NO_TIME
@@ -307,12 +317,14 @@ class ClassicGroup(MemberTable):
                 replacing(self, old_id, new),
                 lambda at, _: self._replaced(at, old_id, new, join.skips_assignment, told_leader),
             )
+            self._newcomer = new
             return
         self._swap(old, new)
         self._heard(new, now)
         self._rebalance_or_complete(now)
 
     def _replaced(self, now: float, old_id: str, new: Member, skips: bool, told_leader: str) -> None:
+        self._newcomer = None
         self._swap(self.members[old_id], new)
         self._heard(new, now)
         leads = new.member_id == self.leader

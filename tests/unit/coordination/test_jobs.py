@@ -39,6 +39,34 @@ async def test_idle_producers_are_forgotten_by_whoever_holds_the_job(agents: Age
         await job.stop()
 
 
+class Stuck(Job):
+    """Passes over an item that it cannot work on."""
+
+    claim = "stuck"
+
+    async def step(self, held: ClaimHolder) -> None:
+        with self.item("x"):
+            raise ValueError("a defect")
+
+
+async def test_an_agent_that_lost_a_job_does_not_tell_what_failed_in_it(agents: Agents) -> None:
+    """Whoever holds it does; an alert would stand for two hours at an agent that does nothing there."""
+    a, b = await agents.start("a"), await agents.start("b")
+    first, second = Stuck(a, 0.01), Stuck(b, 0.01)
+    first.start()
+    await until(lambda: list(first.failing_items(0)))
+    second.start()
+    await until(lambda: "stuck" in b.state.claims)
+    assert not list(second.failing_items(0))
+    await first.stop()
+    agents.server.expire(a.incarnation)
+    await until(lambda: list(second.failing_items(0)))
+    first.start()
+    await until(lambda: not list(first.failing_items(0)))
+    for job in (first, second):
+        await job.stop()
+
+
 class Stumbling(Job):
     """Fails by a defect of its own at first."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.state.types import Topic
+from coordination.trouble import Troubles
 from iceberg import maintenance
 from iceberg import service as service_module
 from iceberg.committer import Committer, CommitterOptions
@@ -347,6 +348,30 @@ async def test_who_was_overtaken_collects_nothing_by_its_old_head(rig: Rig, tmp_
         assert await successor.run_once() is not None
         assert paused.head is not None
         assert await paused.settled_head() is None
+
+
+async def test_whose_table_fails_is_told_by_the_agent_that_commits_it(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lost the claim before it tried again: an alert would stand for two hours."""
+    plan = Committer._plan
+
+    async def sick(committer: Committer, topic: Any, head: Any) -> Any:
+        if committer._parts.replica is rig.replica:
+            raise Retryable("503")
+        return await plan(committer, topic, head)
+
+    monkeypatch.setattr(Committer, "_plan", sick)
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    troubles = Troubles(lambda: 0)
+    async with serving(rig, replace(FAST, retry_s=60)) as first:
+        first.troubles = troubles
+        await until(lambda: [each.name for each in troubles.now()] == ["table of t"])
+        async with rigs.running(tmp_path, server=rig.server, name="other") as other, serving(other) as second:
+            rig.server.expire(rig.replica.incarnation)
+            await committed(second, "t", 1)
+            await until(lambda: not troubles.now())
 
 
 async def test_another_agent_takes_over_when_the_committers_agent_dies(rig: Rig, tmp_path: Path) -> None:

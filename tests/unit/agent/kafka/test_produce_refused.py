@@ -9,16 +9,9 @@ from structlog.testing import capture_logs
 
 from agent.net.wire.errors import WireError
 from agent.net.wire.generated import produce as p
+from agent.telemetry.by_topic import OTHERS, TOPICS_MAX
 from agent.telemetry.metrics import Metrics
-from agent.telemetry.refusals import (
-    ELSEWHERE,
-    KINDS_MAX,
-    NEWEST_MAX,
-    TEXT_MAX,
-    TOLD_AGAIN_S,
-    TOPICS_MAX,
-    Refusals,
-)
+from agent.telemetry.refusals import KINDS_MAX, NEWEST_MAX, TEXT_MAX, TOLD_AGAIN_S, Refusals
 from coordination.clock import ManualClock
 from coordination.kafka_codes import Code
 from tests.unit.agent.kafka.test_bound_meanwhile import GOOD, bind
@@ -120,4 +113,4 @@ def test_what_is_kept_is_bounded() -> None:
     assert len(refusals._kinds) == KINDS_MAX
     assert counted(metrics, f"t{TOPICS_MAX - 1}", "INVALID_RECORD") == 1
     assert counted(metrics, f"t{TOPICS_MAX}", "INVALID_RECORD") == 0
-    assert counted(metrics, ELSEWHERE, "INVALID_RECORD") == KINDS_MAX + 10 - TOPICS_MAX
+    assert counted(metrics, OTHERS, "INVALID_RECORD") == KINDS_MAX + 10 - TOPICS_MAX

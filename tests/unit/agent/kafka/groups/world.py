@@ -1,8 +1,9 @@
 """A world in one thread: agents that believe what they like, a log that decides, members that carry on.
 
 Time is a number, chance is a seeded generator, the log is the real apply. An agent may crash, be drained, or
-go on believing that it coordinates the group after another one took over; answers are lost with it. Members
-behave as clients do: they keep id and generation until they are told otherwise.
+go on believing that it coordinates the group after another one took over; answers are lost with it. Only
+then: whoever else gives the group up answers every question, once. Members behave as clients do: they keep id
+and generation until they are told otherwise, or begin anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from agent.kafka.groups.classic import ClassicGroup
@@ -33,6 +35,7 @@ class Agent:
 
     number: int
     group: ClassicGroup | None = None
+    replies: set[int] = field(default_factory=set)  # owed to whoever asked the group, by number
     outgoing: list[tuple[ClassicGroup, Any]] = field(default_factory=list)
     commits: list[tuple[CommitOffsets, Callable[[Result], None]]] = field(default_factory=list)
 
@@ -48,6 +51,7 @@ class Actor:
     owned: dict[int, int] = field(default_factory=dict)  # partition → position
     asked: int = 0
     waiting: bool = False
+    to_sync: Callable[[], None] | None = None  # its SyncGroup, while that is on its way
 
 
 class World:
@@ -67,6 +71,8 @@ class World:
         self.highest = 0  # generation seen in the log
         self.acknowledged = dict.fromkeys(self.handles, -1)
         self.ids = 0
+        self.questions = 0  # that groups were asked, each with a reply of its own
+        self.log_back_at = 0.0  # nothing reaches the log before
         self.shared = 0  # times that an actor got partitions
         self.commits = 0
 
@@ -129,10 +135,26 @@ class World:
         group, agent.group = agent.group, None
         if group is not None:
             group.abandon(code)
+            assert not agent.replies, f"{len(agent.replies)} who asked the group hear nothing of its end"
+            assert not group.busy, "a group that nobody runs waits for the log"
+
+    def owed(self, agent: Agent, hear: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A reply that the agent's group must call once, unless the agent falls."""
+        self.questions += 1
+        number = self.questions
+        agent.replies.add(number)
+
+        def reply(answer: Any) -> None:
+            assert number in agent.replies, "a question is answered twice"
+            agent.replies.remove(number)
+            hear(answer)
+
+        return reply
 
     def crash(self, agent: Agent) -> None:
         """The agent is gone, with whatever it had not sent; who waited hears nothing."""
         agent.group = None
+        agent.replies.clear()
         for held in (agent.outgoing, agent.commits):
             del held[self.chance.randint(0, len(held)) :]
         for actor in self.actors:
@@ -142,6 +164,23 @@ class World:
     def believer(self) -> Agent:
         """Whom a member asks: mostly the coordinator, sometimes another one that believes it is."""
         return self.coordinator if self.chance.random() < 0.8 else self.chance.choice(self.agents)
+
+    def settle(self, agent: Agent) -> None:
+        """An administrator wants to know when nothing of the group is under way."""
+        group = self.running(agent)
+        tell = self.owed(agent, lambda _: None)
+        group.when_settled(lambda: tell(None))
+
+    def log_away(self) -> None:
+        """The log does not answer for a while; agents that waited for it may give up."""
+        self.log_back_at = self.now + self.chance.random() * 2 * REBALANCE_S
+
+    def log_back(self) -> None:
+        """It answers again."""
+        self.log_back_at = 0.0
+        for agent in self.agents:
+            if agent.outgoing and self.chance.random() < 0.5:
+                self.drop(agent, Code.COORDINATOR_NOT_AVAILABLE)
 
     # Members.
 
@@ -162,6 +201,7 @@ class World:
         """The actor listens no more for the answer that it waits for."""
         actor.asked += 1
         actor.waiting = False
+        actor.to_sync = None
 
     def join(self, actor: Actor) -> None:
         agent = self.believer()
@@ -179,7 +219,8 @@ class World:
             f"{actor.name}-{self.ids}",
             skips_assignment=True,
         )
-        group.join(self.now, join, self.listen(actor, lambda joined: self.joined(actor, agent, joined)))
+        hear = self.listen(actor, lambda joined: self.joined(actor, agent, joined))
+        group.join(self.now, join, self.owed(agent, hear))
         self.follow_up(agent)
 
     def joined(self, actor: Actor, agent: Agent, joined: Joined) -> None:
@@ -191,21 +232,29 @@ class World:
             actor.member_id = joined.member_id
             ids = sorted(member.member_id for member in joined.members)
             given = [(name, bytes(range(PARTITIONS))[place :: len(ids)]) for place, name in enumerate(ids)]
-            self.sync(actor, agent, joined.generation, [] if joined.skip_assignment else given)
+            told = [] if joined.skip_assignment else given
+            actor.to_sync = partial(self.sync, actor, agent, joined.generation, told)
+            if self.chance.random() < 0.8:
+                self.send_sync(actor)
+
+    def send_sync(self, actor: Actor) -> None:
+        """The actor's SyncGroup arrives."""
+        send, actor.to_sync = actor.to_sync, None
+        assert send is not None
+        send()
+
+    def restart(self, actor: Actor) -> None:
+        """The member begins anew, and knows nothing of its id."""
+        self.give_up(actor)
+        actor.generation, actor.owned, actor.member_id = -1, {}, ""
 
     def sync(self, actor: Actor, agent: Agent, generation: int, given: list[tuple[str, bytes]]) -> None:
         group = agent.group
         if group is None:  # the answer to a join came as its agent fell
             return
-        group.sync(
-            self.now,
-            actor.member_id,
-            actor.instance,
-            generation,
-            ("consumer", "range"),
-            given,
-            self.listen(actor, lambda synced: self.synced(actor, generation, synced)),
-        )
+        hear = self.listen(actor, lambda synced: self.synced(actor, generation, synced))
+        member, protocols = (actor.member_id, actor.instance), ("consumer", "range")
+        group.sync(self.now, *member, generation, protocols, given, self.owed(agent, hear))
         self.follow_up(agent)
 
     def synced(self, actor: Actor, generation: int, synced: Synced) -> None:
@@ -276,7 +325,8 @@ class World:
     def leave(self, actor: Actor) -> None:
         agent = self.believer()
         group = self.running(agent)
-        group.leave(self.now, [(actor.member_id, actor.instance)], lambda codes: None)
+        reply = self.owed(agent, lambda codes: None)
+        group.leave(self.now, [(actor.member_id, actor.instance)], reply)
         self.follow_up(agent)
         actor.generation, actor.owned, actor.member_id = -1, {}, ""
 
@@ -289,6 +339,8 @@ class World:
         if actor.waiting:
             if roll < 0.02:  # it has waited long enough
                 self.give_up(actor)
+        elif actor.to_sync is not None:
+            self.send_sync(actor)
         elif actor.generation < 0:
             self.join(actor)
         elif roll < 0.4:
@@ -297,12 +349,16 @@ class World:
             self.commit(actor)
         elif roll > 0.99:
             self.leave(actor)
+        elif roll > 0.98:
+            self.restart(actor)
 
     def step(self) -> None:
         """Time passes, a proposal lands, a timer fires, an agent falls, somebody acts."""
         self.now += self.chance.random() * 0.6
         roll = self.chance.random()
-        sending = [agent for agent in self.agents if agent.outgoing]
+        if self.log_back_at and self.log_back_at <= self.now:
+            self.log_back()
+        sending = [agent for agent in self.agents if agent.outgoing and not self.log_back_at]
         holding = [agent for agent in self.agents if agent.commits]
         if sending and roll < 0.5:
             self.deliver(self.chance.choice(sending))
@@ -318,6 +374,10 @@ class World:
             self.script.now_ms += 1000
             self.script.one(101, ExpireOffsets(retention_ms=1 << 40, group=[GROUP]))
             self.check_log()
+        elif roll < 0.54:
+            self.settle(self.chance.choice(self.agents))
+        elif roll < 0.545 and not self.log_back_at:
+            self.log_away()
         else:
             self.act()
         for agent in self.agents:

@@ -1,0 +1,40 @@
+"""What the tables' commits come to, by topic, of the tables that this agent commits.
+
+A table moves from agent to agent. Its figures go when this agent does not commit it any more: the last ones
+would stand for ever beside those of the agent that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import nlargest
+from operator import itemgetter
+
+from agent.telemetry.by_topic import TOPICS_MAX, ByTopic
+from agent.telemetry.metrics import Metrics
+
+
+class TableFigures:
+    """`committed` says, when the metrics are read, which tables are this agent's: topic → freshness.
+
+    Freshness is the age of the newest row at its commit, seconds; None where there is no figure.
+    """
+
+    def __init__(self, metrics: Metrics, committed: Callable[[], Mapping[str, float | None]]) -> None:
+        self._rows = ByTopic(metrics.table_rows)
+        self._freshness = metrics.table_freshness_seconds
+        self._committed = committed
+        metrics.before_reading.append(self._refresh)
+
+    def note(self, topic: str, rows: int) -> None:
+        """Rows were committed."""
+        self._rows.labels(topic).inc(rows)
+
+    def _refresh(self) -> None:
+        """Of more tables than are named, those that are latest have their freshness shown."""
+        committed = self._committed()
+        self._rows.keep(committed.__contains__)
+        self._freshness.clear()
+        known = ((topic, late_s) for topic, late_s in committed.items() if late_s is not None)
+        for topic, late_s in nlargest(TOPICS_MAX, known, key=itemgetter(1)):
+            self._freshness.labels(topic).set(late_s)
