@@ -90,5 +90,9 @@ def _line(record: ConsumerRecord[bytes | None, bytes | None], values: Values) ->
         "value": values.show("value", record.value),
     }
     if record.headers:
-        shown["headers"] = [[name, value.decode(errors="replace")] for name, value in record.headers]
+        shown["headers"] = [[name, _header(value)] for name, value in record.headers]
     return line(record.partition, record.offset, record.timestamp, shown)
+
+
+def _header(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")

@@ -14,6 +14,9 @@ from agent.cli.failures import Failure, Status
 from schema import framing
 from schema.descriptors import MessageType, load
 
+_NOT_SHOWN = (json_format.Error, TypeError, ValueError)
+"""What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -47,9 +50,10 @@ class Values:
         try:
             start = framing.parse(data).start if data[:1] == b"\x00" else 0
             message = bound.kind.message_class.FromString(data[start:])
-        except (framing.FramingError, DecodeError) as error:
+            pool = bound.kind.descriptor.file.pool
+            return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+        except (framing.FramingError, DecodeError, *_NOT_SHOWN) as error:
             return {"undecodable": str(error), "bytes": _text(data)}
-        return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
     def parse(self, role: str, text: str) -> bytes:
         """What a producer sends for a line of text: of a bound topic, a JSON object. Raises Failure."""
@@ -57,7 +61,8 @@ class Values:
         if bound is None:
             return text.encode()
         try:
-            message = json_format.Parse(text, bound.kind.message_class())
+            pool = bound.kind.descriptor.file.pool
+            message = json_format.Parse(text, bound.kind.message_class(), descriptor_pool=pool)
         except json_format.ParseError as error:
             raise Failure(Status.FAILED, f"{role} is not {bound.kind.name} in JSON: {error}") from None
         data = message.SerializeToString()

@@ -147,8 +147,11 @@ class Near:
         return [next(late) if data is None else data for data in found]
 
     async def _settled(self, chunk: ChunkId) -> None:
-        """Wait until an own flush that was committed is in this agent's memory, or was pushed out of it."""
-        if not self._owners.recent(chunk):
+        """Wait until an own flush that was committed is in this agent's memory, or was pushed out of it.
+
+        Whoever asks may have heard of it before this agent. What was seen is read while the log is away, too.
+        """
+        if not self._owners.seen(chunk):
             with suppress(LogError):
                 await self._catch_up()
         for _ in range(TURNS):

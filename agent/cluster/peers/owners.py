@@ -36,6 +36,7 @@ class Owners:
         self._recent_max = recent_max
         self._recent: OrderedDict[ChunkId | SegmentId, None] = OrderedDict()
         self._next_serial = 0
+        self._own_next = 0  # number of this agent's first chunk that no entry seen so far commits
         self._seen: list[Broker] = []
         self._nodes: Seeds = []
         self._addresses: OrderedDict[int, str] = OrderedDict()  # by incarnation, of agents of this zone
@@ -56,6 +57,10 @@ class Owners:
     def mine(self, chunk: ChunkId) -> bool:
         """Whether this run of this agent wrote the chunk."""
         return chunk.incarnation == self._own()
+
+    def seen(self, chunk: ChunkId) -> bool:
+        """Whether the entry that commits the chunk, one that this run of this agent wrote, has been seen."""
+        return chunk.number < self._own_next
 
     def owner(self, chunk: ChunkId) -> Owner | None:
         """Who reads this chunk for the zone; None when this agent knows of nobody, itself included.
@@ -83,6 +88,8 @@ class Owners:
             if chunk is not None:
                 self._recent[chunk.id] = None
         self._next_serial = table.next_serial
+        author = state.incarnations.get(self._own())
+        self._own_next = 0 if author is None else author.next_chunk_number
         while len(self._recent) > self._recent_max:
             self._recent.popitem(last=False)
 

@@ -101,6 +101,18 @@ async def test_an_author_that_has_not_heard_of_its_own_flush_catches_up(zones: Z
     assert (author.caught_up, author.gets, other.gets) == (1, 0, 0)
 
 
+async def test_an_own_chunk_that_was_seen_is_read_without_the_log_however_old_it_is() -> None:
+    """With etcd away each Fetch of older records waited five seconds for a read barrier."""
+    zones = Zones(recent_max=1)
+    try:
+        author, other = await zones.add("a"), await zones.add("a")
+        written = [await zones.chunk(author, keep=False) for _ in range(3)]
+        await read_all([author, other], written[0])
+        assert author.caught_up == 0
+    finally:
+        await zones.stop()
+
+
 async def test_two_that_ask_each_other_for_all_they_can_answer() -> None:
     """Warming up, two agents asked each other for more than a reader reads at once, and had nothing left to
     answer with: consumers stood still until both gave up. (Seen in the first of several rolling restarts.)"""

@@ -1,0 +1,61 @@
+"""Records for people: whatever a record legally holds is shown, and the next one after it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from google.protobuf import any_pb2, descriptor_pb2, timestamp_pb2
+
+from agent.cli.reading import _line
+from agent.cli.values import Bound, Values
+from schema.descriptors import MessageType, load
+
+MESSAGE = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+STRING = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+
+
+@pytest.fixture
+def kind() -> MessageType:
+    """A message with an Any and a Timestamp, and another one in the same file."""
+    files = descriptor_pb2.FileDescriptorSet()
+    for known in (any_pb2, timestamp_pb2):
+        known.DESCRIPTOR.CopyToProto(files.file.add())
+    file = files.file.add(name="x.proto", package="x", syntax="proto3")
+    file.dependency.extend(["google/protobuf/any.proto", "google/protobuf/timestamp.proto"])
+    file.message_type.add(name="Inner").field.add(name="name", number=1, type=STRING, label=1)
+    outer = file.message_type.add(name="Outer")
+    for number, (name, of) in enumerate((("what", "Any"), ("at", "Timestamp")), 1):
+        outer.field.add(name=name, number=number, type=MESSAGE, label=1, type_name=f".google.protobuf.{of}")
+    return load(files.SerializeToString(), "x.Outer")
+
+
+def test_an_any_of_a_type_of_the_topic_s_own_is_shown_and_taken(kind: MessageType) -> None:
+    values = Values({"value": Bound(1, "plain", kind)})
+    record: Any = kind.message_class()
+    record.what.type_url, record.what.value = "type.googleapis.com/x.Inner", b"\n\x01q"
+    shown = {"what": {"@type": "type.googleapis.com/x.Inner", "name": "q"}}
+    assert values.show("value", record.SerializeToString()) == shown
+    text = '{"what": {"@type": "type.googleapis.com/x.Inner", "name": "q"}}'
+    assert values.parse("value", text) == record.SerializeToString()
+
+
+@pytest.mark.parametrize("fields", [{"seconds": 10**13}, {"nanos": -5}, None])
+def test_what_has_no_form_in_json_is_shown_as_bytes(kind: MessageType, fields: dict[str, int] | None) -> None:
+    record: Any = kind.message_class()
+    if fields is None:
+        record.what.type_url = "type.googleapis.com/of.nobody"
+    else:
+        for name, value in fields.items():
+            setattr(record.at, name, value)
+    shown: Any = Values({"value": Bound(1, "plain", kind)}).show("value", record.SerializeToString())
+    assert set(shown) == {"undecodable", "bytes"}
+    assert shown["undecodable"]
+
+
+def test_a_header_without_a_value_is_null() -> None:
+    record: Any = SimpleNamespace(
+        key=None, value=b"v", headers=[("h", None), ("i", b"j")], partition=0, offset=3, timestamp=4
+    )
+    assert '"headers": [["h", null], ["i", "j"]]' in _line(record, Values({}))
