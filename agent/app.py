@@ -166,7 +166,9 @@ class App:
         await self.health.stop()
         await self.background.stop()
         if self._services is not None:
-            await self._finish(self._services, config.timeout_ms / 1000 * STOP_SHARE)
+            # Requests of a start that was given up wait for what will not come.
+            seconds = config.timeout_ms / 1000 * STOP_SHARE if self._serving.is_set() else 0.0
+            await self._finish(self._services, seconds)
         await self.warmer.close()
         if self.peers is not None:
             await self.peers.stop()
@@ -183,12 +185,13 @@ class App:
         services.fetch.leave()
         await services.groups.stop()
         await services.consumer_groups.stop()
-        drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
-        try:
-            async with asyncio.timeout(seconds):
-                await drains
-        except TimeoutError:
-            _log.warning("not everything was flushed in time", seconds=seconds)
+        if seconds:
+            drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
+            try:
+                async with asyncio.timeout(seconds):
+                    await drains
+            except TimeoutError:
+                _log.warning("not everything was flushed in time", seconds=seconds)
         await services.produce.close()
         await self._server.drain(0)
 

@@ -165,6 +165,36 @@ async def test_a_start_can_be_given_up(world: World) -> None:
         await app.stop()
 
 
+async def test_a_start_that_is_given_up_waits_for_no_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody will answer it: a client that waits made the stop take most of its time limit."""
+    app = world.make()
+    starting = asyncio.create_task(app.start())
+    async with asyncio.timeout(WAIT_S):
+        while not app.kafka_ports:
+            await asyncio.sleep(0)
+            world.logs[0].faults.partitioned = app._services is not None
+        wire = await connect(app)
+        asked = asyncio.create_task(wire.call("Metadata", md.MetadataRequest(), 9))
+        await until(lambda: bool(app._server._shared.tasks))
+        drained: list[float] = []
+        drain = app._server.drain
+
+        async def noted(timeout_s: float) -> None:
+            drained.append(timeout_s)
+            await drain(timeout_s)
+
+        monkeypatch.setattr(app._server, "drain", noted)
+        starting.cancel()
+        await asyncio.wait([starting])
+        await app.stop()
+        with pytest.raises((OSError, EOFError)):
+            await asked
+        await wire.close()
+    assert drained == [0]
+
+
 async def test_a_bucket_of_another_cluster_is_refused(world: World) -> None:
     await world.start("a")
     stranger = world.make("b", cluster={"name": "other"})
