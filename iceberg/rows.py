@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg.layout import Layout, Part
 from objectstore import batch as record_batch
-from objectstore.batch import CorruptBatch, Headers, Record
+from objectstore.batch import BatchHeader, CorruptBatch, Headers, Record
 from objectstore.transactions import Aborted, Transactions
 from schema.framing import FramingError
 
 PIECE_ROWS = 2_048
-PIECE_BYTES = 256 << 10
-"""Rows and record bytes turned into columns at once: bounds how long one call holds the interpreter (ms)."""
+PIECE_BYTES = 1 << 20
+"""Rows and bytes of keys, values and headers turned into columns at once, about: bounds memory, and how long
+one call holds the interpreter (ms). What a batch was compressed to says nothing of either."""
+
+OPENED_RECORDS_MAX = 65_536
+"""Records of one batch that are held at once as Python objects, some hundred bytes each."""
 
 UNREADABLE_HEADER = "floe.unreadable"
 """Key of the one header of a row that stands for a batch nobody can open; the value says why."""
@@ -35,6 +41,41 @@ class _Piece:
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
     size: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to make columns of it."""
+        return len(self.offsets) >= PIECE_ROWS or self.size >= PIECE_BYTES
+
+    def add(self, records: Sequence[Record], timestamp_type: int) -> None:
+        """Append records, at least one."""
+        offsets, timestamps, keys, values, headers = zip(*records, strict=True)
+        self.offsets += offsets
+        self.timestamps += timestamps
+        self.timestamp_types += [timestamp_type] * len(records)
+        self.keys += keys
+        self.values += values
+        self.headers += headers
+        self.size += sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
+        self.size += sum(map(_headers_size, filter(None, headers)))
+
+    def cuts(self) -> Iterator[slice]:
+        """The rows in runs of at most PIECE_ROWS, each ending with the row that makes it PIECE_BYTES."""
+        first = size = 0
+        if self.size >= 2 * PIECE_BYTES:  # a little more than PIECE_BYTES is not worth a cut
+            rows = zip(self.keys, self.values, self.headers, strict=True)
+            for row, (key, value, headers) in enumerate(rows, 1):
+                size += len(key or b"") + len(value or b"") + _headers_size(headers)
+                if size >= PIECE_BYTES or row - first == PIECE_ROWS:
+                    yield slice(first, row)
+                    first, size = row, 0
+        for start in range(first, len(self.offsets), PIECE_ROWS):
+            yield slice(start, start + PIECE_ROWS)
+
+
+def _headers_size(headers: Headers) -> int:
+    """Bytes of keys and values, about."""
+    return sum(len(key) + len(value or b"") for key, value in headers)
 
 
 def arrow_batches(
@@ -58,35 +99,36 @@ def arrow_batches(
             last = header.base_offset + header.last_offset_delta
             if header.control or last < start or header.base_offset >= end or transactions.aborted(header):
                 continue
-            _add(piece, view[position : position + size], header.timestamp_type, start, end)
-            if len(piece.offsets) >= PIECE_ROWS or piece.size >= PIECE_BYTES:
-                yield from _cut(layout, partition, piece)
-                piece = _Piece()
+            for records in _opened(view[position : position + size], header, start, end):
+                piece.add(records, header.timestamp_type)
+                if piece.full:
+                    yield from _cut(layout, partition, piece)
+                    piece = _Piece()
     if piece.offsets:
         yield from _cut(layout, partition, piece)
 
 
-def _add(piece: _Piece, batch: memoryview, timestamp_type: int, start: int, end: int) -> None:
+def _opened(batch: memoryview, header: BatchHeader, start: int, end: int) -> Iterator[Sequence[Record]]:
+    """The batch's records with start ≤ offset < end, at most OPENED_RECORDS_MAX at once, none empty.
+
+    A batch gives all of its records or the one that stands for it, so a large one is gone through before.
+    """
     try:
-        records = list(record_batch.records(batch))
+        if header.record_count > OPENED_RECORDS_MAX:
+            deque(record_batch.records(batch), maxlen=0)
+            first, found = [], record_batch.records(batch)
+        else:
+            first, found = list(record_batch.records(batch)), iter(())
     except CorruptBatch as error:
         if not record_batch.check_crc(batch, 0, len(batch)):
             raise
-        records = [_unreadable(batch, error)]
-    if not records:
-        return
-    if records[0].offset < start or records[-1].offset >= end:
-        records = [each for each in records if start <= each.offset < end]
-        if not records:
-            return
-    offsets, timestamps, keys, values, headers = zip(*records, strict=True)
-    piece.offsets += offsets
-    piece.timestamps += timestamps
-    piece.timestamp_types += [timestamp_type] * len(records)
-    piece.keys += keys
-    piece.values += values
-    piece.headers += headers
-    piece.size += len(batch)
+        first, found = [_unreadable(batch, error)], iter(())
+    while records := first or list(islice(found, OPENED_RECORDS_MAX)):
+        first = []
+        if records[0].offset < start or records[-1].offset >= end:
+            records = [each for each in records if start <= each.offset < end]
+        if records:
+            yield records
 
 
 def _unreadable(batch: memoryview, error: CorruptBatch) -> Record:
@@ -103,8 +145,7 @@ def _unreadable(batch: memoryview, error: CorruptBatch) -> Record:
 
 def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
     """The piece as columns; a large record batch is cut into several."""
-    for first in range(0, len(piece.offsets), PIECE_ROWS):
-        rows = slice(first, first + PIECE_ROWS)
+    for rows in piece.cuts():
         columns = [
             _kafka(layout, partition, piece, rows),
             _message(layout.arrow.field("key").type, layout.key, piece.keys[rows], keep_raw=True),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter, ne
 from typing import NamedTuple
 
 from aiokafka.errors import CorruptRecordException
@@ -32,6 +33,7 @@ DECODED_BYTES_MAX = 128 * 1024 * 1024  # what one batch may become when its reco
 
 _header = struct.Struct(">qiibIhiqqqhii")
 _offset = struct.Struct(">q")
+_offset_of = attrgetter("offset")
 _epoch = struct.Struct(">i")
 _crc = struct.Struct(">I")
 _EPOCH_AT = 12
@@ -267,7 +269,7 @@ def look_through(batch: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> N
     try:
         if not codec:
             deque(found, maxlen=0)
-        elif [each.offset for each in found] != list(range(found.base_offset, found.base_offset + count)):
+        elif any(map(ne, map(_offset_of, found), range(found.base_offset, found.base_offset + count))):
             raise CorruptBatch("the offsets of its records are not side by side")
     except BROKEN_RECORDS as error:
         raise CorruptBatch(str(error)) from error

@@ -5,7 +5,6 @@ A batch with one bad record is refused whole, as Kafka does with INVALID_RECORD 
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from objectstore import batch as record_batch
+from objectstore.opening import opened
 from schema import descriptors, diagnosis, framing
 from schema.descriptors import MessageType
 
@@ -210,12 +210,14 @@ class Validator:
 
         return cls(part("key", key), part("value", value))
 
-    def check(self, batch: memoryview | bytes) -> list[BadRecord]:
+    def check(
+        self, batch: memoryview | bytes, decoded_bytes_max: int = record_batch.DECODED_BYTES_MAX
+    ) -> list[BadRecord]:
         """The bad records of one v2 record batch, by index; empty when it is good.
 
         Raises objectstore.batch.CorruptBatch when the records cannot be read at all.
         """
-        return self.check_records(record_batch.records(batch))
+        return self.check_records(record_batch.records(batch, decoded_bytes_max))
 
     def check_records(self, records: Iterable[_Record]) -> list[BadRecord]:
         """The same for records as they are decoded: some at a time, a small batch may have millions."""
@@ -234,10 +236,10 @@ class Validator:
             bad += self._value.check([record.value for record in records])
         return sorted(bad)
 
-    async def check_off_loop(self, batch: memoryview | bytes) -> list[BadRecord]:
+    async def check_off_loop(self, batch: memoryview) -> list[BadRecord]:
         """`check`, in a thread unless the batch is small and not compressed."""
-        small = len(batch) <= INLINE_BYTES_MAX and not record_batch.peek(batch).compression
-        return self.check(batch) if small else await asyncio.to_thread(self.check, batch)
+        compressed = record_batch.peek(batch).compression
+        return await opened(self.check, batch, 0 if compressed else INLINE_BYTES_MAX)
 
 
 class ValidatorCache:

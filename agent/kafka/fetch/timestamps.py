@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import NamedTuple
 
 from objectstore.batch import CorruptBatch, peek, records, split
+from objectstore.opening import opened
 
 
 class Found(NamedTuple):
@@ -43,17 +44,15 @@ async def highest(slice_bytes: memoryview, start: int = 0) -> Found | None:
 
 
 async def _decoded(batch: memoryview, timestamp_ms: int, start: int) -> Found | None:
-    if len(batch) <= INLINE_BYTES_MAX:
-        return _first(batch, timestamp_ms, start)
-    return await asyncio.to_thread(_first, batch, timestamp_ms, start)
-
-
-def _first(batch: memoryview, timestamp_ms: int, start: int) -> Found | None:
     try:
-        for record in records(batch):
-            if record.timestamp >= timestamp_ms and record.offset >= start:
-                return Found(record.offset, record.timestamp)
+        return await opened(partial(_first, timestamp_ms, start), batch, INLINE_BYTES_MAX)
     except CorruptBatch:  # stored as its producer sent it; its header is all that can be known
         header = peek(batch)
         return Found(max(header.base_offset, start), header.max_timestamp)
+
+
+def _first(timestamp_ms: int, start: int, batch: memoryview, decoded_bytes_max: int) -> Found | None:
+    for record in records(batch, decoded_bytes_max):
+        if record.timestamp >= timestamp_ms and record.offset >= start:
+            return Found(record.offset, record.timestamp)
     return None

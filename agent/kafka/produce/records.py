@@ -6,12 +6,11 @@ How much is looked at, `floe.produce.check` says; docs/decisions/0011 says what 
 
 from __future__ import annotations
 
-import asyncio
-
 from agent.kafka.produce.admission import FULL, HEADERS, Rejected, TopicRules
 from coordination.kafka_codes import Code
 from objectstore.batch import BatchHeader, CorruptBatch, look_through
 from objectstore.compression import Compression
+from objectstore.opening import opened
 
 INLINE_BYTES_MAX = 64 * 1024  # uncompressed batches up to this size are looked through on the event loop, …
 INLINE_COMPRESSED_MAX = 8 * 1024  # … and compressed ones; larger ones in a thread
@@ -23,10 +22,7 @@ async def require_records(batch: memoryview, header: BatchHeader, rules: TopicRu
     if rules.check == HEADERS or (compressed and rules.check != FULL):
         return
     try:
-        if len(batch) <= (INLINE_COMPRESSED_MAX if compressed else INLINE_BYTES_MAX):
-            look_through(batch)
-        else:
-            await asyncio.to_thread(look_through, batch)
+        await opened(look_through, batch, INLINE_COMPRESSED_MAX if compressed else INLINE_BYTES_MAX)
     except CorruptBatch as error:
         # Not CORRUPT_MESSAGE: it tells producers to send the same again.
         raise Rejected(Code.INVALID_RECORD, f"The batch's records cannot be read: {error}") from None

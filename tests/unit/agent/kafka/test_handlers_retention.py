@@ -6,6 +6,8 @@ from agent.net.wire.generated import delete_records as dr
 from agent.net.wire.generated import produce as p
 from coordination.kafka_codes import Code
 from objectstore.batch import NewRecord, build
+from objectstore.compression import Compression
+from schema.validator import BAD_RECORDS_MAX
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.admin_calls import create, topic
 from tests.unit.agent.rig import Agent, batch
@@ -66,3 +68,16 @@ async def test_a_compacted_topic_takes_no_record_without_a_key(agent: Agent) -> 
         assert "without key in topic partition c-0" in str(answer.error_message)
         assert (await send(agent, "d", raw)).error_code == 0
     assert (await send(agent, "c", build([NewRecord(1, b"", None)]))).error_code == 0
+
+
+async def test_of_very_many_records_that_are_wrong_the_first_are_named(agent: Agent) -> None:
+    """A few kilobytes may hold millions of records: an answer that names each was gigabytes."""
+    recent = topic("t", message_timestamp_before_max_ms="1000")
+    await create(agent, topic("c", cleanup_policy="compact"), recent)
+    raw = build([NewRecord(1, None, b"")] * 1_000, compression=Compression.ZSTD)
+    answer = await send(agent, "c", raw)
+    assert [each.batch_index for each in answer.record_errors] == list(range(BAD_RECORDS_MAX))
+    assert "due to 1000 record errors in total" in str(answer.error_message)
+    answer = await send(agent, "t", raw)
+    assert answer.error_code == Code.INVALID_TIMESTAMP
+    assert [each.batch_index for each in answer.record_errors] == list(range(BAD_RECORDS_MAX))
