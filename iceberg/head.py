@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import ManifestFile
 
+from coordination.commands import DropTable
 from coordination.state import State
+from coordination.state.levels import EXPECTED_DROPS
 from coordination.state.types import Topic
 from coordination.topic_configs import effective, effective_bool
 from iceberg import ledger, manifests, metadata
@@ -58,6 +60,23 @@ def pointer(state: State, key: tuple[str, str]) -> str:
     """The location of the table's current metadata; empty when there is no such table."""
     found = state.tables.get(key)
     return found.metadata_location if found is not None else ""
+
+
+def taken(
+    state: State, key: tuple[str, str], expected: str, target: tuple[str, str] | None = None
+) -> DropTable | None:
+    """The command that drops the table, or renames it to `target`, if its current metadata is at `expected`.
+
+    None when it is not, so that nobody looks at one table and takes another. Propose it at once: below its
+    level the command takes whatever is there when it is applied.
+    """
+    if pointer(state, key) != expected:
+        return None
+    known = state.feature_level >= EXPECTED_DROPS
+    message = DropTable(namespace=key[0], name=key[1], expected=expected if known else "")
+    if target is not None:
+        message.rename_namespace, message.rename_name = target
+    return message
 
 
 async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:

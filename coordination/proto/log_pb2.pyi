@@ -1091,11 +1091,14 @@ class DropTable(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     RENAME_NAMESPACE_FIELD_NUMBER: _builtins.int
     RENAME_NAME_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     rename_namespace: _builtins.str
     """when not empty the table is renamed instead"""
     rename_name: _builtins.str
+    expected: _builtins.str
+    """metadata location that is dropped or renamed; empty: whatever is there"""
     def __init__(
         self,
         *,
@@ -1103,10 +1106,11 @@ class DropTable(_message.Message):
         name: _builtins.str = ...,
         rename_namespace: _builtins.str = ...,
         rename_name: _builtins.str = ...,
+        expected: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "namespace", b"namespace", "rename_name", b"rename_name", "rename_namespace", b"rename_namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "name", b"name", "namespace", b"namespace", "rename_name", b"rename_name", "rename_namespace", b"rename_namespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,6 +13,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | ExpireProducers names those that expire; of more than a partition, or the cluster (floe.producers.max), remembers the longest idle ones go |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 | 2 | SkipDamaged |
+| 2 | DropTable.expected: a table is dropped or renamed only where its author saw it |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 """  # noqa: E501 - a table
 
@@ -40,6 +41,7 @@ PIECES_OF_PARTITIONS = 2  # and a large partition goes over several sections of 
 INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
 SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 TOLD_PACE = 2  # and agents tell each other how fast they are
+EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author saw it
 
 SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS, "skip_damaged": SKIPPED_DAMAGE} | dict.fromkeys(
     (

@@ -13,7 +13,7 @@ from coordination.commands import CommitTable, DropNamespace, DropTable, PutName
 from coordination.kafka_codes import Code
 from coordination.state import extents
 from coordination.state.data import StateData
-from coordination.state.levels import TABLE_TOPIC_IDS
+from coordination.state.levels import EXPECTED_DROPS, TABLE_TOPIC_IDS
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
 
 NAME_LENGTH_MAX = 1024  # characters of a namespace, table name or location
@@ -80,10 +80,7 @@ def _commit_refusal(state: StateData, message: CommitTable, table: Table | None,
     if table is not None and not message.expected:
         return Refused(Code.DUPLICATE_RESOURCE, f"{title} exists at {table.metadata_location}")
     if table is not None and table.metadata_location != message.expected:
-        return Refused(
-            Code.INVALID_UPDATE_VERSION,
-            f"{title} is at {table.metadata_location}, not at {message.expected}: load it and try again",
-        )
+        return Refused(Code.INVALID_UPDATE_VERSION, _moved(table, message.expected))
     longest = max(len(message.name), len(message.metadata_location))
     if not message.name or not message.metadata_location or longest > NAME_LENGTH_MAX:
         return Refused(
@@ -94,6 +91,11 @@ def _commit_refusal(state: StateData, message: CommitTable, table: Table | None,
     if table is not None and table.topic and message.topic:
         return _ledger_refusal(title, table, message, _topic_id(state, message))
     return None
+
+
+def _moved(table: Table, expected: str) -> str:
+    title = f"table {table.namespace}.{table.name}"
+    return f"{title} is at {table.metadata_location}, not at {expected}: load it and try again"
 
 
 def _ledger_refusal(title: str, table: Table, message: CommitTable, topic_id: bytes) -> Refused | None:
@@ -119,6 +121,9 @@ def drop_table(state: StateData, message: DropTable, at: At) -> Result:
     table = state.tables.get(key)
     if table is None:
         return Refused(Code.RESOURCE_NOT_FOUND, f"table {message.namespace}.{message.name} does not exist")
+    expected = message.expected if state.feature_level >= EXPECTED_DROPS else ""
+    if expected and table.metadata_location != expected:
+        return Refused(Code.INVALID_UPDATE_VERSION, _moved(table, expected))
     if message.rename_name:
         target = (message.rename_namespace, message.rename_name)
         if target in state.tables:

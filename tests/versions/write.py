@@ -135,6 +135,8 @@ class Writer:
             message.incarnation = self._random.choice(self._authors)
         if kind == "commit_table":
             self._table(message)
+        if kind == "drop_table" and self._random.randrange(2):
+            self._drop(message)
         if kind == "swap_segments":
             self._swap(message)
         if self._level > 1 and self._random.random() < OWNED:
@@ -168,6 +170,12 @@ class Writer:
             message.next_offsets.extend(offset + self._random.randrange(2) for offset in known.next_offsets)
         else:
             message.expected, message.topic = "", self._random.choice(("t1", "t2", ""))
+
+    def _drop(self, message: Any) -> None:
+        """The drop of somebody who looked at the table; else of something that is there or not."""
+        known = self.state.tables.get((message.namespace, message.name))
+        if known is not None and "expected" in message.DESCRIPTOR.fields_by_name:
+            message.expected = known.metadata_location
 
     def _swap(self, message: Any) -> None:
         """Mostly by a job that knows the partition: rows up to one in a chunk, or the segments anew."""
