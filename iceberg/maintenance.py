@@ -72,7 +72,24 @@ async def collect(
     return len(keys)
 
 
-async def purge(store: ObjectStore, warehouse: Warehouse, location: str) -> None:
-    """Delete everything below the location of a table that was dropped."""
-    async for page in store.list(f"{warehouse.key(location)}/"):
-        await store.delete([each.key for each in page])
+async def purge(store: ObjectStore, warehouse: Warehouse, location: str, last: str) -> int:
+    """Delete the files of a table that was dropped: all below its location that are not younger than its last
+    metadata, at `last`. Returns how many are younger, and stay: since the drop the folder may be another's.
+    """
+    made_ms, left = await _listed_ms(store, warehouse.key(last)), 0
+    async for page in store.list(f"{warehouse.key(location.rstrip('/'))}/"):
+        own = [each.key for each in page if each.modified_ms <= made_ms]
+        left += len(page) - len(own)
+        await store.delete(own)
+    return left
+
+
+async def _listed_ms(store: ObjectStore, key: str) -> int:
+    """When the store says that the object was written, in lists (Unix ms; alone it may be told by the second
+    only); -1 when it is gone.
+    """
+    async for page in store.list(key):
+        for each in page:
+            if each.key == key:
+                return each.modified_ms
+    return -1

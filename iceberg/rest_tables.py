@@ -6,18 +6,20 @@ The pointer in the replicated state is the truth; it moves by CommitTable's comp
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordination.clock import Clock
-from coordination.commands import CommitTable, DropTable
+from coordination.commands import CommitTable
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Result
 from iceberg import metadata as table_metadata
 from iceberg import rest_commit
+from iceberg.head import taken
 from iceberg.maintenance import purge
 from iceberg.rest_errors import (
     CatalogError,
@@ -30,8 +32,9 @@ from iceberg.rest_errors import (
     no_such_table,
     unavailable,
 )
+from iceberg.rest_locations import Locations
 from iceberg.sealed import read, sealed
-from iceberg.warehouse import OutsideWarehouse, Warehouse
+from iceberg.warehouse import Warehouse
 from objectstore.store import NotFound, ObjectStore
 
 if TYPE_CHECKING:
@@ -40,8 +43,10 @@ if TYPE_CHECKING:
 
     from coordination.replica import Replica
 
+_logger = logging.getLogger("floe.iceberg.catalog")
+
 COMMIT_ATTEMPTS_MAX = 4
-"""Tries of one commit whose requirements still hold after another commit came first."""
+"""Tries of one commit whose requirements still hold after another commit came first; of a drop too."""
 
 Key = tuple[str, str]
 
@@ -62,6 +67,7 @@ class Tables:
 
     def __init__(self, parts: CatalogParts) -> None:
         self._parts = parts
+        self._locations = Locations(parts.replica, parts.warehouse)
 
     def location_of(self, key: Key) -> str:
         """The table's current metadata location. Raises 404."""
@@ -87,8 +93,9 @@ class Tables:
         if key in self._parts.replica.state.tables:
             raise already_exists(f"table {namespace}.{request.name}")
         location = (request.location or self._new_location(key)).rstrip("/")
-        self._check_location(location)
+        self._locations.require_free(location, key)
         metadata = await asyncio.to_thread(rest_commit.create, request, location)
+        self._locations.require_changes(key, None, metadata)
         if request.stage_create:
             return {"metadata": metadata, "config": dict(self._parts.table_config)}
         stored = await self._store(metadata, 0)
@@ -107,7 +114,7 @@ class Tables:
             if base is not None:
                 self._guard(base, request)
             updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
-            self._check_location(updated["location"])
+            self._locations.require_changes(key, base, updated)
             stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
             try:
                 await self._move(key, location, stored)
@@ -128,36 +135,61 @@ class Tables:
         topic_id, topic = rest_commit.topic_of(metadata)
         if topic_id and self._topic_lives(topic_id):
             raise forbidden(f"{location} is the table of topic {topic!r}, which has it already")
+        self._locations.require_registrable(location, metadata, (namespace, name))
         await self._move((namespace, name), "", location)
         return self._loaded(location, metadata)
 
     async def drop(self, key: Key, *, purge_files: bool) -> None:
-        """Forget a table; with purge its files go too."""
-        location = self.location_of(key)
-        metadata = None
+        """Forget a table; with purge its files go too, those below its own location."""
+        last, metadata = await self._take(key, None, purge_files=purge_files)
+        if not purge_files or metadata is None:
+            return
+        title, location = f"table {key[0]}.{key[1]}", metadata["location"]
         try:
-            metadata = await self._read(location)
-            self._guard(metadata, None)
-        except CatalogError as error:
-            if error.status != 404:
-                raise  # a table whose metadata is gone can still be dropped
-        await self._propose(DropTable(namespace=key[0], name=key[1]), f"table {key[0]}.{key[1]}")
-        if purge_files and metadata is not None:
-            await purge(self._parts.store, self._parts.warehouse, metadata["location"])
+            self._locations.require_purgeable(location, None)
+        except CatalogError as error:  # one that was created at the same time
+            raise bad_request(f"{title} was dropped, but {error}") from error
+        left = await purge(self._parts.store, self._parts.warehouse, location, last)
+        if left:
+            _logger.warning("%s: %d files at %s are left, younger than its metadata", title, left, location)
 
     async def rename(self, source: Key, target: Key) -> None:
         """Give a table another name."""
-        self._guard(await self._read(self.location_of(source)), None)
         self._need_namespace(target[0])
-        await self._propose(
-            DropTable(
-                namespace=source[0],
-                name=source[1],
-                rename_namespace=target[0],
-                rename_name=_name(target[1]),
-            ),
-            f"table {target[0]}.{target[1]}",
-        )
+        await self._take(source, (target[0], _name(target[1])))
+
+    async def _take(
+        self, key: Key, target: Key | None, *, purge_files: bool = False
+    ) -> tuple[str, Mapping[str, Any] | None]:
+        """Drop the table or rename it to `target`, if it may be: the one that was looked at, no other.
+
+        Returns where its metadata is, and that; None for metadata that is gone: such a table can be dropped.
+        """
+        for attempt in range(COMMIT_ATTEMPTS_MAX):
+            location, metadata = self.location_of(key), None
+            try:
+                metadata = await self._read(location)
+                self._guard(metadata, None)
+            except CatalogError as error:
+                if error.status != 404 or target is not None:
+                    raise
+            purged = metadata["location"] if purge_files and metadata is not None else ""
+            try:
+                await self._propose_taken(key, location, target, purged)
+                return location, metadata
+            except CatalogError as error:
+                if error.kind != "CommitFailedException" or attempt == COMMIT_ATTEMPTS_MAX - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _propose_taken(self, key: Key, location: str, target: Key | None, purged: str) -> None:
+        message = taken(self._parts.replica.state, key, location, target)
+        if message is None:
+            raise commit_failed(f"table {key[0]}.{key[1]} is not at {location} any more: try again")
+        if purged:
+            self._locations.require_purgeable(purged, key)
+        named = target or key
+        await self._propose(message, f"table {named[0]}.{named[1]}")
 
     def _guard(self, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> None:
         """A living topic's table is Floe's: it takes properties, nothing else."""
@@ -181,15 +213,6 @@ class Tables:
         unique = self._parts.clock.random_bytes(6).hex()
         return f"{self._parts.warehouse.location}/{key[0]}/{key[1]}-{unique}"
 
-    def _check_location(self, location: str) -> None:
-        warehouse = self._parts.warehouse
-        try:
-            key = warehouse.key(location)
-        except OutsideWarehouse:
-            key = ""
-        if not key.startswith(f"{warehouse.folder}/"):
-            raise bad_request(f"location {location} is not below the warehouse {warehouse.location}")
-
     def _loaded(self, location: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "metadata-location": location,
@@ -199,7 +222,7 @@ class Tables:
 
     async def _read(self, location: str) -> dict[str, Any]:
         try:
-            self._check_location(location)
+            self._locations.require_below(location)
             content = await read(self._parts.store, self._parts.warehouse, location)
             return await asyncio.to_thread(table_metadata.decode, content)
         except NotFound:

@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from coordination.clock import Clock
-from coordination.commands import CommitTable, DropTable, PutNamespace
+from coordination.commands import CommitTable, PutNamespace
 from coordination.kafka_codes import Code
 from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Topic
 from iceberg import ledger, metadata
-from iceberg.head import Head
+from iceberg.folders import neighbour
+from iceberg.head import Head, taken
 from iceberg.layout import Layout
 from iceberg.sealed import sealed
 from iceberg.steps import Steps
@@ -62,10 +63,12 @@ class TableSetup:
             )
         aside = f"{name}__{old_id[:12]}"
         await self._steps.before("set-old-table-aside")
-        result = await self._replica.propose(
-            DropTable(namespace=namespace, name=name, rename_namespace=namespace, rename_name=aside),
-            incarnation=incarnation,
-        )
+        message = taken(self._replica.state, key, head.location, (namespace, aside))
+        if message is None:
+            raise TableConflict(
+                f"table {namespace}.{name} is not at {head.location} any more: looked at again"
+            )
+        result = await self._replica.propose(message, incarnation=incarnation)
         if isinstance(result, Refused):
             raise TableConflict(f"table {namespace}.{name} of an older topic: {result.message}")
         _logger.info("table %s.%s belonged to an older topic: it is %s now", namespace, name, aside)
@@ -82,6 +85,12 @@ class TableSetup:
                 PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
             )
         folder = f"{self._warehouse.location}/{namespace}/{name}-{topic_id.hex()[:TABLE_FOLDER_DIGITS]}"
+        other = neighbour(self._replica.state.tables, self._warehouse, folder, key)
+        if other is not None:
+            raise TableConflict(
+                f"table {namespace}.{name} would lie at {folder}, in one folder with table {other.namespace}."
+                f"{other.name}: drop that one, or give the topic another floe.table.name"
+            )
         first = metadata.new_table(
             _uuid(self._clock.random_bytes(16)),
             folder,
