@@ -84,13 +84,7 @@ class TableSetup:
             await self._replica.propose(
                 PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
             )
-        folder = f"{self._warehouse.location}/{namespace}/{name}-{topic_id.hex()[:TABLE_FOLDER_DIGITS]}"
-        other = neighbour(self._replica.state.tables, self._warehouse, folder, key)
-        if other is not None:
-            raise TableConflict(
-                f"table {namespace}.{name} would lie at {folder}, in one folder with table {other.namespace}."
-                f"{other.name}: drop that one, or give the topic another floe.table.name"
-            )
+        folder = self._free_folder(topic, key)
         first = metadata.new_table(
             _uuid(self._clock.random_bytes(16)),
             folder,
@@ -120,6 +114,19 @@ class TableSetup:
         if isinstance(result, Refused):
             raise TableConflict(f"table {namespace}.{name}: {Code(result.code).name}: {result.message}")
         return Head(location, first, ())
+
+    def _free_folder(self, topic: Topic, key: tuple[str, str]) -> str:
+        """Where the topic's table will be. Raises TableConflict where another one is."""
+        namespace, name = key
+        unique = topic.topic_id.hex()[:TABLE_FOLDER_DIGITS]
+        folder = f"{self._warehouse.location}/{namespace}/{name}-{unique}"
+        other = neighbour(self._replica.state.tables, self._warehouse, folder, key)
+        if other is not None:
+            raise TableConflict(
+                f"table {namespace}.{name} would lie at {folder}, in one folder with table {other.namespace}."
+                f"{other.name}: drop that one, or give the topic another floe.table.name"
+            )
+        return folder
 
 
 def properties_of(topic: Topic, layout: Layout) -> dict[str, str]:

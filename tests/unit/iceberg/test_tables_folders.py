@@ -205,7 +205,7 @@ async def test_a_table_that_came_with_the_drop_keeps_its_files(rig: Rig, catalog
     propose, came = rig.replica.propose, []
 
     async def late(message: Any, **more: Any) -> Any:
-        rig.replica.propose = propose  # type: ignore[method-assign]  # once
+        rig.replica.propose = propose  # type: ignore[method-assign]  # once: as it was before
         came.append(await raced(rig, "y", shared))
         return await propose(message, **more)
 

@@ -48,7 +48,7 @@ def while_read(rig: Rig, do: Callable[[Rig], Awaitable[None]]) -> None:
     get = rig.store.get
 
     async def late(key: str) -> bytes:
-        rig.store.get = get  # type: ignore[method-assign]  # once
+        rig.store.get = get  # type: ignore[method-assign]  # once: as it was before
         content = await get(key)
         await do(rig)
         return content
@@ -62,7 +62,7 @@ def while_proposed(rig: Rig, do: Callable[[Rig], Awaitable[None]]) -> None:
 
     async def late(message: Any, **more: Any) -> Any:
         if isinstance(message, DropTable):
-            rig.replica.propose = propose  # type: ignore[method-assign]  # once
+            rig.replica.propose = propose  # type: ignore[method-assign]  # once: as it was before
             await do(rig)
         return await propose(message, **more)
 
