@@ -164,9 +164,9 @@ class Manifest:
         kept = [column[:number] for column in self._columns]
         return Manifest(self.partition, kept, end, self.first_dirty_offset)
 
-    def without_below(self, offset: int) -> Manifest:
-        """Without the segments that end at or below `offset`. Their names: `segments(0, find(offset))`."""
-        kept = [column[self.find(offset) :] for column in self._columns]
+    def without_first(self, count: int) -> Manifest:
+        """Without the first `count` segments. Their names: `segments(0, count)`."""
+        kept = [column[count:] for column in self._columns]
         return Manifest(self.partition, kept, self.end_offset, self.first_dirty_offset)
 
     def with_first_dirty(self, offset: int) -> Manifest:

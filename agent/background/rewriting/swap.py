@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from coordination.commands import ChunkId as ChunkIdMessage
 from coordination.commands import MergedRange, SwapSegments, command
 from coordination.commands import SegmentId as SegmentIdMessage
+from coordination.kafka_codes import Code
 from coordination.replica import Replica
-from coordination.state.types import Done, Merged, Result
+from coordination.state.types import Done, Merged, Refused, Result
 from coordination.steps import reach
 from objectstore.manifest import Manifest
 from objectstore.merged import MergedRanges
@@ -30,6 +31,16 @@ from objectstore.naming import (
     segment_key,
 )
 from objectstore.store import CREATE, Buffer, ObjectStore, StoreError
+
+OUTRUN = frozenset((Code.INVALID_UPDATE_VERSION, Code.OFFSET_OUT_OF_RANGE, Code.UNKNOWN_TOPIC_OR_PARTITION))
+"""With these a swap is refused that something else came before: nobody's fault, and the next may be taken."""
+
+
+class SwapRefused(Exception):
+    """The log will not take this swap, and would not the next time."""
+
+    def __init__(self, refusal: Refused) -> None:
+        super().__init__(f"{Code(refusal.code).name}: {refusal.message}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def test_a_manifest_tiles_whatever_is_put_in() -> None:
     assert spans(manifest.replaced(0, 4, [])) == []
     assert manifest.replaced(0, 4, []).end_offset == 170
     assert [manifest.find(offset) for offset in (0, 129, 130, 169, 170)] == [0, 0, 1, 3, 4]
-    assert spans(manifest.without_below(149)) == [(2, 130, 150), (3, 150, 160), (4, 160, 170)]
+    assert spans(manifest.without_first(1)) == [(2, 130, 150), (3, 150, 160), (4, 160, 170)]
     assert manifest.segments(0, manifest.find(149)) == [SegmentId(1, 7, 1)]
 
 

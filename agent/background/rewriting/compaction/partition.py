@@ -21,11 +21,12 @@ from agent.background.rewriting.compaction.sources import READ_BYTES, Bounds, So
 from agent.background.rewriting.compaction.worker import Begin, Worker
 from agent.background.rewriting.decisions import Decisions
 from agent.background.rewriting.salvage import Salvage
-from agent.background.rewriting.swap import Swap, Swapping
+from agent.background.rewriting.swap import OUTRUN, Swap, Swapping, SwapRefused
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
 from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
+from coordination.state.segments import RELEASED_MAX
 from coordination.state.types import Done, Merged, Partition, Refused, Result
 from coordination.steps import reach
 from objectstore.compact import Counts
@@ -126,7 +127,8 @@ class PartitionCompaction:
     async def run(self) -> Compacted | None:
         """Compact what is due; None when there is nothing to do.
 
-        Raises ChunkMissing when the partition changed under the reader, StoreError, LogError, HelperDied.
+        Raises ChunkMissing when the partition changed under the reader, SwapRefused, StoreError, LogError,
+        HelperDied.
         """
         manifest = await self._manifest(self._partition.merged)
         rows = await self._parts.sources.tail(self._partition, manifest.end_offset, self._bounds)
@@ -185,13 +187,20 @@ class PartitionCompaction:
         return refs
 
     async def _clean(self, manifest: Manifest, rows: Sequence[SliceRef], latest: int) -> Edit:
-        """Write what stays of everything up to `latest`, and say what changes in the manifest."""
+        """Write what stays of everything up to `latest`, and say what changes in the manifest.
+
+        Ends before more segments would go than one swap may let go of: the rest is for the next compaction.
+        """
         edit = Edit(latest + 1)
         writing = _Writing(self._parts, manifest.partition, self._incarnation)
         run: Run | None = None
+        released = 0
         for number in range(manifest.find(self._partition.log_start), len(manifest)):
             info = manifest[number]
             if info.base_offset > latest:
+                break
+            if released == RELEASED_MAX:
+                edit.cleaned_to, rows = info.base_offset, ()
                 break
             kept, changed = await self._cleaned(await self._salvage.blocks(info))
             if not changed and info.record_bytes * KEPT_SHARE_MIN >= self._parts.segment_bytes:
@@ -203,18 +212,22 @@ class PartitionCompaction:
                 writing.put = run.put
                 edit.runs.append(run)
             run.names.append(info.segment)
+            released += 1
             for batches in kept:
                 await writing.add(batches)
         await writing.close()
-        taken = [row for row in rows if row.base_offset <= latest]
+        await self._clean_tail(edit, writing, [row for row in rows if row.base_offset <= latest])
+        return edit
+
+    async def _clean_tail(self, edit: Edit, writing: _Writing, taken: Sequence[SliceRef]) -> None:
+        """Write what stays of these rows of the tail."""
         if taken:
             assert isinstance(taken[-1].chunk, ChunkId | MarkerId), "a row of the tail lies in a chunk"
-            edit.tail = TailRun(manifest.end_offset, taken[-1].end_offset, taken[-1].chunk)
+            edit.tail = TailRun(taken[0].base_offset, taken[-1].end_offset, taken[-1].chunk)
             writing.put = edit.tail.put
             for group in groups(taken, self._group_bytes):
                 await writing.add((await self._parts.worker.clean(await self._read(group)))[0])
             await writing.close()
-        return edit
 
     @property
     def _group_bytes(self) -> int:
@@ -247,6 +260,9 @@ class PartitionCompaction:
             if isinstance(result, Done):
                 return True
             assert isinstance(result, Refused), "a swap is made or refused"
+            if result.code not in OUTRUN:
+                await self._parts.swapping.take_back([segment_key(name) for name in edit.segments])
+                raise SwapRefused(result)
             if result.code is not Code.INVALID_UPDATE_VERSION:
                 break
             await self._parts.replica.barrier()

@@ -120,6 +120,7 @@ class Merging(Job):
             partition = state.partitions[handle]
             if partition is None:
                 self._seen.pop(handle, None)
+                self.failures.pop(_item_name(handle), None)
                 continue
             first = partition.slices.first_offset
             if self._spared.keep(handle, partition.log_start, first, partition.skipped):
@@ -174,9 +175,11 @@ class Merging(Job):
             try:
                 for works in portions(await plan(self._parts, group, incarnation), bytes_max):
                     handles = [work.partition.handle for work in works]
-                    self._note(await merge(self._parts, works, incarnation))
-                    self._merged(works)
-                good += 1
+                    outcome = await merge(self._parts, works, incarnation)
+                    self._note(outcome)
+                    self._merged([work for work in works if work.partition.handle not in outcome.failed])
+                    bad += self._refused(outcome)
+                    good += len(outcome.failed) < len(works)
             except LogError:
                 raise
             except Unreadable as error:  # the next look goes around it
@@ -191,6 +194,13 @@ class Merging(Job):
         if bad and not good:
             self._resting[number] = asyncio.get_running_loop().time() + PUT_OFF_S
             await self._release(number)
+
+    def _refused(self, outcome: Outcome) -> int:
+        """Tell and put off what the log would refuse at the next look as well. How many."""
+        for handle, error in outcome.failed.items():
+            self._tell([handle], error)
+            self._set_aside([handle])
+        return len(outcome.failed)
 
     def _set_aside(self, handles: Sequence[int]) -> bool:
         """Find out whose bytes are wrong: they must not keep the others from merging. Whether it is known."""
@@ -248,7 +258,7 @@ class Merging(Job):
     def _note(self, done: Outcome) -> None:
         metrics = self._metrics
         metrics.merge_swaps.inc(len(done.swapped))
-        metrics.merge_refused.inc(len(done.refused))
+        metrics.merge_refused.inc(len(done.refused) + len(done.failed))
         metrics.merge_rows.inc(done.rows)
         metrics.merge_bytes.inc(done.read_bytes)
         metrics.merge_rewritten_bytes.inc(done.rewritten_bytes)

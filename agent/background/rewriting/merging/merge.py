@@ -24,14 +24,14 @@ from agent.background.rewriting.merging.planner import plan as plan_one
 from agent.background.rewriting.merging.spared import Spared, Unreadable
 from agent.background.rewriting.merging.worker import Worker
 from agent.background.rewriting.salvage import Piece, Salvage, lost_piece
-from agent.background.rewriting.swap import Swap, Swapping
+from agent.background.rewriting.swap import OUTRUN, Swap, Swapping, SwapRefused
 from agent.background.rewriting.worker import Corrupt
 from agent.telemetry.logs import logger
 from coordination.clock import Clock
 from coordination.helper import HelperDied
 from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
-from coordination.state.types import Done, Merged, Partition
+from coordination.state.types import Done, Merged, Partition, Refused
 from coordination.steps import steps
 from objectstore.manifest import Manifest
 from objectstore.markers import marker_batch
@@ -88,7 +88,8 @@ class Outcome:
     """What a merge did. Bytes are record bytes."""
 
     swapped: list[int] = field(default_factory=list)  # handles
-    refused: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)  # because something else came first
+    failed: dict[int, SwapRefused] = field(default_factory=dict)  # for another reason
     rows: int = 0
     read_bytes: int = 0
     rewritten_bytes: int = 0  # of those, from segments that were taken along
@@ -336,8 +337,12 @@ async def _swap_at_once(parts: Parts, works: Sequence[Work], incarnation: int, o
         if isinstance(result, Done):
             outcome.swapped.append(handle)
             continue
-        _log.info("a merge was refused", partition=handle, reason=str(result))
-        outcome.refused.append(handle)
+        assert isinstance(result, Refused), "a swap is made or refused"
+        if result.code in OUTRUN:
+            _log.info("a merge was refused", partition=handle, reason=str(result))
+            outcome.refused.append(handle)
+        else:
+            outcome.failed[handle] = SwapRefused(result)
 
 
 async def _all(coroutines: Iterable[object]) -> None:

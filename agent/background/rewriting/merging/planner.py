@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from coordination.state.data import HANDLE_RANGE
+from coordination.state.segments import RELEASED_MAX
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import effective_int
 from objectstore.manifest import Manifest
@@ -78,13 +79,13 @@ class Step:
     def after(self, written: SegmentInfo | None, log_start: int) -> tuple[Manifest, list[SegmentId]]:
         """The manifest that names the new segment, and what it does not name any more. None: all was aborted.
 
-        Segments below the log start go on this occasion.
+        Segments below the log start go on this occasion, as many as one swap may let go of.
         """
         before = self.before
         kept = before.without_from(self.absorbed)
-        dead = kept.find(log_start)
+        dead = min(kept.find(log_start), RELEASED_MAX - (len(before) - self.absorbed))
         added = [written] if written is not None else []
-        after = kept.appended(added, self.taken.end_offset).without_below(log_start)
+        after = kept.without_first(dead).appended(added, self.taken.end_offset)
         return after, before.segments(0, dead) + before.segments(self.absorbed, len(before))
 
 
@@ -189,7 +190,7 @@ def absorbed_from(
 
     Taken are segments behind the compacted range and the last `spared` one, up to `bytes_max` with the new
     bytes, none of which has records older than the newest by more than `span_ms_max` (-1: any): retention
-    removes whole segments.
+    removes whole segments. No more than a swap may let go of.
     """
     first = best = len(manifest)
     total, run, level = new_bytes, 0, _level(new_bytes)
@@ -197,7 +198,7 @@ def absorbed_from(
         info = manifest[first - 1]
         size = info.record_bytes
         old = span_ms_max >= 0 and newest_ms - info.first_timestamp_ms > span_ms_max
-        old = old or info.segment in spared
+        old = old or info.segment in spared or len(manifest) - first == RELEASED_MAX
         if old or total + size > bytes_max or info.end_offset <= manifest.first_dirty_offset:
             break
         if _level(size) > level:  # one level up, once this one is complete
