@@ -28,7 +28,7 @@ from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
 from iceberg.obstacles import Obstacles, Replan
-from iceberg.plan import CommitPlan, FilePlan, Unplanned, older_slices, plan
+from iceberg.plan import Bounds, CommitPlan, FilePlan, Unplanned, fitting
 from iceberg.sealed import sealed
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
@@ -46,7 +46,6 @@ _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
 REPLANS_MAX = 1_000  # of one commit: a few find all that is damaged or gone, unless ever more of it is
-FACTOR_MAX = 1 << 20  # files that one partition may give to a commit, so that a transaction is taken whole
 
 
 class CommitError(Exception):
@@ -72,6 +71,17 @@ class CommitterOptions:
     bytes_per_file_max: int = 64 << 20
     manifests_merged_at: int = 100
     retention: Retention = Retention()  # noqa: RUF009  # frozen
+
+    @property
+    def bounds(self) -> Bounds:
+        """What one commit takes at most."""
+        return Bounds(
+            self.rows_per_commit_max,
+            self.bytes_per_commit_max,
+            self.rows_per_file_max,
+            self.bytes_per_file_max,
+        )
+
     orphan_grace_s: float = 86_400
     raw_bytes: bool = True
 
@@ -292,35 +302,28 @@ class Committer:
         return head
 
     async def _plan(self, topic: Topic, head: Head) -> _Work | None:
-        options = self._parts.options
+        replica, options = self._parts.replica, self._parts.options
         before = ledger.next_offsets(head.metadata, topic.topic_id)
         passed = self._obstacles.passed(topic.partitions, before)
         known = ledger.advance(before, [each.range for each in passed], len(topic.partitions))
         limits = self._obstacles.limits(topic.partitions)
-        found, factor = _TOO_SMALL, 1
-        while found.too_small and factor <= FACTOR_MAX:  # until a whole transaction fits
-            size = options.bytes_per_file_max * factor
-            try:
-                older = await older_slices(self._parts.merged, topic.partitions, known, size, limits)
-            except Unplanned as unplanned:
-                for lost in unplanned.lost:
-                    self._obstacles.note(topic.partitions[lost.partition], lost)
-                raise Replan from unplanned
-            if self._parts.replica.state.topics.get(topic.name) is not topic:
-                return None
-            found = plan(
-                topic.partitions,
+        try:
+            found = await fitting(
+                self._parts.merged,
+                topic,
                 known,
-                older,
-                rows_max=options.rows_per_commit_max,
-                bytes_max=options.bytes_per_commit_max,
-                file_rows_max=options.rows_per_file_max,
-                file_bytes_max=options.bytes_per_file_max,
-                extents=topic.extents,
-                factor=factor,
-                limits=limits,
+                options.bounds,
+                limits,
+                lambda: replica.state.topics.get(topic.name) is topic,
             )
-            factor *= 2
+        except Unplanned as unplanned:
+            for lost in unplanned.lost:
+                self._obstacles.note(topic.partitions[lost.partition], lost)
+            raise Replan from unplanned
+        if found is None:
+            return None
+        if found.more and not found.too_small and not found.files and not passed:
+            raise Replan  # all that there is was merged while it was planned
         found = replace(found, files=(*passed, *found.files))
         layout = self._build_layout(topic, head)
         changed = layout.fields != metadata.current_fields(head.metadata)
@@ -473,7 +476,6 @@ _RACES = (
 
 
 _NO_FILES = CommitPlan((), more=False)
-_TOO_SMALL = CommitPlan((), more=True, too_small=True)
 
 
 @dataclass(frozen=True, slots=True)
