@@ -38,6 +38,7 @@ from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
+from objectstore.turns import in_turns
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -393,10 +394,10 @@ class Committer:
         final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
         version = metadata.version_of(before.location) + 1
         name = metadata.metadata_name(version, parts.clock.random_bytes(16))
-        content = await asyncio.to_thread(metadata.encode, final)
-        location = sealed(f"{before.metadata['location']}/{name}", content)
+        content = await in_turns(metadata.encode_steps(final))
+        location = await asyncio.to_thread(sealed, f"{before.metadata['location']}/{name}", *content)
         await self._steps.before("store-metadata")
-        await parts.store.put(parts.warehouse.key(location), [content])
+        await parts.store.put(parts.warehouse.key(location), content)
         return Head(location, final, head.manifests)
 
     async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:

@@ -16,6 +16,7 @@ from iceberg.metadata import Metadata
 from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
+from objectstore.turns import in_turns
 
 NAMESPACE = "floe"
 """The namespace of topics' tables."""
@@ -63,7 +64,7 @@ def pointer(state: State, key: tuple[str, str]) -> str:
 async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:
     """Read the metadata at `location` and the manifest list it names. Raises StoreError, and ValueError."""
     content = await read(store, warehouse, location)
-    found = await asyncio.to_thread(metadata.decode, content)
+    found = await in_turns(metadata.decode_steps(content))
     current = ledger.current_snapshot(found)
     if current is None:
         return Head(location, found, ())

@@ -42,7 +42,7 @@ def summary(
     return {
         _TOPIC_ID: topic_id.hex(),
         _NEXT: ",".join(str(each) for each in next_offsets),
-        _RANGES: ",".join(f"{each.partition}:{each.start}-{each.end}" for each in ranges),
+        _RANGES: ",".join([f"{index}:{start}-{end}" for index, start, end in ranges]),
         _COMMITTER: committer,
     }
 
