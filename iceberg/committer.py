@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from coordination.clock import Clock
-from coordination.commands import Claim, CommitTable, ReleaseClaim, command
+from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import ClaimHolder, Done, Refused, Topic
+from coordination.state.types import Refused, Topic
 from iceberg import layout as layouts
 from iceberg import ledger, metadata
+from iceberg.claim import TopicClaim
 from iceberg.evolution import ColumnIds
 from iceberg.head import Head, follows, load, pointer, table_key
 from iceberg.layout import Layout
@@ -55,11 +56,6 @@ class CommitError(Exception):
 
 class LostRace(Exception):
     """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
-
-
-def claim_name(topic: str) -> str:
-    """The claim that the committer of a topic holds."""
-    return f"committer/{topic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,7 @@ class Committer:
 
     def __init__(self, parts: Parts, topic: str, steps: Steps | None = None) -> None:
         self.topic = topic
-        self.claim_revision = 0
+        self.claim = TopicClaim(parts.replica, topic)
         self._parts = parts
         self._steps = steps or Steps()
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
@@ -145,11 +141,11 @@ class Committer:
         files for garbage. Raises coordination.log.LogError.
         """
         replica, head = self._parts.replica, self._head
-        if head is None or self._unsure or not self.claim_revision:
+        if head is None or self._unsure or not self.claim.revision:
             return None
         await replica.barrier()
-        topic, holder = replica.state.topics.get(self.topic), replica.state.claims.get(self._claim_name)
-        if topic is None or holder != ClaimHolder(replica.incarnation, self.claim_revision):
+        topic = replica.state.topics.get(self.topic)
+        if topic is None or not self.claim.holds(replica.incarnation):
             return None
         return head if pointer(replica.state, table_key(topic)) == head.location else None
 
@@ -157,7 +153,7 @@ class Committer:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
 
         Once all that can be read is committed, CommitError tells of damage that is in the way of the rest.
-        Raises CommitError, LostRace, coordination.log.LogError and objectstore.store.StoreError.
+        Raises CommitError, LostRace, ClaimRefused, coordination.log.LogError, objectstore.store.StoreError.
         """
         replica = self._parts.replica
         if self._unsure:  # first of all: what became of the last commit?
@@ -200,7 +196,7 @@ class Committer:
         """
         replica, head = self._parts.replica, self._head
         topic, incarnation = replica.state.topics.get(self.topic), replica.incarnation
-        if head is None or self._unsure or not incarnation or not self.claim_revision:
+        if head is None or self._unsure or not incarnation or not self.claim.revision:
             return 0
         if topic is None or topic.topic_id.hex() != head.topic_id:
             return 0
@@ -230,7 +226,7 @@ class Committer:
         """The head without old files, stored and not yet visible; None when there are none."""
         parts, before = self._parts, work.head
         now_ms = parts.replica.wall_ms()
-        author = f"{incarnation:016x}/{self.claim_revision}"
+        author = f"{incarnation:016x}/{self.claim.revision}"
         found = await self._builder().remove(
             before.metadata,
             before.manifests,
@@ -252,35 +248,13 @@ class Committer:
 
     async def release(self) -> None:
         """Give the claim back, so that another agent need not wait for this one's end to be noticed."""
-        revision, self.claim_revision = self.claim_revision, 0
-        if revision:
-            await self._parts.replica.propose(
-                ReleaseClaim(name=self._claim_name, claim_revision=revision),
-                incarnation=self._parts.replica.incarnation,
-            )
-
-    @property
-    def _claim_name(self) -> str:
-        return claim_name(self.topic)
+        await self.claim.release()
 
     async def _hold_claim(self, incarnation: int) -> bool:
-        replica = self._parts.replica
-        holder = replica.state.claims.get(self._claim_name)
-        if holder is not None and holder == ClaimHolder(incarnation, self.claim_revision):
+        if self.claim.holds(incarnation):
             return True
-        self.claim_revision = 0
-        if (
-            holder is not None
-            and holder.incarnation != incarnation
-            and replica.state.is_live(holder.incarnation)
-        ):
+        if not await self.claim.take(incarnation, self._steps):
             return False
-        await self._steps.before("claim")
-        result = await replica.propose(Claim(name=self._claim_name), incarnation=incarnation)
-        if not isinstance(result, Done):
-            return False
-        assert isinstance(result.value, int)
-        self.claim_revision = result.value
         self._head = self._followed = None
         return True
 
@@ -296,7 +270,7 @@ class Committer:
             if head is not None:
                 await self._setup.set_aside(key, head, incarnation)
             fresh = self._build_layout(topic, None)
-            head = await self._setup.create(topic, key, fresh, self.claim_revision, incarnation)
+            head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
         self._head = head
         if head.location == self._unsure:
             self._unsure = ""
@@ -358,7 +332,7 @@ class Committer:
 
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
-        name = f"data/{self.claim_revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
+        name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
         files = await self._write_files(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
@@ -383,7 +357,7 @@ class Committer:
         head = Head("", base, before.manifests)
         if work.plan.files:
             added = [each.range for each in work.plan.files]
-            author = f"{incarnation:016x}/{self.claim_revision}"
+            author = f"{incarnation:016x}/{self.claim.revision}"
             summary = ledger.summary(work.topic_id, work.after, added, author)
             head = await self._builder().append(base, before.manifests, files, snapshot_id, summary, now_ms)
         return await self._store_metadata(head, before, now_ms)
@@ -447,8 +421,8 @@ class Committer:
             name=name,
             expected=work.head.location,
             metadata_location=location,
-            claim=self._claim_name,
-            claim_revision=self.claim_revision,
+            claim=self.claim.name,
+            claim_revision=self.claim.revision,
             topic=work.topic.name,
             next_offsets=work.after,
             topic_id=work.topic_id,
@@ -461,7 +435,7 @@ class Committer:
         if isinstance(result, Refused):
             self._head = None
             if result.code is Code.NOT_COORDINATOR:
-                self.claim_revision = 0
+                self.claim.revision = 0
             if result.code in _RACES:
                 raise LostRace(f"table {namespace}.{name}: {result.message}")
             raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
