@@ -68,6 +68,8 @@ class CommitterOptions:
     bytes_per_file_max: int = 64 << 20
     manifests_merged_at: int = 100
     retention: Retention = Retention()  # noqa: RUF009  # frozen
+    orphan_grace_s: float = 86_400
+    raw_bytes: bool = True
 
     @property
     def bounds(self) -> Bounds:
@@ -78,9 +80,6 @@ class CommitterOptions:
             self.rows_per_file_max,
             self.bytes_per_file_max,
         )
-
-    orphan_grace_s: float = 86_400
-    raw_bytes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,10 @@ class Committer:
         head = self._head
         if head is None or head.location != location:
             await self._steps.before("load-table")
-            head = await load(self._parts.store, self._parts.warehouse, location) if location else None
+            try:
+                head = await load(self._parts.store, self._parts.warehouse, location) if location else None
+            except ValueError as error:  # another engine's, or none at all
+                raise CommitError(f"the table's metadata {location}: {error}") from error
         if head is None or head.topic_id != topic.topic_id.hex():
             if head is not None:
                 await self._setup.set_aside(key, head, incarnation)

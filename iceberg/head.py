@@ -33,7 +33,7 @@ class Head:
     @property
     def topic_id(self) -> str:
         """The id of the topic whose table this is, in hexadecimal; empty when it is no topic's."""
-        return str(self.metadata["properties"].get(ledger.TOPIC_ID_PROPERTY, ""))
+        return ledger.owner(self.metadata)
 
 
 def table_key(topic: Topic) -> tuple[str, str]:
