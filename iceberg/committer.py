@@ -16,19 +16,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from coordination.clock import Clock
-from coordination.commands import Claim, CommitTable, ReleaseClaim, command
+from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import ClaimHolder, Done, Refused, Topic
+from coordination.state.types import Refused, Topic
 from iceberg import layout as layouts
 from iceberg import ledger, metadata
+from iceberg.claim import TopicClaim
 from iceberg.evolution import ColumnIds
 from iceberg.head import Head, follows, load, pointer, table_key
 from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
 from iceberg.obstacles import Obstacles, Replan
-from iceberg.plan import CommitPlan, FilePlan, Unplanned, older_slices, plan
+from iceberg.plan import Bounds, CommitPlan, FilePlan, Unplanned, fitting
 from iceberg.sealed import sealed
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
@@ -38,6 +39,7 @@ from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
+from objectstore.turns import in_turns
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -46,7 +48,6 @@ _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
 REPLANS_MAX = 1_000  # of one commit: a few find all that is damaged or gone, unless ever more of it is
-FACTOR_MAX = 1 << 20  # files that one partition may give to a commit, so that a transaction is taken whole
 
 
 class CommitError(Exception):
@@ -55,11 +56,6 @@ class CommitError(Exception):
 
 class LostRace(Exception):
     """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
-
-
-def claim_name(topic: str) -> str:
-    """The claim that the committer of a topic holds."""
-    return f"committer/{topic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +70,16 @@ class CommitterOptions:
     retention: Retention = Retention()  # noqa: RUF009  # frozen
     orphan_grace_s: float = 86_400
     raw_bytes: bool = True
+
+    @property
+    def bounds(self) -> Bounds:
+        """What one commit takes at most."""
+        return Bounds(
+            self.rows_per_commit_max,
+            self.bytes_per_commit_max,
+            self.rows_per_file_max,
+            self.bytes_per_file_max,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ class Committer:
 
     def __init__(self, parts: Parts, topic: str, steps: Steps | None = None) -> None:
         self.topic = topic
-        self.claim_revision = 0
+        self.claim = TopicClaim(parts.replica, topic)
         self._parts = parts
         self._steps = steps or Steps()
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
@@ -134,11 +140,11 @@ class Committer:
         files for garbage. Raises coordination.log.LogError.
         """
         replica, head = self._parts.replica, self._head
-        if head is None or self._unsure or not self.claim_revision:
+        if head is None or self._unsure or not self.claim.revision:
             return None
         await replica.barrier()
-        topic, holder = replica.state.topics.get(self.topic), replica.state.claims.get(self._claim_name)
-        if topic is None or holder != ClaimHolder(replica.incarnation, self.claim_revision):
+        topic = replica.state.topics.get(self.topic)
+        if topic is None or not self.claim.holds(replica.incarnation):
             return None
         return head if pointer(replica.state, table_key(topic)) == head.location else None
 
@@ -146,7 +152,7 @@ class Committer:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
 
         Once all that can be read is committed, CommitError tells of damage that is in the way of the rest.
-        Raises CommitError, LostRace, coordination.log.LogError and objectstore.store.StoreError.
+        Raises CommitError, LostRace, ClaimRefused, coordination.log.LogError, objectstore.store.StoreError.
         """
         replica = self._parts.replica
         if self._unsure:  # first of all: what became of the last commit?
@@ -189,7 +195,7 @@ class Committer:
         """
         replica, head = self._parts.replica, self._head
         topic, incarnation = replica.state.topics.get(self.topic), replica.incarnation
-        if head is None or self._unsure or not incarnation or not self.claim_revision:
+        if head is None or self._unsure or not incarnation or not self.claim.revision:
             return 0
         if topic is None or topic.topic_id.hex() != head.topic_id:
             return 0
@@ -219,7 +225,7 @@ class Committer:
         """The head without old files, stored and not yet visible; None when there are none."""
         parts, before = self._parts, work.head
         now_ms = parts.replica.wall_ms()
-        author = f"{incarnation:016x}/{self.claim_revision}"
+        author = f"{incarnation:016x}/{self.claim.revision}"
         found = await self._builder().remove(
             before.metadata,
             before.manifests,
@@ -241,35 +247,13 @@ class Committer:
 
     async def release(self) -> None:
         """Give the claim back, so that another agent need not wait for this one's end to be noticed."""
-        revision, self.claim_revision = self.claim_revision, 0
-        if revision:
-            await self._parts.replica.propose(
-                ReleaseClaim(name=self._claim_name, claim_revision=revision),
-                incarnation=self._parts.replica.incarnation,
-            )
-
-    @property
-    def _claim_name(self) -> str:
-        return claim_name(self.topic)
+        await self.claim.release()
 
     async def _hold_claim(self, incarnation: int) -> bool:
-        replica = self._parts.replica
-        holder = replica.state.claims.get(self._claim_name)
-        if holder is not None and holder == ClaimHolder(incarnation, self.claim_revision):
+        if self.claim.holds(incarnation):
             return True
-        self.claim_revision = 0
-        if (
-            holder is not None
-            and holder.incarnation != incarnation
-            and replica.state.is_live(holder.incarnation)
-        ):
+        if not await self.claim.take(incarnation, self._steps):
             return False
-        await self._steps.before("claim")
-        result = await replica.propose(Claim(name=self._claim_name), incarnation=incarnation)
-        if not isinstance(result, Done):
-            return False
-        assert isinstance(result.value, int)
-        self.claim_revision = result.value
         self._head = self._followed = None
         return True
 
@@ -280,47 +264,43 @@ class Committer:
         head = self._head
         if head is None or head.location != location:
             await self._steps.before("load-table")
-            head = await load(self._parts.store, self._parts.warehouse, location) if location else None
+            try:
+                head = await load(self._parts.store, self._parts.warehouse, location) if location else None
+            except ValueError as error:  # another engine's, or none at all
+                raise CommitError(f"the table's metadata {location}: {error}") from error
         if head is None or head.topic_id != topic.topic_id.hex():
             if head is not None:
                 await self._setup.set_aside(key, head, incarnation)
             fresh = self._build_layout(topic, None)
-            head = await self._setup.create(topic, key, fresh, self.claim_revision, incarnation)
+            head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
         self._head = head
         if head.location == self._unsure:
             self._unsure = ""
         return head
 
     async def _plan(self, topic: Topic, head: Head) -> _Work | None:
-        options = self._parts.options
+        replica, options = self._parts.replica, self._parts.options
         before = ledger.next_offsets(head.metadata, topic.topic_id)
         passed = self._obstacles.passed(topic.partitions, before)
         known = ledger.advance(before, [each.range for each in passed], len(topic.partitions))
         limits = self._obstacles.limits(topic.partitions)
-        found, factor = _TOO_SMALL, 1
-        while found.too_small and factor <= FACTOR_MAX:  # until a whole transaction fits
-            size = options.bytes_per_file_max * factor
-            try:
-                older = await older_slices(self._parts.merged, topic.partitions, known, size, limits)
-            except Unplanned as unplanned:
-                for lost in unplanned.lost:
-                    self._obstacles.note(topic.partitions[lost.partition], lost)
-                raise Replan from unplanned
-            if self._parts.replica.state.topics.get(topic.name) is not topic:
-                return None
-            found = plan(
-                topic.partitions,
+        try:
+            found = await fitting(
+                self._parts.merged,
+                topic,
                 known,
-                older,
-                rows_max=options.rows_per_commit_max,
-                bytes_max=options.bytes_per_commit_max,
-                file_rows_max=options.rows_per_file_max,
-                file_bytes_max=options.bytes_per_file_max,
-                extents=topic.extents,
-                factor=factor,
-                limits=limits,
+                options.bounds,
+                limits,
+                lambda: replica.state.topics.get(topic.name) is topic,
             )
-            factor *= 2
+        except Unplanned as unplanned:
+            for lost in unplanned.lost:
+                self._obstacles.note(topic.partitions[lost.partition], lost)
+            raise Replan from unplanned
+        if found is None:
+            return None
+        if found.more and not found.too_small and not found.files and not passed:
+            raise Replan  # all that there is was merged while it was planned
         found = replace(found, files=(*passed, *found.files))
         layout = self._build_layout(topic, head)
         changed = layout.fields != metadata.current_fields(head.metadata)
@@ -354,7 +334,7 @@ class Committer:
 
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
-        name = f"data/{self.claim_revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
+        name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
         files = await self._write_files(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
@@ -379,7 +359,7 @@ class Committer:
         head = Head("", base, before.manifests)
         if work.plan.files:
             added = [each.range for each in work.plan.files]
-            author = f"{incarnation:016x}/{self.claim_revision}"
+            author = f"{incarnation:016x}/{self.claim.revision}"
             summary = ledger.summary(work.topic_id, work.after, added, author)
             head = await self._builder().append(base, before.manifests, files, snapshot_id, summary, now_ms)
         return await self._store_metadata(head, before, now_ms)
@@ -390,10 +370,10 @@ class Committer:
         final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
         version = metadata.version_of(before.location) + 1
         name = metadata.metadata_name(version, parts.clock.random_bytes(16))
-        content = await asyncio.to_thread(metadata.encode, final)
-        location = sealed(f"{before.metadata['location']}/{name}", content)
+        content = await in_turns(metadata.encode_steps(final))
+        location = await asyncio.to_thread(sealed, f"{before.metadata['location']}/{name}", *content)
         await self._steps.before("store-metadata")
-        await parts.store.put(parts.warehouse.key(location), [content])
+        await parts.store.put(parts.warehouse.key(location), content)
         return Head(location, final, head.manifests)
 
     async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:
@@ -443,8 +423,8 @@ class Committer:
             name=name,
             expected=work.head.location,
             metadata_location=location,
-            claim=self._claim_name,
-            claim_revision=self.claim_revision,
+            claim=self.claim.name,
+            claim_revision=self.claim.revision,
             topic=work.topic.name,
             next_offsets=work.after,
             topic_id=work.topic_id,
@@ -457,7 +437,7 @@ class Committer:
         if isinstance(result, Refused):
             self._head = None
             if result.code is Code.NOT_COORDINATOR:
-                self.claim_revision = 0
+                self.claim.revision = 0
             if result.code in _RACES:
                 raise LostRace(f"table {namespace}.{name}: {result.message}")
             raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
@@ -473,7 +453,6 @@ _RACES = (
 
 
 _NO_FILES = CommitPlan((), more=False)
-_TOO_SMALL = CommitPlan((), more=True, too_small=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from iceberg.metadata import Metadata
 from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
+from objectstore.turns import in_turns
 
 NAMESPACE = "floe"
 """The namespace of topics' tables."""
@@ -34,7 +35,7 @@ class Head:
     @property
     def topic_id(self) -> str:
         """The id of the topic whose table this is, in hexadecimal; empty when it is no topic's."""
-        return str(self.metadata["properties"].get(ledger.TOPIC_ID_PROPERTY, ""))
+        return ledger.owner(self.metadata)
 
 
 def table_key(topic: Topic) -> tuple[str, str]:
@@ -82,7 +83,7 @@ def taken(
 async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:
     """Read the metadata at `location` and the manifest list it names. Raises StoreError, and ValueError."""
     content = await read(store, warehouse, location)
-    found = await asyncio.to_thread(metadata.decode, content)
+    found = await in_turns(metadata.decode_steps(content))
     current = ledger.current_snapshot(found)
     if current is None:
         return Head(location, found, ())

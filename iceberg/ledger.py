@@ -9,6 +9,7 @@ deleted and created again starts a table of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ _NEXT = "floe.next-offsets"
 _RANGES = "floe.ranges"
 _TOPIC_ID = "floe.topic-id"
 _COMMITTER = "floe.committer"
+_IS_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _REMOVED = "floe.removed-below"
 
 
@@ -42,7 +44,7 @@ def summary(
     return {
         _TOPIC_ID: topic_id.hex(),
         _NEXT: ",".join(str(each) for each in next_offsets),
-        _RANGES: ",".join(f"{each.partition}:{each.start}-{each.end}" for each in ranges),
+        _RANGES: ",".join([f"{index}:{start}-{end}" for index, start, end in ranges]),
         _COMMITTER: committer,
     }
 
@@ -97,13 +99,25 @@ def advance(before: Sequence[int], added: Iterable[Range], partitions: int) -> l
     return after
 
 
+def owner(metadata: Mapping[str, Any]) -> str:
+    """The id of the topic whose table this is, in hexadecimal; empty when it is no topic's."""
+    properties = metadata.get("properties") or {}
+    found = properties.get(TOPIC_ID_PROPERTY, "")  # of another engine's table it may be anything
+    return found if isinstance(found, str) and _IS_TOPIC_ID.fullmatch(found) else ""
+
+
 def current_snapshot(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The snapshot that readers see."""
+    """The snapshot that readers see; None when there is none. Raises LedgerError when it is missing."""
     current = metadata.get("current-snapshot-id")
     if current is None or current == -1:
         return None
-    found: dict[str, Any] = next(each for each in metadata["snapshots"] if each["snapshot-id"] == current)
-    return found
+    for each in metadata.get("snapshots") or ():
+        if each["snapshot-id"] == current:
+            found: dict[str, Any] = each
+            return found
+    raise LedgerError(
+        f"the current snapshot {current} of {metadata.get('location')} is not among its snapshots"
+    )
 
 
 def _numbers(text: str) -> list[int]:

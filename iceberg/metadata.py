@@ -6,13 +6,16 @@ changed does not. Nothing here does I/O. Every function returns new metadata and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from iceberg import json_steps
+from objectstore.turns import Turns, at_once
+
 Metadata = dict[str, Any]
 
+_DEPTH = 2  # a snapshot is made and read whole
 _LAST_PARTITION_ID = 999  # the spec's start: a table without partition fields has none
 
 
@@ -117,17 +120,27 @@ def current_fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     return fields
 
 
-def encode(metadata: Metadata) -> bytes:
-    """The file's content."""
-    return json.dumps(metadata, separators=(",", ":")).encode()
+def encode_steps(metadata: Metadata) -> Turns[list[bytes]]:
+    """The file's content in parts, snapshot by snapshot."""
+    return json_steps.encode(metadata, _DEPTH)
 
 
-def decode(content: bytes) -> Metadata:
+def decode_steps(content: bytes) -> Turns[Metadata]:
     """Inverse of encode. Raises ValueError."""
-    found = json.loads(content)
+    found = yield from json_steps.decode(content, _DEPTH)
     if not isinstance(found, dict) or "format-version" not in found:
         raise ValueError("not Iceberg table metadata")
     return found
+
+
+def encode(metadata: Metadata) -> bytes:
+    """The file's content, where nobody waits."""
+    return b"".join(at_once(encode_steps(metadata)))
+
+
+def decode(content: bytes) -> Metadata:
+    """Inverse of encode, where nobody waits. Raises ValueError."""
+    return at_once(decode_steps(content))
 
 
 def version_of(location: str) -> int:

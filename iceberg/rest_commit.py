@@ -130,7 +130,7 @@ def _refuse_own(properties: Mapping[str, object]) -> None:
 def topic_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
     """(topic id in hexadecimal, topic) whose table this is; empty for any other table."""
     properties = metadata.get("properties") or {}
-    return str(properties.get(ledger.TOPIC_ID_PROPERTY, "")), str(properties.get(ledger.TOPIC_PROPERTY, ""))
+    return ledger.owner(metadata), str(properties.get(ledger.TOPIC_PROPERTY, ""))
 
 
 def _model(metadata: Mapping[str, Any]) -> TableMetadata:

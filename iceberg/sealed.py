@@ -29,11 +29,11 @@ class Damaged(StoreError):
     """A stored metadata file is not what was written, or no two reads of it agree."""
 
 
-def sealed(location: str, content: Buffer) -> str:
+def sealed(location: str, *content: Buffer) -> str:
     """The location with the content's checksum in its name. `location` ends with .avro or .metadata.json."""
     for end in _ENDS:
         if location.endswith(end):
-            return f"{location.removesuffix(end)}.x{_digest(content)}{end}"
+            return f"{location.removesuffix(end)}.x{_digest(*content)}{end}"
     raise AssertionError(f"{location}: a metadata file ends with one of {', '.join(_ENDS)}")
 
 
@@ -63,5 +63,8 @@ async def read(store: ObjectStore, warehouse: Warehouse, location: str, length: 
     raise Damaged(f"{location} is damaged: {problem}, in {READS_MAX} reads; restore the object from a backup")
 
 
-def _digest(content: Buffer) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+def _digest(*content: Buffer) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in content:
+        digest.update(part)
+    return digest.hexdigest()

@@ -2,7 +2,8 @@
 
 A topic is due when records came in (the replica tells) and its interval has passed. Whoever holds the topic's
 claim commits it; for a topic that nobody holds, the agent that the rendezvous hash names goes first and the
-others wait two intervals, so that the work spreads and still outlives any agent.
+others wait two intervals, so that the work spreads and still outlives any agent. A topic with a backlog makes
+one commit and waits for its next turn behind the others that are due.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +23,8 @@ from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
 from coordination.trouble import Troubles
 from iceberg import maintenance
-from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts, claim_name
+from iceberg.claim import ClaimRefused, claim_name
+from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
 from iceberg.head import enabled, follows
 from iceberg.ledger import LedgerError
 from iceberg.setup import TableConflict
@@ -39,6 +41,8 @@ SHOWN_S = 300.0
 
 STATUSES_MAX = 10_000
 """Topics whose last outcome is remembered; the oldest are forgotten."""
+TOPICS_STEP = 100
+"""Topics looked at before the event loop gets a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +76,26 @@ class TopicStatus:
 
 @dataclass(slots=True)
 class _Job:
-    """One topic's place in the schedule. Times are the event loop's."""
+    """One topic's place in the schedule. Times are the event loop's.
+
+    `more`: its last commit left records. `over`: it is given up as soon as its claim is.
+    """
 
     committer: Committer
     due: float
     failures: int = 0
+    more: bool = False
+    over: bool = False
+    followed: float = 0.0
     collected: float = 0.0
     committed: float = 0.0
     bound: tuple[int | None, int | None, int, bool] = (None, None, 0, False)
     status: TopicStatus = field(default_factory=TopicStatus)
 
 
-_EXPECTED = (CommitError, LedgerError, TableConflict, LogError, StoreError, CorruptBatch, WriterDied)
+_OF_RECORDS = (CommitError, CorruptBatch, WriterDied)
+"""What is in the way of some records, and of nothing else that is done for their table."""
+_EXPECTED = (*_OF_RECORDS, ClaimRefused, LedgerError, TableConflict, LogError, StoreError, TimeoutError)
 
 OnCommit = Callable[[str, Committed], None]
 
@@ -108,6 +120,7 @@ class CommitterService:
         self._statuses: OrderedDict[str, TopicStatus] = OrderedDict()
         self._scanned: tuple[float, tuple[int, int]] = (0.0, (-1, -1))
         self._wake = asyncio.Event()
+        self._freed = asyncio.Event()  # a turn ended: another topic may have it
         self._running: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
@@ -126,7 +139,7 @@ class CommitterService:
         state, now = self._parts.replica.state, asyncio.get_running_loop().time()
         found: dict[str, float | None] = {}
         for name, job in self._jobs.items():
-            if not job.committer.claim_revision or name not in state.topics or not self._holds(name):
+            if name not in state.topics or not job.committer.claim.holds(self._parts.replica.incarnation):
                 continue
             waits = name in self._dirty or name in self._running
             known = job.status.freshness_ms >= 0 and (waits or now - job.committed < SHOWN_S)
@@ -136,7 +149,7 @@ class CommitterService:
     def committer(self, topic: str) -> Committer | None:
         """The committer of a topic, when this agent has one."""
         job = self._jobs.get(topic)
-        return job.committer if job is not None else None
+        return job.committer if job is not None and not job.over else None
 
     async def start(self) -> None:
         """Begin to commit."""
@@ -158,10 +171,11 @@ class CommitterService:
             for task in list(self._running.values()):
                 task.cancel()
             await asyncio.gather(*self._running.values(), return_exceptions=True)
-        with suppress(LogError, TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._options.stop_s):
                 for job in self._jobs.values():
-                    await job.committer.release()
+                    with suppress(LogError):
+                        await job.committer.release()
         self._jobs.clear()
         if self._writer is not None:
             await self._writer.close()
@@ -189,43 +203,48 @@ class CommitterService:
         tick = min(1.0, max(0.01, self._options.interval_s / 5))
         while True:
             try:
-                self._refresh(loop.time())
+                await self._refresh(loop.time())
                 self._start_due(loop.time())
             except Exception as error:  # a defect: it is told, and the tables do not end in silence
                 tasks.tell("look at the tables", error)
             self._wake.clear()
-            await asyncio.sleep(tick)
+            await _within(tick, self._freed)
+            self._freed.clear()
             if not self._dirty:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._options.interval_s):
-                        await self._wake.wait()
+                await _within(self._options.interval_s, self._wake)
 
-    def _refresh(self, now: float) -> None:
+    async def _refresh(self, now: float) -> None:
         """Jobs for the topics there are; new topics and new bindings make a topic due without records."""
         state = self._parts.replica.state
-        topics, cluster = state.topics, state.cluster_configs
-        seen = (len(topics), state.next_schema_id)
+        seen = (len(state.topics), state.next_schema_id)
         if seen == self._scanned[1] and now - self._scanned[0] < self._options.interval_s:
             return  # a look at every topic is not for every tick
         self._scanned = (now, seen)
-        for name, topic in topics.items():
+        for number, name in enumerate(list(state.topics)):
             try:
-                self._look(name, topic, cluster, now)
+                self._look(name, now)
             except Exception as error:  # a defect: it is told, and concerns no other topic's table
                 tasks.tell("look at a table", error)
+            if number % TOPICS_STEP == TOPICS_STEP - 1:
+                await asyncio.sleep(0)
         for name in self._jobs:
-            if name not in topics:
+            if name not in self._parts.replica.state.topics:
                 self._end(name)
+        self._dirty = {name: at_ms for name, at_ms in self._dirty.items() if name in self._jobs}
 
-    def _look(self, name: str, topic: Topic, cluster: Mapping[str, str], now: float) -> None:
-        """Whether the topic wants a table, and whether it is due for another reason than records."""
+    def _look(self, name: str, now: float) -> None:
+        """Whether a topic wants a table, and whether it is due for another reason than records."""
+        state = self._parts.replica.state
+        topic, cluster = state.topics.get(name), state.cluster_configs
+        if topic is None:
+            return  # deleted since the look began
         if not enabled(topic, cluster):
             if name in self._jobs:
                 self._end(name)
             return
         bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follows(topic, cluster))
         job = self._jobs.get(name)
-        if job is None:
+        if job is None or job.over:
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
             self._jobs[name] = job
         elif job.bound == bound:
@@ -235,8 +254,9 @@ class CommitterService:
 
     def _end(self, name: str) -> None:
         """Give up the table of a topic that is gone or wants none, once nothing of it is under way."""
+        self._jobs[name].over = True
         if name not in self._running:
-            self._running[name] = tasks.start(self._give_up(name), "give up a table")
+            self._running[name] = tasks.start(self._give_up(name, self._jobs[name]), "give up a table")
 
     def _head_start(self, topic: Topic) -> float:
         """Seconds that this agent leaves to the one that the rendezvous hash names."""
@@ -246,8 +266,11 @@ class CommitterService:
             return 0.0
         return 2 * self._options.interval_s
 
-    async def _give_up(self, name: str) -> None:
-        await self._release(name, self._jobs.pop(name))
+    async def _give_up(self, name: str, job: _Job) -> None:
+        """Forget the topic, once its claim is given back: else the next look gives it up again."""
+        await self._release(name, job)
+        if self._jobs.get(name) is job and job.committer.claim.held() is None:
+            del self._jobs[name]
 
     def _start_due(self, now: float) -> None:
         replica = self._parts.replica
@@ -258,7 +281,9 @@ class CommitterService:
             if len(self._running) >= self._options.committers_in_flight_max:
                 return
             job = self._jobs.get(name)
-            if job is None or self._held_by_another(name):
+            if job is not None and job.due > now and not job.failures:
+                continue  # of very many a look at each claim takes too long
+            if job is None or job.over or self._held_by_another(name):
                 self._dirty.pop(name)
                 self._passed_on(name)
             elif name not in self._running and job.due <= now:
@@ -268,7 +293,7 @@ class CommitterService:
         """Release what this agent holds: agents live whose role it is."""
         for name, job in self._jobs.items():
             self._passed_on(name)
-            if job.committer.claim_revision and name not in self._running:
+            if name not in self._running and job.committer.claim.held() is not None:
                 self._running[name] = tasks.start(self._release(name, job), "release a table")
 
     async def _release(self, name: str, job: _Job) -> None:
@@ -284,32 +309,19 @@ class CommitterService:
         if self.troubles is not None:
             self.troubles.worked(f"table of {name}")
 
-    def _holds(self, name: str) -> bool:
-        replica = self._parts.replica
-        holder = replica.state.claims.get(claim_name(name))
-        return holder is not None and holder.incarnation == replica.incarnation
-
     def _held_by_another(self, name: str) -> bool:
         replica = self._parts.replica
         holder = replica.state.claims.get(claim_name(name))
         return holder is not None and holder.incarnation != replica.incarnation
 
     async def _commit(self, name: str, job: _Job) -> None:
-        """Commit until the topic is up to date; what comes in meanwhile makes it due again."""
+        """One turn of a topic; what is left of it, and what comes in meanwhile, makes it due again."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         newest_ms = self._dirty.pop(name, self._parts.clock.now_ms())
-        self._statuses[name] = job.status
-        self._statuses.move_to_end(name)
-        if len(self._statuses) > STATUSES_MAX:
-            self._statuses.popitem(last=False)
+        self._remember(name, job)
         try:
-            while (done := await job.committer.run_once()) is not None:
-                self._note(name, job, done, newest_ms)
-                if not done.more:
-                    break
-            await job.committer.follow()
-            await self._collect(job, loop.time())
+            await self._turn(name, job, newest_ms)
             job.failures, job.status.last_error = 0, ""
             if self.troubles is not None:
                 self.troubles.worked(f"table of {name}")
@@ -329,7 +341,38 @@ class CommitterService:
         finally:
             self._running.pop(name, None)
             self._wake.set()
+            self._freed.set()
         job.due = started + waits
+        if job.more:  # behind all that are due by now, and at once if none is
+            job.due = loop.time()
+            self._dirty[name] = self._dirty.pop(name, newest_ms)
+
+    async def _turn(self, name: str, job: _Job, newest_ms: int) -> None:
+        """One commit, and what else the table needs in its own time: whatever becomes of the commit."""
+        job.more = False
+        try:
+            done = await job.committer.run_once()
+        except _OF_RECORDS:
+            await self._beside(job)
+            raise
+        if done is not None:
+            job.more = done.more
+            self._note(name, job, done, newest_ms)
+        await self._beside(job)
+
+    async def _beside(self, job: _Job) -> None:
+        """Let old rows and files go; with a backlog no more often than a topic without one would."""
+        now = asyncio.get_running_loop().time()
+        if not job.more or now - job.followed >= self._options.interval_s:
+            job.followed = now
+            await job.committer.follow()
+        await self._collect(job, now)
+
+    def _remember(self, name: str, job: _Job) -> None:
+        self._statuses[name] = job.status
+        self._statuses.move_to_end(name)
+        if len(self._statuses) > STATUSES_MAX:
+            self._statuses.popitem(last=False)
 
     def _note(self, name: str, job: _Job, done: Committed, newest_ms: int) -> None:
         status = job.status
@@ -375,6 +418,13 @@ class CommitterService:
         )
         if count:
             _logger.info("topic %s: removed %d files that no snapshot names", job.committer.topic, count)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for the event, at most so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _chosen(topic_id: bytes, nodes: list[int]) -> int:

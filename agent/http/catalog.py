@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Iterable
+
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from agent.http.answers import Problem, read_body
 from agent.http.parts import Parts
+from iceberg import json_steps
+from objectstore.turns import in_turns
+
+_DEPTH = 3  # of {"metadata": {"snapshots": […]}} each snapshot is made whole
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class CatalogRoutes:
@@ -28,7 +36,21 @@ class CatalogRoutes:
         status, answer = await self._catalog.handle(request.method, path, dict(request.query_params), body)
         if answer is None or request.method == "HEAD":
             return Response(status_code=status)
-        return JSONResponse(answer, status)
+        return await _in_parts(answer, status)
+
+
+async def _in_parts(answer: object, status: int) -> Response:
+    """The answer, made and sent in parts: metadata of a wide table is megabytes."""
+    parts = await in_turns(json_steps.encode(answer, _DEPTH, _ENCODER))
+    if len(parts) == 1:
+        return Response(parts[0], status, media_type="application/json")
+    length = {"content-length": str(sum(map(len, parts)))}
+    return StreamingResponse(_each(parts), status, headers=length, media_type="application/json")
+
+
+async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
 
 
 def _error(status: int, message: str, kind: str) -> Response:

@@ -9,15 +9,19 @@ import pytest
 from coordination.commands import CommitTable
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
+from iceberg import committer as committers
 from iceberg import ledger, metadata
-from iceberg.committer import Committer, CommitterOptions, LostRace
+from iceberg.committer import CommitError, Committer, CommitterOptions, LostRace
+from iceberg.ledger import LedgerError
 from iceberg.metadata import Retention
+from iceberg.plan import CommitPlan, fitting
 from iceberg.rows import UNREADABLE_HEADER
 from iceberg.setup import TableConflict
 from objectstore import batch
 from objectstore.compression import Compression
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import KillAt, Killed, Rig
+from tests.unit.iceberg.serving import ask, catalog_of
 from tests.unit.schema import samples
 
 FLIGHT = samples.message_type(samples.FLIGHTS, "nyc.Flight").message_class
@@ -250,6 +254,54 @@ async def test_a_topic_created_again_gets_a_table_of_its_own(rig: Rig) -> None:
     await rig.drain(committer)
     await rig.assert_table_is_topic({0: [b"new"]})
     assert ("floe", f"t__{first.topic_id.hex()[:12]}") in rig.replica.state.tables
+
+
+async def test_what_moved_while_it_was_planned_is_planned_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it was merged between two steps: no record that comes in later may be what it waits for."""
+    await rig.create_topic()
+    await rig.produce([b"a"])
+    plans = [CommitPlan((), more=True)]
+
+    async def moving(*given: Any) -> CommitPlan | None:
+        return plans.pop() if plans else await fitting(*given)
+
+    monkeypatch.setattr(committers, "fitting", moving)
+    assert await rig.drain(rig.committer()) == 1
+
+
+@pytest.mark.parametrize("topic_id", ["not one", "00", 7])
+async def test_a_foreign_table_with_an_odd_topic_id_is_no_topics(rig: Rig, topic_id: object) -> None:
+    """Somebody registered it under the name of a topic's: it is left alone, and the catalog serves it."""
+    location = f"{rig.warehouse.location}/floe/x/metadata/00000-x.metadata.json"
+    made = metadata.new_table("x", f"{rig.warehouse.location}/floe/x", [], 0, {}, 0)
+    made["properties"][ledger.TOPIC_ID_PROPERTY] = topic_id
+    await rig.store.put(rig.warehouse.key(location), [metadata.encode(made)])
+    catalog = catalog_of(rig)
+    await ask(catalog, "POST", "/v1/namespaces", {"namespace": ["floe"]})
+    body = {"name": "t", "metadata-location": location}
+    assert (await ask(catalog, "POST", "/v1/namespaces/floe/register", body))[0] == 200
+    await rig.create_topic()
+    with pytest.raises(TableConflict, match="is no topic's"):
+        await rig.committer().run_once()
+    assert (await ask(catalog, "DELETE", "/v1/namespaces/floe/tables/t"))[0] == 204
+    await rig.produce([b"a"])
+    assert await rig.drain(rig.committer()) == 1
+
+
+@pytest.mark.parametrize("content", [b"{}", b"no json", b'{"format-version":2,"current-snapshot-id":5}'])
+async def test_a_foreign_table_that_cannot_be_read_is_told(rig: Rig, content: bytes) -> None:
+    await rig.create_topic()
+    await rig.drain(rig.committer())
+    head = await rig.head()
+    location = head.metadata["location"] + "/metadata/99999-foreign.metadata.json"
+    await rig.store.put(rig.warehouse.key(location), [content])
+    await rig.replica.propose(
+        CommitTable(namespace="floe", name="t", expected=head.location, metadata_location=location)
+    )
+    with pytest.raises((CommitError, LedgerError), match=r"99999-foreign|is not among its snapshots"):
+        await rig.committer().run_once()
 
 
 async def test_a_table_that_is_no_topics_is_left_alone(rig: Rig) -> None:

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from iceberg import ledger
 from iceberg.ledger import LedgerError, Range
-from iceberg.plan import CommitPlan, consistent, plan
+from iceberg.plan import STEP, Bounds, CommitPlan, consistent, fitting, plan
 from iceberg.warehouse import OutsideWarehouse, Warehouse, s3_client_config
+from objectstore.adapters.memory import MemoryStore
+from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, SliceRef
 from objectstore.transactions import Aborted
+from objectstore.turns import at_once
 
 
 @dataclass
@@ -63,16 +66,7 @@ def planned(
     **more: Any,
 ) -> CommitPlan:
     """A plan with room in its files."""
-    return plan(
-        partitions,
-        known,
-        {},
-        rows_max=rows_max,
-        bytes_max=bytes_max,
-        file_rows_max=file_rows_max,
-        file_bytes_max=1000,
-        **more,
-    )
+    return at_once(plan(partitions, known, {}, Bounds(rows_max, bytes_max, file_rows_max, 1000), **more))
 
 
 def test_a_file_has_bounds_of_its_own() -> None:
@@ -100,6 +94,108 @@ def test_rows_are_cut_inside_a_slice_and_taken_up_there() -> None:
     second = planned([Part(0, 2)], [7], rows_max=7, bytes_max=1000)
     assert [each.range for each in second.files] == [Range(0, 7, 14)]
     assert [each.base_offset for each in second.files[0].slices] == [0, 10]
+
+
+@dataclass
+class Watched(Slices):
+    """Slices that count what they are asked for."""
+
+    made: int = 0
+    asked: int = 0
+
+    def plan(self, offset: int, max_bytes: int) -> list[SliceRef]:
+        """See Slices."""
+        found = super().plan(offset, max_bytes)
+        self.asked += 1
+        self.made += len(found)
+        return found
+
+
+def many(count: int, slices: int) -> tuple[list[Part], list[Watched]]:
+    """Partitions whose slices are counted."""
+    parts = [Part(index, slices) for index in range(count)]
+    watched = [Watched(slices) for _ in parts]
+    for part, each in zip(parts, watched, strict=True):
+        part.slices = each
+    return parts, watched
+
+
+WIDE = Bounds(1 << 30, 1 << 40, 1 << 30, 1 << 40)
+
+
+def test_no_step_of_a_plan_is_long_and_each_slice_is_looked_at_once() -> None:
+    """The event loop stood still for 0.3 s at each commit of a topic with 1,000 partitions of 60 slices."""
+    parts, watched = many(200, 60)
+    made: list[int] = []
+    steps = plan(parts, [], {}, WIDE)
+    while True:
+        before = sum(each.made for each in watched)
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: CommitPlan = done.value
+            break
+        finally:
+            made.append(sum(each.made for each in watched) - before)
+    assert max(made) <= STEP + 60
+    assert [each.range for each in found.files] == [Range(index, 0, 600) for index in range(200)]
+    assert sum(made) == 200 * 60
+    assert {each.asked for each in watched} == {1}
+
+
+def test_what_is_merged_between_two_steps_waits_for_the_next_plan() -> None:
+    """Half of the partitions are merged once the first were looked at: no transaction with one is torn."""
+    parts, watched = many(100, 60)
+    extents = [{0: (0, 99), 99: (0, 99)}, {1: (0, 99), 2: (0, 99)}]
+    steps = plan(parts, [], {}, WIDE, extents=extents)
+    while not any(each.asked for each in watched):
+        next(steps)
+    late = {index for index in range(50, 100) if not watched[index].asked}
+    for index in late:
+        watched[index].first_offset = 30
+    found = at_once(steps)
+    assert 99 in late
+    assert [each.range for each in found.files] == [
+        Range(index, 0, 600) for index in range(1, 100) if index not in late
+    ]
+    assert (found.more, found.too_small) == (True, False), "partition 0 waits for 99"
+
+
+def test_what_ends_between_two_steps_is_left_for_the_next_plan() -> None:
+    """A transaction across two partitions of which only one was looked at: all ends are of one moment."""
+    parts, watched = many(100, 60)
+    extents: list[dict[int, tuple[int, int]]] = []
+    steps = plan(parts, [], {}, WIDE, extents=extents)
+    next(steps)
+    for index in (0, 99):
+        parts[index].count += 1
+        watched[index].count += 1
+    extents.append({0: (600, 609), 99: (600, 609)})
+    assert {each.range.end for each in at_once(steps).files} == {600}
+
+
+async def test_a_topic_that_goes_while_it_is_planned_is_not_looked_at_again() -> None:
+    """The chunks of a deleted topic's slices may have no name any more."""
+
+    @dataclass
+    class Topic:
+        partitions: list[Part]
+        extents: list[dict[int, tuple[int, int]]] = field(default_factory=list)
+
+    parts, watched = many(100, 60)
+    looks = 0
+
+    def there() -> bool:
+        nonlocal looks
+        looks = sum(each.asked for each in watched)
+        return not looks
+
+    assert await fitting(NO_MERGED, Topic(parts), [], WIDE, {}, there) is None
+    assert 0 < looks < 100
+    assert sum(each.asked for each in watched) == looks
+
+
+NO_MERGED = MergedRanges(MemoryStore())
 
 
 def test_what_the_topic_lost_is_passed_over() -> None:

@@ -12,9 +12,10 @@ import pytest
 from coordination.commands import EndTransaction, InitTransactions
 from coordination.state.types import Done
 from iceberg import ledger
-from iceberg.plan import CommitPlan, plan
+from iceberg.plan import Bounds, CommitPlan, plan
 from objectstore import batch
 from objectstore.merged import Older, Slices
+from objectstore.turns import at_once
 from tests.unit.iceberg.rig import Rig, running
 
 
@@ -186,7 +187,5 @@ async def test_rows_that_are_merged_while_the_commit_is_planned_wait_for_the_nex
     nothing = Slices(partition.slices, 0, Older((), 2))
     await rig.produce([b"c"])
     partition.slices.trim(4)
-    found = plan(
-        topic.partitions, [], {0: nothing}, rows_max=9, bytes_max=9, file_rows_max=9, file_bytes_max=9
-    )
+    found = at_once(plan(topic.partitions, [], {0: nothing}, Bounds(9, 9, 9, 9)))
     assert found == CommitPlan((), more=True)

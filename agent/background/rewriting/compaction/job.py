@@ -19,11 +19,12 @@ from agent.telemetry.metrics import Metrics
 from coordination import broker_configs
 from coordination.commands import Claim, ReleaseClaim
 from coordination.jobs import Job
+from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
 from coordination.state.members import runs_jobs
-from coordination.state.types import Done, Topic
+from coordination.state.types import Done, Refused, Topic
 from coordination.steps import reach
 from objectstore.offset_map import ENTRY_BYTES
 from objectstore.reader import ChunkMissing
@@ -53,6 +54,7 @@ class Compaction(Job):
         self._dirty_bytes_min = dirty_bytes_min
         self._idle_s = -math.inf  # since when there has been nothing to do, by the event loop's time
         self._put_off: dict[int, float] = {}  # handle → until when, likewise
+        self._asked: dict[int, int] = {}  # handle → the incarnation that asked for its claim and may hold it
 
     async def stop(self) -> None:
         """End the loop, wherever it is, and the helper process."""
@@ -65,15 +67,18 @@ class Compaction(Job):
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        ready = self.replica.ready and not self.replica.clock_watch.off
-        ready = ready and runs_jobs(self.replica.state, self.replica.incarnation)
+        await self._release_strays()
         backoff_ms = broker_configs.integer(self.replica.state.cluster_configs, BACKOFF)
-        if not ready or loop.time() < self._idle_s + backoff_ms / 1000:
+        if not self._may_work() or loop.time() < self._idle_s + backoff_ms / 1000:
             return
-        while (chosen := await self._choose()) is not None:
+        while self._may_work() and (chosen := await self._choose()) is not None:
             await self.compact(chosen.handle)
         await self._parts.worker.close()  # nothing to do for a while: its memory is given back
         self._idle_s = loop.time()
+
+    def _may_work(self) -> bool:
+        replica = self.replica
+        return replica.ready and not replica.clock_watch.off and runs_jobs(replica.state, replica.incarnation)
 
     async def _choose(self) -> Due | None:
         """The partition that goes first of those that nobody compacts."""
@@ -106,10 +111,14 @@ class Compaction(Job):
         """Compact one partition under its claim; None when there was nothing to do or it is another's."""
         incarnation = self.replica.incarnation
         reach("compact/claim")
+        self._asked[handle] = incarnation
         claimed = await self.replica.propose(Claim(name=claim_of(handle)), incarnation=incarnation)
         if not isinstance(claimed, Done):
+            del self._asked[handle]
+            self._leave_alone(handle, PUT_OFF_S)
+            if isinstance(claimed, Refused) and claimed.code is not Code.NOT_COORDINATOR:  # not another's
+                self._tell(handle, ValueError(f"claim refused: {claimed.code.name}: {claimed.message}"))
             return None
-        assert isinstance(claimed.value, int)
         done: Compacted | None = None
         begun_s = asyncio.get_running_loop().time()
         try:
@@ -127,9 +136,27 @@ class Compaction(Job):
             elif not done.swapped:  # merging was first: half of the work counts
                 took_s = asyncio.get_running_loop().time() - begun_s
                 self._leave_alone(handle, min(PUT_OFF_S, took_s))
-            release = ReleaseClaim(name=claim_of(handle), claim_revision=claimed.value)
-            await self.replica.propose(release, incarnation=incarnation)
+            await self._release(handle, incarnation)
         return done
+
+    async def _release_strays(self) -> None:
+        """Give back what was not: the log was away, or an answer lost. Merging keeps off what is claimed."""
+        if not self.replica.ready:
+            return
+        for handle, incarnation in list(self._asked.items()):
+            await self._release(handle, incarnation)
+
+    async def _release(self, handle: int, incarnation: int) -> None:
+        """Give back a partition's claim; it is remembered until the log says so, or its holder ended."""
+        replica = self.replica
+        holder = replica.state.claims.get(claim_of(handle))
+        if incarnation == replica.incarnation:
+            if holder is None:
+                return  # what was asked for may still be on its way
+            if holder.incarnation == incarnation:
+                release = ReleaseClaim(name=claim_of(handle), claim_revision=holder.revision)
+                await replica.propose(release, incarnation=incarnation)
+        self._asked.pop(handle, None)
 
     async def _compact(self, handle: int, incarnation: int) -> Compacted | None:
         partition = self.replica.state.partitions[handle]
