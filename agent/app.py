@@ -131,6 +131,7 @@ class App:
             self.damages,
             self.refusals,
         )
+        services.hang_up = self._server.hang_up
         self._services = services
         self._dispatcher = Dispatcher(services)
         listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]

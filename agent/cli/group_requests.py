@@ -1,4 +1,7 @@
-"""The Kafka requests of `floe group …`, as functions over a Session. Refusals become failures."""
+"""The Kafka requests of `floe group …`, as functions over a Session. Refusals become failures.
+
+Those of a group are for the session of its coordinator (coordinators.py).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from agent.cli.session import Session, check_code
 from agent.net.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from agent.net.wire.generated.delete_groups import DeleteGroupsRequest
 from agent.net.wire.generated.describe_groups import DescribeGroupsRequest
-from agent.net.wire.generated.list_groups import ListedGroup, ListGroupsRequest
 from agent.net.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from agent.net.wire.generated.offset_commit import (
     OffsetCommitRequest,
@@ -23,6 +25,9 @@ from coordination.kafka_codes import Code
 
 NAMES_UNTIL = 9
 """The last OffsetCommit and OffsetFetch versions that name topics; later ones use ids."""
+
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Kinds of groups, as ListGroups calls them."""
 
 Place = tuple[str, int]
 """A topic's name and a partition's index."""
@@ -48,29 +53,26 @@ class Group:
     members: Sequence[Member]
 
 
-async def listed(session: Session) -> list[ListedGroup]:
-    """All groups, by name."""
-    answer = await session.call("ListGroups", ListGroupsRequest())
-    check_code(answer.error_code, None, "the groups are not listed")
-    found: list[ListedGroup] = sorted(answer.groups, key=lambda group: group.group_id)
-    return found
-
-
 async def described(session: Session, name: str) -> Group:
     """One group. A Failure tells when there is none."""
-    known = next((each for each in await listed(session) if each.group_id == name), None)
-    if known is None:
-        raise refused(f"group {name!r} does not exist; `floe group list` shows what does")
-    members = await (_members(session, name) if known.group_type == "consumer" else _classic(session, name))
-    return Group(name, known.group_type, known.group_state, members)
+    answer = await session.call("DescribeGroups", DescribeGroupsRequest(groups=[name]))
+    group = answer.groups[0]
+    if group.error_code == Code.GROUP_ID_NOT_FOUND:  # none, or none of the classic protocol
+        return await _of_consumer_protocol(session, name)
+    check_code(group.error_code, group.error_message, f"group {name!r}")
+    # What its members have is known to its clients only.
+    members = [Member(each.member_id, each.client_id, each.client_host, ()) for each in group.members]
+    return Group(name, CLASSIC, group.group_state, members)
 
 
-async def _members(session: Session, name: str) -> list[Member]:
-    """Of a group of the consumer protocol (KIP-848)."""
+async def _of_consumer_protocol(session: Session, name: str) -> Group:
+    """A group of KIP-848."""
     answer = await session.call("ConsumerGroupDescribe", ConsumerGroupDescribeRequest(group_ids=[name]))
     group = answer.groups[0]
+    if group.error_code == Code.GROUP_ID_NOT_FOUND:
+        raise refused(f"group {name!r} does not exist; `floe group list` shows what does")
     check_code(group.error_code, group.error_message, f"group {name!r}")
-    return [
+    members = [
         Member(
             each.member_id,
             each.client_id,
@@ -79,14 +81,7 @@ async def _members(session: Session, name: str) -> list[Member]:
         )
         for each in group.members
     ]
-
-
-async def _classic(session: Session, name: str) -> list[Member]:
-    """Of a classic group; what its members have is known to its clients only."""
-    answer = await session.call("DescribeGroups", DescribeGroupsRequest(groups=[name]))
-    group = answer.groups[0]
-    check_code(group.error_code, group.error_message, f"group {name!r}")
-    return [Member(each.member_id, each.client_id, each.client_host, ()) for each in group.members]
+    return Group(name, CONSUMER, group.group_state, members)
 
 
 async def positions(session: Session, name: str) -> dict[Place, int]:
@@ -148,8 +143,7 @@ async def commit(session: Session, name: str, offsets: Mapping[Place, int]) -> N
             check_code(row.error_code, None, what)
 
 
-async def delete(session: Session, names: Sequence[str]) -> None:
-    """Delete groups with their positions, all or up to the first that is refused."""
-    answer = await session.call("DeleteGroups", DeleteGroupsRequest(groups_names=list(names)))
-    for result in answer.results:
-        check_code(result.error_code, None, f"group {result.group_id!r} is not deleted")
+async def delete(session: Session, name: str) -> None:
+    """Delete a group with its positions."""
+    answer = await session.call("DeleteGroups", DeleteGroupsRequest(groups_names=[name]))
+    check_code(answer.results[0].error_code, None, f"group {name!r} is not deleted")

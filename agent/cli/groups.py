@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from agent.cli import group_requests
-from agent.cli.failures import EPILOG, refused, usage
+from agent.cli.coordinators import coordinators, listed
+from agent.cli.failures import EPILOG, Failure, refused, usage
 from agent.cli.group_requests import Group, Place
 from agent.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Form, Output
 from agent.cli.output import print_json, print_table, results
@@ -24,18 +26,20 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the gro
 
 @app.command("list")
 def list_groups(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = Form.TABLE) -> None:
-    """List the groups with their protocol and state."""
+    """List the groups of all agents with their protocol and state. Status 4 when an agent is not reached."""
 
-    async def work() -> list[tuple[str, str, str]]:
+    async def work() -> tuple[list[tuple[str, str, str]], Failure | None]:
         async with session(bootstrap) as kafka:
-            found = await group_requests.listed(kafka)
-        return [(group.group_id, group.group_type, group.group_state) for group in found]
+            found, problem = await listed(kafka)
+        return [(group.group_id, group.group_type, group.group_state) for group in found], problem
 
-    rows, columns = run(work()), ("group", "type", "state")
+    (rows, problem), columns = run(work()), ("group", "type", "state")
     if output is Form.JSON:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print_table(columns, rows)
+    if problem is not None:
+        raise problem
 
 
 @app.command()
@@ -46,12 +50,12 @@ def describe(name: GroupName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: 
     """
 
     async def work() -> tuple[Group, dict[Place, int], dict[Place, Bounds]]:
-        async with session(bootstrap) as kafka:
-            group = await group_requests.described(kafka, name)
-            committed = await group_requests.positions(kafka, name)
+        async with coordinators(bootstrap) as agents:
+            group = await agents.ask(name, partial(group_requests.described, name=name))
+            committed = await agents.ask(name, partial(group_requests.positions, name=name))
             held = [place for member in group.members for place in member.partitions]
             topics = sorted({topic for topic, _ in (*committed, *held)})
-            return group, committed, await group_requests.ends(kafka, topics)
+            return group, committed, await group_requests.ends(agents.anyone, topics)
 
     group, committed, bounds = run(work())
     rows = _lags(group, committed, bounds)
@@ -122,18 +126,18 @@ def reset(
         raise usage("--partition needs --topic")
 
     async def work() -> list[tuple[str, int, int | None, int]]:
-        async with session(bootstrap) as kafka:
-            before = await group_requests.positions(kafka, name)
+        async with coordinators(bootstrap) as agents:
+            before = await agents.ask(name, partial(group_requests.positions, name=name))
             topics = [topic] if topic else sorted({known for known, _ in before})
-            bounds = await group_requests.ends(kafka, topics)
+            bounds = await group_requests.ends(agents.anyone, topics)
             places = {p: b for p, b in bounds.items() if partition in (-1, p[1])}
             if not places:
                 raise refused(
                     f"group {name!r}: there is no such partition; `floe topic list` shows what is there"
                 )
-            wanted = await _targets(kafka, places, to)
+            wanted = await _targets(agents.anyone, places, to)
             if not dry_run:
-                await group_requests.commit(kafka, name, wanted)
+                await agents.ask(name, partial(group_requests.commit, name=name, offsets=wanted))
             return [(*place, before.get(place), offset) for place, offset in sorted(wanted.items())]
 
     rows, columns = run(work()), ("topic", "partition", "before", "position")
@@ -165,14 +169,24 @@ def delete(
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
-    """Delete groups that have no members, with their positions."""
+    """Delete groups that have no members, with their positions; all that can be."""
+    deleted, problems = run(_deleted(bootstrap, list(dict.fromkeys(names))))
+    if deleted and output is Form.JSON:
+        print_json({"deleted": deleted})
+    elif deleted:
+        results().print(f"deleted {', '.join(deleted)}")
+    if problems:
+        raise Failure(problems[0].status, "; ".join(map(str, problems)))
 
-    async def work() -> None:
-        async with session(bootstrap) as kafka:
-            await group_requests.delete(kafka, names)
 
-    run(work())
-    if output is Form.JSON:
-        print_json({"deleted": names})
-    else:
-        results().print(f"deleted {', '.join(names)}")
+async def _deleted(bootstrap: str, names: Sequence[str]) -> tuple[list[str], list[Failure]]:
+    """Which groups are deleted, and why the others are not; each is its own agent's to delete."""
+    deleted, problems = [], []
+    async with coordinators(bootstrap) as agents:
+        for name in names:
+            try:
+                await agents.ask(name, partial(group_requests.delete, name=name))
+                deleted.append(name)
+            except Failure as failure:
+                problems.append(failure)
+    return deleted, problems

@@ -1,7 +1,8 @@
 """A small Kafka client for one-shot requests, over the agent's own codecs.
 
 Kafka's admin requests carry an explanation with each error; the ready-made clients drop it. Any agent
-serves any request, so one connection is enough.
+serves topics, records and configs, so one connection is enough for them. A group is served by one agent only,
+and each lists its own: `coordinators.py` finds them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ CLIENT_ID = "floe-cli"
 CONNECT_S_MAX = 5.0
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Refusal(Failure):
+    """An agent answered with an error code of Kafka's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(Status.REFUSED, message)
+        self.code = code
+
+
+class NoConnection(Exception):
+    """No connection was made; says why."""
 
 
 class Session:
@@ -85,7 +98,7 @@ class Session:
 @asynccontextmanager
 async def session(bootstrap: str) -> AsyncIterator[Session]:
     """A session with the first address of a bootstrap list that answers. Raises Failure."""
-    opened = await _open(bootstrap)
+    opened = await _first(bootstrap)
     try:
         await opened.negotiate()
         yield opened
@@ -93,24 +106,48 @@ async def session(bootstrap: str) -> AsyncIterator[Session]:
         await opened.close()
 
 
-async def _open(bootstrap: str) -> Session:
+@asynccontextmanager
+async def session_at(host: str, port: int) -> AsyncIterator[Session]:
+    """A session with the agent that another one names by this address. Raises NoConnection and Failure."""
+    opened = await _connect(address_of(host, port), host, port)
+    try:
+        await opened.negotiate()
+        yield opened
+    finally:
+        await opened.close()
+
+
+def address_of(host: str, port: int) -> str:
+    """Host and port as people write them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _first(bootstrap: str) -> Session:
     problems = []
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdigit():
             raise Failure(Status.USAGE, f"--bootstrap {address!r} is not host:port")
         try:
-            async with asyncio.timeout(CONNECT_S_MAX):
-                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            return Session(address, reader, writer)
-        except TimeoutError:
-            problems.append(f"{address}: no connection within {CONNECT_S_MAX:.0f} s")
-        except OSError as error:
-            problems.append(f"{address}: {_why(error)}")
+            return await _connect(address, host.strip("[]"), int(port))
+        except NoConnection as error:
+            problems.append(f"{address}: {error}")
     tried = "; ".join(problems)
     raise unreachable(
         f"no agent is reached ({tried}); start one with `floe dev` or give --bootstrap host:port"
     )
+
+
+async def _connect(address: str, host: str, port: int) -> Session:
+    """Raises NoConnection."""
+    try:
+        async with asyncio.timeout(CONNECT_S_MAX):
+            reader, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        raise NoConnection(f"no connection within {CONNECT_S_MAX:.0f} s") from None
+    except OSError as error:
+        raise NoConnection(_why(error)) from None
+    return Session(address, reader, writer)
 
 
 def _why(error: OSError) -> str:
@@ -121,7 +158,7 @@ def _why(error: OSError) -> str:
 
 
 def check_code(code: int, message: str | None, what: str) -> None:
-    """Raise Failure for an error code of Kafka's; `message` is the agent's explanation, if any."""
+    """Raise Refusal for an error code of Kafka's; `message` is the agent's explanation, if any."""
     if code:
         name = Code(code).name if code in set(Code) else f"error {code}"
-        raise refused(f"{what}: {name}{': ' + message if message else ''}")
+        raise Refusal(code, f"{what}: {name}{': ' + message if message else ''}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent.kafka.groups.coordinator import GroupCoordinator
     from agent.kafka.produce.driver import ProduceDriver
     from agent.kafka.topic_bodies import TopicBodies
+    from agent.net.wire.errors import WireError
     from agent.telemetry.damages import Damages
     from agent.telemetry.metrics import Metrics
     from agent.telemetry.refusals import Refusals
@@ -77,6 +78,8 @@ class Services:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     listener_zones: Mapping[str, str] = field(default_factory=dict)
     """The zone that a listener's clients count to, by its name, where it has one."""
+    hang_up: Callable[[int, WireError], None] = lambda connection, why: None
+    """Ends a connection, by its number, for a request that was over as it seemed (agent/net/server.py)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -171,6 +171,12 @@ class Server:
             server.close()
         self._servers.clear()
 
+    def hang_up(self, connection: int, why: WireError) -> None:
+        """Read no more of a connection, by its number; it is closed once all that has come is answered."""
+        protocol = self._shared.live.get(connection)
+        if protocol is not None:
+            protocol.doom(why)
+
     def drop_all(self) -> None:
         """Cut every connection at once, unread and unanswered: what to do when waking from a pause."""
         for protocol in list(self._shared.live.values()):
@@ -294,6 +300,10 @@ class _Protocol(asyncio.BufferedProtocol):
             log.info("connection cut", **self._names(), reason=reason)
             self._transport.abort()
             self._machine.close()
+
+    def doom(self, why: WireError) -> None:
+        """Close for what a request did after its place was given up; what has come since is answered."""
+        self._doom(None, why)
 
     def drain(self) -> None:
         """Read no more; close when everything is answered and sent."""

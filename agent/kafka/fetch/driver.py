@@ -1,8 +1,8 @@
 """The fetch path's driver: plan, wait for records, read them, cut at batch ends.
 
-A poll waits until `min_bytes` are there, its time is over, or an offset is out of range. That and an unknown
-topic are answered only after a read barrier: this agent may be behind another one that the client has
-spoken to. A chunk that is gone was replaced or trimmed: catch up and plan again (rule 9).
+A poll waits until `min_bytes` are there or no more fits, its time is over, or an offset is out of range.
+That and an unknown topic are answered only after a read barrier: this agent may be behind another one that
+the client has spoken to. A chunk that is gone was replaced or trimmed: catch up and plan again (rule 9).
 
 Each partition answers for itself: what cannot be read of one holds up no other (agent/kafka/fetch/pieces.py).
 """
@@ -166,7 +166,8 @@ class FetchDriver:
         return (
             self._leaving
             or self.away()
-            or plan.bytes_ready >= request.bytes_min
+            or plan.bytes_ready >= min(request.bytes_min, self._bytes_max(request))
+            or plan.full
             or plan.out_of_range
             or plan.failed
             or not plan.waitable
@@ -207,8 +208,11 @@ class FetchDriver:
                 want.failure = known
             elif known is not None:
                 want.older = known
-        bytes_max = min(request.bytes_max, self._limits.response_bytes_max)
-        return plan_fetch(wanted, bytes_max, request.read_committed)
+        return plan_fetch(wanted, self._bytes_max(request), request.read_committed)
+
+    def _bytes_max(self, request: FetchRequest) -> int:
+        """How much an answer may hold; no poll waits for more (as in Kafka)."""
+        return min(request.bytes_max, self._limits.response_bytes_max)
 
     async def _look_up(self, planned: Planned) -> SlicePlan | StoreError | TimeoutError:
         """Where a merged range has the wanted records, or why that cannot be known."""

@@ -104,11 +104,21 @@ class Planned:
 
     What was there was aborted and is merged; what follows is of a transaction that is open.
     """
+    full: bool = False
+    """There is more than the answer takes of it: what is written while a poll waits adds nothing."""
 
     @property
     def planned_bytes(self) -> int:
         """Bytes of the slices: what the answer holds at most."""
         return HEADER_BYTES if self.gap else sum(ref.length for ref in self.slices)
+
+    @property
+    def ready_bytes(self) -> int:
+        """What counts towards a request's minimum: its whole limit where more is there, as in Kafka.
+
+        The slices alone nearly fill it, and no poll could wait for the rest.
+        """
+        return max(self.planned_bytes, self.bytes_max) if self.full else self.planned_bytes
 
 
 @dataclass(slots=True)
@@ -117,6 +127,7 @@ class Plan:
 
     partitions: list[Planned]
     bytes_ready: int
+    """What counts towards the request's minimum."""
     out_of_range: bool
     """Some offset lies outside what this state knows: true only after a read barrier."""
     unknown: bool
@@ -135,6 +146,11 @@ class Plan:
         return [p.wanted.partition.handle for p in self.partitions if p.wanted.partition and not p.code]
 
     @property
+    def full(self) -> bool:
+        """Whether no partition that could be waited for has room for more."""
+        return all(planned.full or planned.code for planned in self.partitions)
+
+    @property
     def merged(self) -> list[Planned]:
         """Partitions whose merged ranges have to be looked up before there is a plan for them."""
         return [planned for planned in self.partitions if planned.merged]
@@ -143,10 +159,12 @@ class Plan:
 def plan_fetch(wanted: Sequence[Wanted], bytes_max: int, read_committed: bool) -> Plan:
     """Slices per partition within `bytes_max`; the first partition with records gets one batch at least."""
     plan = Plan([], 0, False, False, False)
+    room = bytes_max
     for want in wanted:
-        planned = _plan_partition(want, bytes_max - plan.bytes_ready, plan.bytes_ready == 0, read_committed)
+        planned = _plan_partition(want, room, room == bytes_max, read_committed)
         plan.partitions.append(planned)
-        plan.bytes_ready += planned.planned_bytes
+        plan.bytes_ready += planned.ready_bytes
+        room -= planned.planned_bytes
         plan.out_of_range |= planned.code == Code.OFFSET_OUT_OF_RANGE
         plan.unknown |= want.partition is None
         plan.refused |= planned.code != Code.NONE and want.partition is not None
@@ -166,7 +184,10 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
     end = partition.last_stable if read_committed else partition.high_watermark
     planned.end_offset = end
     limit = min(want.bytes_max, room)
-    if want.offset >= end or (limit <= 0 and not first):
+    if want.offset >= end:
+        return planned
+    if limit <= 0 and not first:
+        planned.full = True
         return planned
     if want.failure is not None:
         planned.code, planned.failed = Code.KAFKA_STORAGE_ERROR, True
@@ -179,6 +200,7 @@ def _plan_partition(want: Wanted, room: int, first: bool, read_committed: bool) 
     slices = source.plan(want.offset, max(limit, 1))
     planned.slices = [ref for ref in slices if ref.base_offset < end]
     planned.gap = len(slices) > 0 and not planned.slices
+    planned.full = len(planned.slices) > 0 and planned.slices[-1].end_offset < end
     if read_committed and planned.slices:
         planned.aborted = partition.aborted(want.offset, planned.slices[-1].end_offset)
     return planned

@@ -4,8 +4,9 @@ Versions 3 to 13; 0 to 2 are advertised because older librdkafka would otherwise
 answered with UNSUPPORTED_VERSION. From 13 topics are named by id.
 Behaviour: acknowledged when stored and ordered, whatever acks says: acks=1 is as safe as acks=all. Of a
 transactional producer: from version 12 on (transactions v2) a batch adds its partition to the transaction;
-older ones need AddPartitionsToTxn before. acks=0 gets no answer; an error then closes the connection, which
-is all that such a client can notice.
+older ones need AddPartitionsToTxn before. acks=0 gets no answer; an error then closes the connection, also
+one that comes late (a sequence out of order, a store or a log that fails), which is all that such a client
+can notice.
 Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS
 stands for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown
 outcome.
@@ -91,9 +92,9 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
     response, outcomes, admitted = await _admit_in_order(ctx, request, version)
     if outcomes is not None:
         if request.acks == 0:
-            ctx.client.turns.hold(outcomes)
-            return _answer(request, response)
-        await _await_outcomes(ctx, request, version, admitted, outcomes)
+            _settle_later(ctx, version, response, admitted, outcomes)
+        else:
+            await _await_outcomes(ctx, request, version, admitted, outcomes)
     return _answer(request, response)
 
 
@@ -320,6 +321,36 @@ async def _await_outcomes(
     except TimeoutError:
         message = "The batch was not acknowledged in time; it may have been written."
         outcomes = [Outcome(Code.REQUEST_TIMED_OUT, message=message)] * len(admitted.answers)
+    _settle(ctx, version, admitted, outcomes)
+
+
+def _settle_later(
+    ctx: Context,
+    version: int,
+    response: ProduceResponse,
+    admitted: _Admitted,
+    pending: asyncio.Future[list[Outcome]],
+) -> None:
+    """Of acks=0: what comes next waits for the outcomes (rule 17), the place of the answer does not.
+
+    Else no more than limits.requests_in_flight_max requests of a connection would share a flush. A failure
+    ends the connection, and nothing behind it on the connection begins.
+    """
+
+    def settle(done: asyncio.Future[list[Outcome]]) -> None:
+        _settle(ctx, version, admitted, done.result())
+        try:
+            _require_success(response)
+        except Unacknowledged as failed:
+            ctx.client.turns.fail()
+            ctx.services.hang_up(ctx.client.connection, failed)
+
+    pending.add_done_callback(settle)
+    ctx.client.turns.hold(pending)
+
+
+def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[Outcome]) -> None:
+    """Fill in the answers; what is stored is counted, what is refused leaves a trace."""
     stored = records = 0
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
     for answer, partition, offered, outcome in rows:
@@ -356,11 +387,16 @@ def _seconds(ctx: Context, request: ProduceRequest) -> float:
 def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
     if request.acks != 0:
         return response
+    _require_success(response)
+    return None
+
+
+def _require_success(response: ProduceResponse) -> None:
+    """Raise Unacknowledged for the first error that there is: it is told in no other way."""
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code:
                 raise Unacknowledged(f"Produce with acks=0: {answer.error_message or answer.error_code}")
-    return None
 
 
 def _refuse_topic(topic_data: TopicProduceData, code: Code, message: str) -> TopicProduceResponse:

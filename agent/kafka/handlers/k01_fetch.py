@@ -1,12 +1,12 @@
 """Fetch: read record batches, waiting for them if asked.
 
 Versions 4 to 18; from 13 topics are named by id.
-Behaviour: long polls wake when a partition is appended to; OFFSET_OUT_OF_RANGE and unknown topics are
-answered only after a read barrier; limits cut at batch ends, the first batch is always whole. A client that
-another agent should serve is told so by the preferred read replica, from version 11 on (KIP-392). A leaving
-agent answers NOT_LEADER_OR_FOLLOWER, so that clients look at once who leads now. Committed records are read
-up to the last stable offset, with the aborted transactions among them; control batches are sent like
-others.
+Behaviour: long polls wake when a partition is appended to, and none waits for more than its answer can hold;
+OFFSET_OUT_OF_RANGE and unknown topics are answered only after a read barrier; limits cut at batch ends, the
+first batch is always whole. A client that another agent should serve is told so by the preferred read
+replica, from version 11 on (KIP-392). A leaving agent answers NOT_LEADER_OR_FOLLOWER, so that clients look at
+once who leads now. Committed records are read up to the last stable offset, with the aborted transactions
+among them; control batches are sent like others.
 Deviations: aborted records are gone once they were merged, for readers of uncommitted records too. There
 are no fetch sessions: every answer has session id 0, which clients accept (KIP-227); every partition is
 answered every time. A replica id is ignored: there are no follower replicas.

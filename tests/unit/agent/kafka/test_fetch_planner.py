@@ -176,6 +176,45 @@ def test_an_empty_first_partition_leaves_the_whole_batch_to_the_next() -> None:
     assert [len(p.slices) for p in plan.partitions] == [0, 1]
 
 
+def test_a_partition_of_which_more_is_there_than_fits_counts_with_its_whole_limit() -> None:
+    """Whole slices hardly ever fill the limit, and no poll may wait for what they leave of it."""
+    view, buffers = partition([[(1, 100)]] * 4)
+    size = len(buffers[0])
+    for bytes_max, slices, ready, full in (
+        (1, 1, size, True),  # the first is whole
+        (2 * size, 2, 2 * size, True),
+        (3 * size - 1, 2, 3 * size - 1, True),
+        (4 * size, 4, 4 * size, False),
+        (9 * size, 4, 4 * size, False),
+    ):
+        plan = plan_fetch([Wanted(view, 0, bytes_max)], 10**6, False)
+        found = (len(plan.partitions[0].slices), plan.bytes_ready, plan.full)
+        assert found == (slices, ready, full), bytes_max
+
+
+def test_what_counts_as_ready_takes_no_room_from_the_other_partitions() -> None:
+    (first, buffers), (second, _) = partition([[(1, 100)]] * 4), partition([[(1, 10)]])
+    size = len(buffers[0])
+    plan = plan_fetch([Wanted(first, 0, 3 * size - 1), Wanted(second, 0, size)], 3 * size - 1, False)
+    assert [len(each.slices) for each in plan.partitions] == [2, 1]
+
+
+def test_a_plan_is_full_when_nothing_could_be_added_to_any_partition() -> None:
+    (first, _), (second, _) = partition([[(1, 400)]] * 2), partition([[(1, 400)]])
+    one_each = [Wanted(first, 0, 1), Wanted(second, 0, 1)]
+    assert plan_fetch(one_each, 1, False).full, "there is no room for the second"
+    assert not plan_fetch(one_each, 10**6, False).full, "more may come for the second"
+    assert not plan_fetch([Wanted(first, 0, 1), Wanted(second, 1, 1)], 1, False).full, "it is at its end"
+    assert plan_fetch([Wanted(first, 0, 1), Wanted(None, 0, 1)], 1, False).full, "what is unknown waits not"
+
+
+def test_a_reader_of_committed_records_does_not_count_what_is_not_yet_stable() -> None:
+    view, _ = partition([[(1, 100)]] * 4)
+    view.last_stable = 2
+    assert not plan_fetch([Wanted(view, 0, 10**6)], 10**6, True).full
+    assert plan_fetch([Wanted(view, 0, 1)], 10**6, True).full
+
+
 def test_aborted_transactions_are_told_up_to_the_end_of_the_last_batch() -> None:
     """A reader that is not told of one takes its records for committed."""
     view, buffers = partition([[(2, 20), (3, 30), (1, 10)]])
