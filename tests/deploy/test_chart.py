@@ -192,6 +192,51 @@ def test_clients_outside_reach_every_agent_where_it_says(tmp_path: Path) -> None
         assert f"{workload['metadata']['name']}-{last}-nodes" in services, "every replica has its Service"
 
 
+def given(folder: Path, **values: Any) -> Path:
+    """A file with the values of an installation that says only what it must, and these."""
+    file = folder / "values.yaml"
+    file.write_text(json.dumps(yaml.safe_load((CHART / "ci" / "minimal.yaml").read_text()) | values))
+    return file
+
+
+def test_what_a_group_says_counts_also_when_it_is_nothing(tmp_path: Path) -> None:
+    """0, "" and {} are something else than nothing said: that is the release's."""
+    release = {
+        "replicas": 4,
+        "zone": "z",
+        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "3Gi"}},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+    }
+    nothing = {
+        "replicas": 0,
+        "zone": "",
+        "resources": {},
+        "nodeSelector": {},
+        "tolerations": [],
+        "affinity": {},
+    }
+    part = {"requests": {"cpu": "1"}}
+    groups = [{"name": "none", **nothing}, {"name": "all"}, {"name": "part", "resources": part}]
+    found = {}
+    for workload, config in agents_of(given(tmp_path, **release, groups=groups), tmp_path):
+        pod = pod_of(workload)
+        pod.setdefault("nodeSelector", {}).pop(ZONE_LABEL, None)
+        found[workload["metadata"]["name"]] = {
+            "replicas": workload["spec"]["replicas"],
+            "zone": config.agent.zone,
+            "resources": pod["containers"][0]["resources"],
+            "tolerations": pod.get("tolerations", []),
+            **{name: pod.get(name, {}) for name in ("nodeSelector", "affinity")},
+        }
+    assert found == {
+        "r-floe-none": nothing,
+        "r-floe-all": release,
+        "r-floe-part": {**release, "resources": part},
+    }
+
+
 def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     ((_, config),) = agents_of(CHART / "ci" / "topology-label.yaml", tmp_path)
     assert config.agent.zone == "labelled-zone"

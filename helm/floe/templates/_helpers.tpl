@@ -38,13 +38,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "floe.groups" -}}
 {{- $all := list -}}
 {{- $full := include "floe.fullname" . -}}
-{{- $release := pick .Values "replicas" "zone" "resources" "nodeSelector" "tolerations" "affinity" -}}
 {{- range default (list (dict)) .Values.groups -}}
 {{- $name := ternary (printf "%s-%s" $full (default "" .name)) $full (hasKey . "name") -}}
-{{- $defaults := merge (dict "workload" $name "group" (default "all" .name) "roles" (list "all") "firstOrdinal" 0) (deepCopy $release) -}}
-{{- $own := merge (deepCopy .) $defaults -}}
-{{- range list "resources" "nodeSelector" "tolerations" "affinity" -}}
-{{- if hasKey $own . -}}{{- else -}}{{- $_ := set $own . (dict) -}}{{- end -}}
+{{- $own := dict "workload" $name "group" (default "all" .name) "roles" (list "all") "firstOrdinal" 0 -}}
+{{- range $key := list "replicas" "zone" "resources" "nodeSelector" "tolerations" "affinity" -}}
+{{- $_ := set $own $key (get $.Values $key) -}}
+{{- end -}}
+{{- /* What is said counts, also 0, "" and {}: sprig's merge takes those for not said. */ -}}
+{{- range $key, $value := . -}}
+{{- $_ := set $own $key $value -}}
 {{- end -}}
 {{- $all = append $all $own -}}
 {{- end -}}
