@@ -276,6 +276,13 @@ def matching(selector: dict[str, str], pods: dict[str, dict[str, str]]) -> set[s
     return {name for name, labels in pods.items() if selector.items() <= labels.items()}
 
 
+def listener(index: int = 0, *, name: str = "X", port: int = 1, external: str = "") -> str:
+    """Settings of one listener."""
+    start = f"listeners[{index}]"
+    said = f"{start}.name={name},{start}.port={port},{start}.advertisedHost=h"
+    return f"{said},{start}.external.type={external}" if external else said
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
@@ -302,14 +309,101 @@ def matching(selector: dict[str, str], pods: dict[str, dict[str, str]]) -> set[s
             "listeners[0].external.firstNodePort=31000",
             "node port 31000 would be taken twice",
         ),
+        ("terminationGracePeriodSeconds=611", "(611) must be at most preStopSeconds (5) + 605"),
+        (f"{listener()},{listener(1, port=2)}", '"X" is there twice'),
+        ("objectStore.endpoint=http://minio:9000", "set objectStore.allowHttp=true"),
+        (
+            "objectStore.endpoint=http://minio:9000,objectStore.allowHttp=true,config.store.allow_http=false",
+            "set objectStore.allowHttp=true",
+        ),
+        ("config.store.endpoint=http://minio:9000", "set objectStore.allowHttp=true"),
+        ("objectStore.region=", "objectStore/region"),
+        (
+            f"{listener(external='NodePort')},listeners[0].external.firstNodePort=32000",
+            'such as "{ordinal+32000}" with firstNodePort: 32000',
+        ),
+        (listener(external="NodePort"), "X is a NodePort without advertisedPort"),
+        (
+            f"{listener(external='NodePort')},listeners[0].external.firstNodePort=65534,replicas=3",
+            "X would have the node port 65536",
+        ),
+        (listener(name="AGENTS", external="LoadBalancer"), "r-floe-agents would be there twice"),
+        (
+            f"groups[0].name=a,{listener(external='LoadBalancer')},"
+            f"{listener(1, name='A_0_X', port=2, external='LoadBalancer')}",
+            "r-floe-a-0-x would be there twice, for listener A_0_X and for listener X for an agent",
+        ),
+        ("config.listeners[0].name=X", "config.listeners: set kafka and listeners instead"),
+        ("config.http.port=8081", "config.http.port: set http.port instead"),
+        ("config.peers.port=0", "config.peers.port: set peers.port instead"),
+        ("extraEnv[0].name=FLOE_HTTP__PORT,extraEnv[0].value=8", "instead of FLOE_HTTP__PORT set kafka"),
+        ("extraEnv[0].name=FLOE_LISTENERS__0__PORT", "instead of FLOE_LISTENERS__0__PORT set kafka"),
+        (listener(name="A__B"), "'A__B' does not match pattern"),
+        (listener(name="A_"), "'A_' does not match pattern"),
     ],
 )
 def test_bad_values_are_refused_by_name(setting: str, complaint: str) -> None:
-    done = run(
-        "helm", "template", "r", str(CHART), "-f", str(CHART / "ci" / "minimal.yaml"), "--set", setting
-    )
+    refused("r", setting, complaint)
+
+
+@pytest.mark.parametrize(
+    ("release", "setting", "complaint"),
+    [
+        ("r" * 32, "groups[0].name=" + "g" * 16, "has a name of 54 characters, and 52 are possible"),
+        (
+            "r" * 47,
+            listener(name="A" * 12, external="LoadBalancer"),
+            f"{'r' * 47}-floe-{'a' * 12}, for listener {'A' * 12}, has a name of 65 characters",
+        ),
+        (
+            "r" * 47,
+            listener(name="A" * 9, external="LoadBalancer"),
+            f"-floe-0-{'a' * 9}, for listener {'A' * 9} for an agent of group all, has a name of 64",
+        ),
+        ("1st", "replicas=1", "let it begin with a letter"),
+        ("a.b", "replicas=1", "the release's name a.b cannot be a Service's"),
+    ],
+    ids=["group", "bootstrap", "agent", "number", "dot"],
+)
+def test_names_that_kubernetes_would_refuse_are_refused(release: str, setting: str, complaint: str) -> None:
+    refused(release, setting, complaint)
+
+
+def refused(release: str, setting: str, complaint: str) -> None:
+    minimal = str(CHART / "ci" / "minimal.yaml")
+    done = run("helm", "template", release, str(CHART), "-f", minimal, "--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+def test_the_longest_that_is_not_refused_is_possible(schemas: Path, tmp_path: Path) -> None:
+    """Names that fill what Kubernetes allows, the longest time to stop, listeners that are almost taken."""
+    external = {"type": "NodePort", "firstNodePort": 65534}
+    listeners = [
+        {"name": "A_1_B", "port": 9093, "advertisedHost": "h", "advertisedPort": 7, "external": external},
+        {"name": "AGENTS", "port": 9094, "advertisedHost": "h"},
+    ]
+    more = {
+        "groups": [{"name": "g" * 20, "replicas": 2}],
+        "terminationGracePeriodSeconds": 610,
+        "listeners": listeners,
+        "objectStore": {"url": "s3://floe-demo/demo", "endpoint": "http://minio:9000"},
+        "config": {"store": {"allow_http": True}, "http": {"host": "::"}},
+    }
+    values = given(tmp_path, **more)
+    release = "r" * (52 - 1 - 20 - len("-floe"))
+    done = run("helm", "template", release, str(CHART), "-f", str(values))
+    assert done.returncode == 0, done.stderr
+    assert conform(done.stdout, schemas).returncode == 0
+    rendered = resources(done.stdout)
+    (workload,) = workloads(rendered)
+    assert len(workload["metadata"]["name"]) == 52
+    assert max(len(name.partition("/")[2]) for name in rendered) <= 63
+    ((_, config),) = agents_of(values, tmp_path)
+    assert config.shutdown.timeout_ms == 600_000
+    values = given(tmp_path, terminationGracePeriodSeconds=900, config={"shutdown": {"timeout_ms": 500_000}})
+    ((_, config),) = agents_of(values, tmp_path)
+    assert config.shutdown.timeout_ms == 500_000, "who says it is asked no more"
 
 
 @each_values
