@@ -66,6 +66,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range $section := list "http" "peers" -}}
 {{- if hasKey (default (dict) (get $.Values.config $section)) "port" -}}{{- fail (printf "config.%s.port: set %s.port instead, which Services and probes follow" $section $section) -}}{{- end -}}
 {{- end -}}
+{{- range $key := keys .Values.podLabels -}}
+{{- if or (hasKey (include "floe.labels" $ | fromYaml) $key) (eq $key "floe/group") -}}{{- fail (printf "podLabels: %s is the chart's own, by which pods are found; choose another name" $key) -}}{{- end -}}
+{{- end -}}
+{{- $advertised := .Values.kafka.advertisedHost -}}
+{{- range .Values.listeners -}}{{- $advertised = printf "%s %s %v" $advertised .advertisedHost .advertisedPort -}}{{- end -}}
+{{- if and (contains "{ordinal" $advertised) (ne .Values.kind "StatefulSet") -}}
+{{- fail "{ordinal} in an advertised address needs kind: StatefulSet; pods of a Deployment have no numbers" -}}
+{{- end -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^FLOE_(LISTENERS(__.*)?|(HTTP|PEERS)__PORT)$" .name -}}{{- fail (printf "extraEnv: instead of %s set kafka, listeners, http.port or peers.port, which Services and probes follow" .name) -}}{{- end -}}
 {{- end -}}
@@ -97,6 +105,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- fail (printf "groups: the StatefulSet %s has a name of %d characters, and 52 are possible: shorten the release's name or the group's" .workload (len .workload)) -}}
 {{- end -}}
 {{- if and .zone $.Values.zoneFromTopologyLabel -}}{{- fail "zoneFromTopologyLabel: leave zone empty, for the release and for every group" -}}{{- end -}}
+{{- if and (contains "{zone}" $advertised) (not .zone) (not $.Values.zoneFromTopologyLabel) -}}
+{{- fail (printf "{zone} in an advertised address: group %s has none; set zone, a zone for each group, or zoneFromTopologyLabel" .group) -}}
+{{- end -}}
 {{- $group := . -}}
 {{- range $ordinal := untilStep (int .firstOrdinal) (int (add .firstOrdinal .replicas)) 1 -}}
 {{- range $.Values.listeners -}}
