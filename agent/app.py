@@ -276,7 +276,7 @@ class App:
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""
         topics = self.replica.state.topics
-        for each in (self.damages.topics, self.refusals.topics):
+        for each in (self.damages, self.refusals.topics):
             each.keep(topics.__contains__)
 
     def _reads(self) -> Mapping[str, int]:

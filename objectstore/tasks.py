@@ -48,6 +48,12 @@ class Defects:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._newest: deque[Defect] = deque(maxlen=NEWEST_MAX)
+        self._times: dict[str, float] = {}
+
+    @property
+    def times(self) -> dict[str, float]:
+        """When the newest was, by place, by the event loop's clock."""
+        return self._times
 
     @property
     def counts(self) -> Counter[str]:
@@ -64,6 +70,7 @@ class Defects:
         if place not in self._counts and len(self._counts) >= PLACES_MAX:
             place = "elsewhere"
         self._counts[place] += 1
+        self._times[place] = at
         self._newest.append(Defect(place, f"{type(error).__name__}: {error}", at))
         return self._counts[place]
 

@@ -66,7 +66,9 @@ class Gauges:
             checks.add_metric([found.name], int(found.ok))
         yield checks
         jobs = GaugeMetricFamily(
-            "floe_job_failing_since_seconds", "Unix time of the first failure since a success", labels=["job"]
+            "floe_job_failing_since_seconds",
+            "Unix time of the first failure since a success",
+            labels=["name"],
         )
         for trouble in health.failing():
             jobs.add_metric([trouble.name], trouble.since_ms / 1000)
@@ -85,6 +87,13 @@ class Gauges:
         for place, count in DEFECTS.counts.items():
             defects.add_metric([place], count)
         yield defects
+        # Each count begins with a defect, at 1, of which `increase` knows nothing: alerts ask for the time.
+        text = "Unix time of the newest exception that nobody expected, by where it ended"
+        newest = GaugeMetricFamily("floe_newest_defect_seconds", text, labels=["place"])
+        ahead_s = self._parts.clock.now_ms() / 1000 - asyncio.get_running_loop().time()
+        for place, at in DEFECTS.times.items():
+            newest.add_metric([place], ahead_s + at)
+        yield newest
         queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
         for name, value in self._parts.queues().items():
             queues.add_metric([name], value)

@@ -6,6 +6,7 @@ Told once per range and then at most every TOLD_AGAIN_S; listed by /status until
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ class Damages:
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
-        self.topics = ByTopic(metrics.damaged_reads)
+        self._reads = ByTopic(metrics.damaged_reads)
+        self._newest = ByTopic(metrics.newest_damaged_read)
         self._ranges: OrderedDict[tuple[int, int], DamagedRange] = OrderedDict()
         self._minute_s = 0.0  # when the present minute of log lines began
         self._lines = 0
@@ -56,7 +58,8 @@ class Damages:
     def note(self, partition: Partition, start: int, end: int, reason: str) -> None:
         """Somebody met it: count it, and say so if that was not said of late."""
         topic, now_s, now_ms = partition.topic.name, self._clock.monotonic(), self._clock.now_ms()
-        self.topics.labels(topic).inc()
+        self._reads.labels(topic).inc()
+        self._newest.labels(topic).set(now_ms / 1000)
         key = (partition.handle, start)
         found = self._ranges.get(key)
         if found is None:
@@ -70,6 +73,11 @@ class Damages:
         found.end, found.last_ms, found.reason = end, now_ms, reason[:TEXT_MAX]
         if found.count == 1 or now_s - found.told_s >= TOLD_AGAIN_S:
             self._tell(found, now_s)
+
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Have the metrics name no topic any more that is not wanted."""
+        self._reads.keep(wanted)
+        self._newest.keep(wanted)
 
     def ranges(self, state: State) -> list[DamagedRange]:
         """The damaged ranges that are in the way of readers, by topic, partition and offset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -14,8 +15,11 @@ import pytest
 import yaml
 
 from agent.config import Config, load
+from agent.http import gauges
+from agent.telemetry.metrics import Metrics
 from deploy.services.build import tool_path
-from tests.unit.agent.test_app import World, http
+from objectstore.tasks import Defects
+from tests.unit.agent.test_app import World, http, topic
 
 pytestmark = pytest.mark.services
 
@@ -192,6 +196,51 @@ def test_clients_outside_reach_every_agent_where_it_says(tmp_path: Path) -> None
         assert f"{workload['metadata']['name']}-{last}-nodes" in services, "every replica has its Service"
 
 
+def given(folder: Path, **values: Any) -> Path:
+    """A file with the values of an installation that says only what it must, and these."""
+    file = folder / "values.yaml"
+    file.write_text(json.dumps(yaml.safe_load((CHART / "ci" / "minimal.yaml").read_text()) | values))
+    return file
+
+
+def test_what_a_group_says_counts_also_when_it_is_nothing(tmp_path: Path) -> None:
+    """0, "" and {} are something else than nothing said: that is the release's."""
+    release = {
+        "replicas": 4,
+        "zone": "z",
+        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "3Gi"}},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+    }
+    nothing = {
+        "replicas": 0,
+        "zone": "",
+        "resources": {},
+        "nodeSelector": {},
+        "tolerations": [],
+        "affinity": {},
+    }
+    part = {"requests": {"cpu": "1"}}
+    groups = [{"name": "none", **nothing}, {"name": "all"}, {"name": "part", "resources": part}]
+    found = {}
+    for workload, config in agents_of(given(tmp_path, **release, groups=groups), tmp_path):
+        pod = pod_of(workload)
+        pod.setdefault("nodeSelector", {}).pop(ZONE_LABEL, None)
+        found[workload["metadata"]["name"]] = {
+            "replicas": workload["spec"]["replicas"],
+            "zone": config.agent.zone,
+            "resources": pod["containers"][0]["resources"],
+            "tolerations": pod.get("tolerations", []),
+            **{name: pod.get(name, {}) for name in ("nodeSelector", "affinity")},
+        }
+    assert found == {
+        "r-floe-none": nothing,
+        "r-floe-all": release,
+        "r-floe-part": {**release, "resources": part},
+    }
+
+
 def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     ((_, config),) = agents_of(CHART / "ci" / "topology-label.yaml", tmp_path)
     assert config.agent.zone == "labelled-zone"
@@ -227,6 +276,13 @@ def matching(selector: dict[str, str], pods: dict[str, dict[str, str]]) -> set[s
     return {name for name, labels in pods.items() if selector.items() <= labels.items()}
 
 
+def listener(index: int = 0, *, name: str = "X", port: int = 1, external: str = "") -> str:
+    """Settings of one listener."""
+    start = f"listeners[{index}]"
+    said = f"{start}.name={name},{start}.port={port},{start}.advertisedHost=h"
+    return f"{said},{start}.external.type={external}" if external else said
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
@@ -253,29 +309,198 @@ def matching(selector: dict[str, str], pods: dict[str, dict[str, str]]) -> set[s
             "listeners[0].external.firstNodePort=31000",
             "node port 31000 would be taken twice",
         ),
+        ("terminationGracePeriodSeconds=611", "(611) must be at most preStopSeconds (5) + 605"),
+        (f"{listener()},{listener(1, port=2)}", '"X" is there twice'),
+        ("objectStore.endpoint=http://minio:9000", "set objectStore.allowHttp=true"),
+        (
+            "objectStore.endpoint=http://minio:9000,objectStore.allowHttp=true,config.store.allow_http=false",
+            "set objectStore.allowHttp=true",
+        ),
+        ("config.store.endpoint=http://minio:9000", "set objectStore.allowHttp=true"),
+        ("objectStore.region=", "objectStore/region"),
+        (
+            f"{listener(external='NodePort')},listeners[0].external.firstNodePort=32000",
+            'such as "{ordinal+32000}" with firstNodePort: 32000',
+        ),
+        (listener(external="NodePort"), "X is a NodePort without advertisedPort"),
+        (
+            f"{listener(external='NodePort')},listeners[0].external.firstNodePort=65534,replicas=3",
+            "X would have the node port 65536",
+        ),
+        (listener(name="AGENTS", external="LoadBalancer"), "r-floe-agents would be there twice"),
+        (
+            f"groups[0].name=a,{listener(external='LoadBalancer')},"
+            f"{listener(1, name='A_0_X', port=2, external='LoadBalancer')}",
+            "r-floe-a-0-x would be there twice, for listener A_0_X and for listener X for an agent",
+        ),
+        ("config.listeners[0].name=X", "config.listeners: set kafka and listeners instead"),
+        ("config.http.port=8081", "config.http.port: set http.port instead"),
+        ("config.peers.port=0", "config.peers.port: set peers.port instead"),
+        ("extraEnv[0].name=FLOE_HTTP__PORT,extraEnv[0].value=8", "instead of FLOE_HTTP__PORT set kafka"),
+        ("extraEnv[0].name=FLOE_LISTENERS__0__PORT", "instead of FLOE_LISTENERS__0__PORT set kafka"),
+        ("groups[0].name=a,groups[0].roles={all,fetch}", "/groups/0/roles"),
+        ("kind=Deployment,kafka.advertisedHost=k-\\{ordinal}.x", "{ordinal} in an advertised address needs"),
+        ("groups[0].name=a,kafka.advertisedHost=\\{zone}.x", "group a has none; set zone"),
+        ("podLabels.floe/group=x", "podLabels: floe/group is the chart's own"),
+        ("podLabels.helm\\.sh/chart=x", "podLabels: helm.sh/chart is the chart's own"),
+        (listener(name="A__B"), "'A__B' does not match pattern"),
+        (listener(name="A_"), "'A_' does not match pattern"),
     ],
 )
 def test_bad_values_are_refused_by_name(setting: str, complaint: str) -> None:
-    done = run(
-        "helm", "template", "r", str(CHART), "-f", str(CHART / "ci" / "minimal.yaml"), "--set", setting
-    )
+    refused("r", setting, complaint)
+
+
+@pytest.mark.parametrize(
+    ("release", "setting", "complaint"),
+    [
+        ("r" * 32, "groups[0].name=" + "g" * 16, "has a name of 54 characters, and 52 are possible"),
+        (
+            "r" * 47,
+            listener(name="A" * 12, external="LoadBalancer"),
+            f"{'r' * 47}-floe-{'a' * 12}, for listener {'A' * 12}, has a name of 65 characters",
+        ),
+        (
+            "r" * 47,
+            listener(name="A" * 9, external="LoadBalancer"),
+            f"-floe-0-{'a' * 9}, for listener {'A' * 9} for an agent of group all, has a name of 64",
+        ),
+        ("1st", "replicas=1", "let it begin with a letter"),
+        ("a.b", "replicas=1", "the release's name a.b cannot be a Service's"),
+    ],
+    ids=["group", "bootstrap", "agent", "number", "dot"],
+)
+def test_names_that_kubernetes_would_refuse_are_refused(release: str, setting: str, complaint: str) -> None:
+    refused(release, setting, complaint)
+
+
+def refused(release: str, setting: str, complaint: str) -> None:
+    minimal = str(CHART / "ci" / "minimal.yaml")
+    done = run("helm", "template", release, str(CHART), "-f", minimal, "--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain() -> None:
+def test_the_longest_that_is_not_refused_is_possible(schemas: Path, tmp_path: Path) -> None:
+    """Names that fill what Kubernetes allows, the longest time to stop, listeners that are almost taken."""
+    external = {"type": "NodePort", "firstNodePort": 65534}
+    listeners = [
+        {"name": "A_1_B", "port": 9093, "advertisedHost": "h", "advertisedPort": 7, "external": external},
+        {"name": "AGENTS", "port": 9094, "advertisedHost": "h"},
+    ]
+    more = {
+        "groups": [{"name": "g" * 20, "replicas": 2}],
+        "terminationGracePeriodSeconds": 610,
+        "listeners": listeners,
+        "objectStore": {"url": "s3://floe-demo/demo", "endpoint": "http://minio:9000"},
+        "config": {"store": {"allow_http": True}, "http": {"host": "::"}},
+    }
+    values = given(tmp_path, **more)
+    release = "r" * (52 - 1 - 20 - len("-floe"))
+    done = run("helm", "template", release, str(CHART), "-f", str(values))
+    assert done.returncode == 0, done.stderr
+    assert conform(done.stdout, schemas).returncode == 0
+    rendered = resources(done.stdout)
+    (workload,) = workloads(rendered)
+    assert len(workload["metadata"]["name"]) == 52
+    assert max(len(name.partition("/")[2]) for name in rendered) <= 63
+    ((_, config),) = agents_of(values, tmp_path)
+    assert config.shutdown.timeout_ms == 600_000
+    values = given(tmp_path, terminationGracePeriodSeconds=900, config={"shutdown": {"timeout_ms": 500_000}})
+    ((_, config),) = agents_of(values, tmp_path)
+    assert config.shutdown.timeout_ms == 500_000, "who says it is asked no more"
+
+
+@each_values
+def test_prometheus_finds_each_agent_once(values: Path) -> None:
+    """An agent that two Services show is scraped twice: each sum is double, and each alert comes twice."""
+    rendered = resources(render(values, "--set", "serviceMonitor.enabled=true"))
+    monitor = rendered["ServiceMonitor/r-floe"]["spec"]
+    (endpoint,) = monitor["endpoints"]
+    services = {
+        name: service["spec"]
+        for name, service in rendered.items()
+        if name.startswith("Service/")
+        and monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        and endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    }
+    assert set(services) == {"Service/r-floe-agents"}
+    pods = {d["metadata"]["name"]: d["spec"]["template"]["metadata"]["labels"] for d in workloads(rendered)}
+    assert matching(services["Service/r-floe-agents"]["selector"], pods) == set(pods), "and every agent"
+    assert services["Service/r-floe-agents"]["publishNotReadyAddresses"], "also those that are not ready"
+
+
+TARGET_LABELS = {"job", "instance", "namespace", "pod", "service", "endpoint", "container", "node"}
+"""What Prometheus and its operator call a target: a metric's own label of that name becomes `exported_…`."""
+
+
+def alerts_of(values: Path, *extra: str) -> dict[str, dict[str, Any]]:
+    (group,) = resources(render(values, *extra))["PrometheusRule/r-floe"]["spec"]["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def metrics_of(text: str) -> dict[str, list[set[str]]]:
+    """The names of the labels of each sample, by metric."""
+    found: dict[str, list[set[str]]] = {}
+    for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? ", text, re.MULTILINE):
+        found.setdefault(name, []).append(set(re.findall(r'([a-z_]+)="', labels)))
+    return found
+
+
+async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each rule of the chart names metrics that an agent shows, and stands in the table of the docs."""
-    rules = resources(render(CHART / "ci" / "full.yaml"))["PrometheusRule/r-floe"]
-    (group,) = rules["spec"]["groups"]
-    asked = {rule["alert"]: rule["expr"] for rule in group["rules"]}
-    assert rules["metadata"]["labels"]["release"] == "prometheus"
+    asked = alerts_of(CHART / "ci" / "full.yaml", "--set", "serviceMonitor.enabled=false")
+    defects = Defects()
+    monkeypatch.setattr(gauges, "DEFECTS", defects)
     world = World()
-    shown = (await http(await world.start("a"), "/metrics")).text
-    for app in world.apps:
-        await app.stop()
+    app = await world.start("a")
+    fresh = metrics_of((await http(app, "/metrics")).text)
+    await topic(app)
+    app.damages.note(app.replica.state.topics["t"].partitions[0], 0, 1, "lost")
+    defects.note("here", RuntimeError("odd"), asyncio.get_running_loop().time())
+    app.health.troubles.failed("snapshot", "full")
+    shown = metrics_of((await http(app, "/metrics")).text)
+    await app.stop()
     docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
-    for alert, expression in asked.items():
+    for alert, rule in asked.items():
+        expression = rule["expr"]
         (metric,) = re.findall(r"floe_[a-z_]+", expression)
-        assert f"# TYPE {metric} " in shown, f"{alert}: no agent has {metric}"
+        assert metric in shown, f"{alert}: no agent has {metric}"
         assert f"`{expression}`" in docs, f"{alert}: the table of alerts lacks {expression}"
-    assert {"floe_ready == 0", "floe_check == 0"} <= set(asked.values())
+        named = set(re.findall(r"\$labels\.([a-z_]+)", rule["annotations"]["summary"]))
+        assert all(named <= labels for labels in shown[metric]), f"{alert}: {metric} has no label {named}"
+        if re.search(r"increase|rate", expression):
+            assert fresh.get(metric) == [set()], f"{alert}: {metric} begins with its first event, at 1"
+    assert {"floe_ready == 0", "floe_check == 0"} <= {rule["expr"] for rule in asked.values()}
+    labels = {name for samples in shown.values() for sample in samples for name in sample}
+    assert {"topic", "place", "name"} <= labels, "metrics with labels were looked at"
+    assert not labels & TARGET_LABELS
+
+
+def test_no_metric_has_a_label_that_prometheus_gives_its_targets() -> None:
+    """Also of those that show nothing yet."""
+    own = [getattr(metric, "_labelnames", ()) for metric in vars(Metrics()).values()]
+    labels = {name for names in own for name in names}
+    assert {"api", "topic", "route"} <= labels
+    assert not labels & TARGET_LABELS
+
+
+@pytest.mark.parametrize("values", ["full", "zones"])
+def test_agents_that_are_gone_are_told_of(values: str) -> None:
+    """By the targets of the chart's own ServiceMonitor: without it nobody knows what they are called."""
+    file = CHART / "ci" / f"{values}.yaml"
+    without = alerts_of(file, "--set", "prometheusRule.enabled=true", "--set", "serviceMonitor.enabled=false")
+    assert not [rule for rule in without.values() if re.search(r"\bup\b", rule["expr"])]
+    extra = ("--set", "prometheusRule.enabled=true", "--set", "serviceMonitor.enabled=true")
+    asked = alerts_of(file, *extra)
+    target = 'up{namespace="streams",job="r-floe-agents"}'
+    assert asked["FloeAgentDown"]["expr"] == f"{target} == 0"
+    rendered = resources(render(file, *extra))
+    assert "Service/r-floe-agents" in rendered, "what the operator calls the job"
+    agents = sum(each["spec"]["replicas"] for each in workloads(rendered))
+    assert asked["FloeAgentsMissing"]["expr"] == f"(count({target} == 1) or vector(0)) < {agents}"
+    docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
+    assert "`up == 0`" in docs
+    assert "`(count(up == 1) or vector(0)) < 3`" in docs

@@ -156,6 +156,8 @@ async def test_a_topic_that_is_deleted_is_not_named_any_more(world: World) -> No
     named = (await test_app.http(app, "/metrics")).text
     await app.replica.propose(DeleteTopic(name="gone"))
     left = (await test_app.http(app, "/metrics")).text
+    assert ('floe_newest_damaged_read_seconds{topic="gone"}' in named) is True
+    assert ('floe_newest_damaged_read_seconds{topic="gone"}' in left) is False
     for metric in ("damaged_reads_total{", 'produce_rejected_total{reason="INVALID_RECORD",'):
         for name, text, there in (
             ("kept", named, True),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.health.health import AGE_S_MAX
+from agent.http import gauges
+from agent.telemetry.damages import Damages
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.state.errors import InvariantBroken
 from objectstore.faulty import Fault
+from objectstore.tasks import Defects
 from tests.unit.agent.http.conftest import Edge, connect
 
 
@@ -150,7 +155,7 @@ async def test_a_job_that_fails_again_and_again_is_seen_from_outside(
         assert "Retryable" in told["error"]
         assert (await client.get("/status.json")).json()["failing_jobs"][0]["job"] == "snapshot: snapshot"
         assert (
-            'floe_job_failing_since_seconds{job="snapshot: snapshot"} 1'
+            'floe_job_failing_since_seconds{name="snapshot: snapshot"} 1'
             in (await client.get("/metrics")).text
         )
         assert "snapshot" in (await client.get("/status.html")).text
@@ -161,3 +166,24 @@ async def test_a_job_that_fails_again_and_again_is_seen_from_outside(
     finally:
         await job.stop()
     assert (await client.get("/readyz")).json()["jobs"] == []
+
+
+async def test_the_first_defect_and_the_first_damaged_read_are_told_with_their_time(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count that begins at 1 has not increased, for Prometheus: one event would be no alert."""
+    defects, clock = Defects(), edge.parts.clock
+    monkeypatch.setattr(gauges, "DEFECTS", defects)
+    await edge.topic("t")
+    before_s = clock.now_ms() // 1000
+    defects.note("here", RuntimeError("odd"), asyncio.get_running_loop().time())
+    damages = Damages(clock, edge.parts.metrics)
+    damages.note(edge.replica.state.topics["t"].partitions[0], 0, 1, "lost")
+    text = (await client.get("/metrics")).text
+    for metric in ('newest_defect_seconds{place="here"}', 'newest_damaged_read_seconds{topic="t"}'):
+        (value,) = [line.split()[1] for line in text.splitlines() if line.startswith(f"floe_{metric}")]
+        assert before_s <= round(float(value)) <= clock.now_ms() // 1000 + 1
+    defects.note("here", RuntimeError("odd"), asyncio.get_running_loop().time() + 100)
+    again = (await client.get("/metrics")).text
+    (value,) = re.findall(r'floe_newest_defect_seconds\{place="here"\} (\S+)', again)
+    assert float(value) > before_s + 99, "the newest"
