@@ -13,8 +13,7 @@ from coordination.kafka_codes import Code
 from objectstore.batch import BatchHeader, CorruptBatch, look_through
 from objectstore.compression import Compression
 
-INLINE_BYTES_MAX = 64 * 1024  # uncompressed batches up to this size are looked through on the event loop, …
-INLINE_COMPRESSED_MAX = 8 * 1024  # … and compressed ones; larger ones in a thread
+INLINE_BYTES_MAX = 64 * 1024  # uncompressed batches up to this size are looked through on the event loop
 
 
 async def require_records(batch: memoryview, header: BatchHeader, rules: TopicRules) -> None:
@@ -23,7 +22,7 @@ async def require_records(batch: memoryview, header: BatchHeader, rules: TopicRu
     if rules.check == HEADERS or (compressed and rules.check != FULL):
         return
     try:
-        if len(batch) <= (INLINE_COMPRESSED_MAX if compressed else INLINE_BYTES_MAX):
+        if len(batch) <= INLINE_BYTES_MAX and not compressed:  # which may decode to any size
             look_through(batch)
         else:
             await asyncio.to_thread(look_through, batch)
