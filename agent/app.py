@@ -23,6 +23,7 @@ from agent.http import HttpServer, Parts, build
 from agent.kafka.assembly import assemble, open_reader, put_chunk_of
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
+from agent.kafka.order import ENDED
 from agent.net.connection import Limits
 from agent.net.server import Listener, RequestContext, Server
 from agent.net.wire.frame import RequestHeader
@@ -100,7 +101,7 @@ class App:
         self._dispatcher: Dispatcher | None = None
         self._serving = asyncio.Event()
         self._stopping = False
-        self._server = Server(self._dispatch, server_limits(config), self.metrics)
+        self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})

@@ -151,7 +151,7 @@ class LimitsConfig(Section):
     """Requests of one connection being worked on; above it the connection is not read."""
 
     response_bytes_max: Bytes = 128 * MIB
-    """Answer bytes a slow connection may have waiting; above it the connection is not read."""
+    """Answer bytes a slow client may leave waiting; above it nothing is read, and no large answer begun."""
 
     metadata_cache_bytes_max: Bytes = 32 * MIB
     """Bytes of topics kept ready as Metadata answers them; the least used version or zone goes first."""

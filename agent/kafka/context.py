@@ -12,7 +12,7 @@ from agent.kafka.order import Turns
 from agent.kafka.produce.firsts import Firsts
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Broker, serving_of
+from coordination.state.types import Broker, Result, serving_of
 
 if TYPE_CHECKING:
     from agent.cluster.hints import LeaderHints
@@ -47,7 +47,8 @@ class ProducerIds:
     def __init__(self) -> None:
         self.next = 0
         self.end = 0
-        self.lock = asyncio.Lock()
+        self.more: asyncio.Task[Result] | None = None
+        """The log is being asked for more, for all who wait."""
 
 
 @dataclass(slots=True)

@@ -6,14 +6,15 @@ connection (agent/net/server.py): there is no answer that every client would und
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from agent.kafka.context import Client, Context, Services
 from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
 from agent.kafka.handlers import HANDLERS, Handler
-from agent.kafka.order import KINDS, Kind
+from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
-from agent.net.server import RequestContext
+from agent.net.server import ConnectionInfo, RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, Codec, Encoded
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import BadVersion, RequestHeader, UnknownApi
@@ -63,15 +64,27 @@ class Dispatcher:
         if waited:
             await client.turns.wait(kind)
         try:
+            waited |= header.api_key in LARGE and await self._has_room(connection, client, kind)
             if waited:
                 self._check_awake(client, self._services.replica.check_awake())
             return await self._in_turn(context, client, header, body)
         except BaseException as error:
-            if header.api_key != API_VERSIONS or not isinstance(error, BadVersion):  # that one is answered
+            answered = header.api_key == API_VERSIONS and isinstance(error, BadVersion)
+            if not answered and not _nobody_listens(client, kind, error):
                 client.turns.fail()
             raise
         finally:
             client.turns.end()
+
+    async def _has_room(self, connection: ConnectionInfo, client: Client, kind: Kind) -> bool:
+        """Wait until the client has taken enough of its answers; whether it had to be waited for."""
+        waited = False
+        while (room := connection.room()) is not None:
+            await room
+            waited = True
+        if waited and client.turns.closed and kind in DROPPED:
+            raise Unheard(UNHEARD)
+        return waited
 
     def _check_awake(self, client: Client, awake: bool) -> None:
         """Raise Paused for what was sent before a pause that is over."""
@@ -112,3 +125,9 @@ class Dispatcher:
 
     def _woke(self) -> None:
         self._pauses += 1
+
+
+def _nobody_listens(client: Client, kind: Kind, error: BaseException) -> bool:
+    """Whether a request ended for its connection's end alone: writes that came whole behind it go on."""
+    ended = isinstance(error, asyncio.CancelledError | Unheard)
+    return ended and client.turns.closed and kind in DROPPED

@@ -30,6 +30,9 @@ OVERLAPPING: Final = (Kind.PRODUCE, Kind.COMMIT)
 DROPPED: Final = (Kind.READ, Kind.POLL)
 """What is not begun any more when its connection is gone."""
 
+METADATA: Final = 3
+FETCH: Final = 1
+
 KINDS: Final[dict[int, Kind]] = {
     0: Kind.PRODUCE,
     1: Kind.POLL,  # Fetch
@@ -84,6 +87,12 @@ KINDS: Final[dict[int, Kind]] = {
 }
 """Every API that has a handler; tests/unit/agent/kafka/test_order.py misses one that does not stand here."""
 
+LARGE: Final = frozenset({METADATA, *(key for key, kind in KINDS.items() if kind in DROPPED)})
+"""What is not begun while the connection's client leaves its answers unread: it would have more of them."""
+
+ENDED: Final = frozenset({FETCH, *(key for key, kind in KINDS.items() if kind is Kind.READ)})
+"""What ends with its connection; other polls end their own way, and writes go on."""
+
 UNHEARD: Final = "the connection ended before this request's turn"
 
 
@@ -99,6 +108,11 @@ class Turns:
         self._running = 0
         self._waiting: deque[tuple[Kind, asyncio.Future[None]]] = deque()
         self._failed = self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone."""
+        return self._closed
 
     @property
     def waiting(self) -> int:

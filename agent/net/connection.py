@@ -48,7 +48,7 @@ class Limits:
     """Requests of one connection being worked on; above it the connection is not read."""
 
     response_bytes_max: int = 128 * 1024 * 1024
-    """Answer bytes that wait for a slow client; above it the connection is not read."""
+    """Answer bytes that wait for a slow client; above it nothing is read, and no large answer begun."""
 
     connections_max: int = 10_000
     """Connections at once."""
@@ -273,8 +273,12 @@ class Connection:
             self._waiting
             or self.failed
             or len(self._slots) >= self._limits.requests_in_flight_max
-            or self.outbox_bytes + unsent > self._limits.response_bytes_max
+            or self.crowded(unsent)
         )
+
+    def crowded(self, unsent: int = 0) -> bool:
+        """Whether a slow client has not taken more than enough answer bytes. `unsent`: see wants_read."""
+        return self.outbox_bytes + unsent > self._limits.response_bytes_max
 
     def _split(self, data: memoryview) -> list[memoryview]:
         frames: list[memoryview] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -69,6 +69,9 @@ class ConnectionInfo:
     """The dispatcher's own state of this connection."""
     on_lost: Callable[[], None] | None = None
     """Set by the dispatcher: called once when the connection is gone."""
+    room: Callable[[], asyncio.Future[None] | None] = lambda: None
+    """None, or what ends when the client has taken enough of its answers, or is gone: before that no large
+    answer should be begun."""
 
 
 @dataclass(slots=True)
@@ -107,6 +110,7 @@ class _Shared:
     metrics: Metrics
     budget: Budget
     scratch: memoryview
+    reads: Collection[int]
     live: dict[int, _Protocol] = field(default_factory=dict)
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     last_id: int = 0
@@ -119,12 +123,17 @@ class Server:
     """Serves Kafka connections on any number of listeners."""
 
     def __init__(
-        self, dispatch: Dispatch, limits: Limits | None = None, metrics: Metrics | None = None
+        self,
+        dispatch: Dispatch,
+        limits: Limits | None = None,
+        metrics: Metrics | None = None,
+        reads: Collection[int] = (FETCH,),
     ) -> None:
+        """`reads`: keys of the APIs whose requests end with their connection."""
         limits = limits or Limits()
         budget = Budget(limits.process_bytes_max)
         scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._shared = _Shared(dispatch, limits, metrics or Metrics(), budget, scratch)
+        self._shared = _Shared(dispatch, limits, metrics or Metrics(), budget, scratch, reads)
         self._shared.metrics.request_bytes.set_function(lambda: budget.used)
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -227,7 +236,10 @@ class _Protocol(asyncio.BufferedProtocol):
         self._machine = Connection(shared.limits, shared.budget, shared.scratch, self._update_reading)
         self._transport: asyncio.Transport | None = None
         self._info = ConnectionInfo(0, listener.name, "")
-        self._fetches: dict[asyncio.Task[None], None] = {}
+        self._info.room = self._room
+        self._reads: dict[asyncio.Task[None], None] = {}
+        self._crowd: asyncio.Future[None] | None = None
+        self._unsent = 0
         self._reading = True
         self._writable = True
         self._doomed = False
@@ -287,8 +299,9 @@ class _Protocol(asyncio.BufferedProtocol):
         self._shared.metrics.connections.set(len(self._shared.live))
         if not self._shared.live:
             self._shared.empty.set()
-        for task in list(self._fetches):
+        for task in list(self._reads):
             task.cancel()
+        self._let_in()
         if self._info.on_lost is not None:
             self._info.on_lost()
 
@@ -312,10 +325,16 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def sweep(self, now: float) -> None:
         """Close when idle or stalled for too long."""
-        quiet = now - self._last
-        if self._machine.in_flight or self._transport is None:
+        if self._transport is None:
             return
-        if self._machine.mid_frame and not self._machine.waiting:
+        unsent, before = self._transport.get_write_buffer_size(), self._unsent
+        self._unsent = unsent
+        if unsent < before:  # the client reads, however slowly
+            self._last = now
+        quiet = now - self._last
+        if self._machine.in_flight and self._crowd is None:
+            return
+        if self._machine.mid_frame and not self._machine.waiting and self._reading:
             if quiet > self._shared.limits.stall_s_max:
                 self.abort(f"stopped in the middle of a request for {quiet:.0f} s")
         elif quiet > self._shared.limits.idle_s_max:
@@ -343,12 +362,12 @@ class _Protocol(asyncio.BufferedProtocol):
         task = tasks.start(self._serve(context, header, frame, slot), "request")
         self._shared.tasks[task] = None
         task.add_done_callback(self._ended)
-        if header.api_key == FETCH:  # nobody is left to read; a write goes on to its end
-            self._fetches[task] = None
+        if header.api_key in self._shared.reads:  # nobody is left to read; a write goes on to its end
+            self._reads[task] = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._shared.tasks.pop(task, None)
-        self._fetches.pop(task, None)
+        self._reads.pop(task, None)
 
     async def _serve(
         self, context: RequestContext, header: RequestHeader, frame: memoryview, slot: Slot
@@ -421,11 +440,32 @@ class _Protocol(asyncio.BufferedProtocol):
         self._update_reading()
         self._close_when_done()
 
+    def _held(self, transport: asyncio.Transport) -> int:
+        """Answer bytes that the transport holds for a slow client."""
+        return 0 if self._writable else transport.get_write_buffer_size()
+
+    def _room(self) -> asyncio.Future[None] | None:
+        """See ConnectionInfo. What is held is sent, or `sweep` cuts a client that reads none of it."""
+        transport = self._transport
+        if transport is None or not self._machine.crowded(self._held(transport)):
+            return None
+        if self._crowd is None or self._crowd.done():
+            self._crowd = self._loop.create_future()
+        return self._crowd
+
+    def _let_in(self) -> None:
+        """Whoever waits for room has it, or nobody to answer."""
+        crowd, self._crowd = self._crowd, None
+        if crowd is not None and not crowd.done():
+            crowd.set_result(None)
+
     def _update_reading(self) -> None:
         transport = self._transport
         if transport is None or transport.is_closing() or self._lingering:
             return
-        unsent = 0 if self._writable else transport.get_write_buffer_size()
+        unsent = self._held(transport)
+        if not self._machine.crowded(unsent):
+            self._let_in()
         wanted = not self._shared.draining and self._machine.wants_read(unsent)
         if wanted and not self._reading:
             self._reading = True

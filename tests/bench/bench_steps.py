@@ -6,16 +6,25 @@ states are smaller than the largest that are allowed; the last column of steps m
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
 
+from agent.net.wire.api import BY_NAME
+from agent.net.wire.frame import RequestHeader
+from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import describe_configs as dc
+from agent.net.wire.generated import describe_log_dirs as dl
+from agent.net.wire.generated import list_offsets as lo
+from agent.net.wire.generated import offset_fetch as of
 from coordination.commands import (
     BindSchema,
     CommitChunk,
@@ -24,6 +33,7 @@ from coordination.commands import (
     RegisterAgent,
     SetFeatureLevel,
 )
+from coordination.memory_server import MemoryServer
 from coordination.snapshot import decode_steps, encode, encode_steps
 from coordination.state import State
 from coordination.state.data import FEATURE_LEVEL_MAX
@@ -31,10 +41,12 @@ from coordination.state.freeze import freeze, freeze_now
 from iceberg import ledger, metadata
 from iceberg.committer import CommitterOptions
 from iceberg.plan import plan
+from objectstore.adapters.memory import MemoryStore
 from objectstore.turns import Turns
 from tests.bench.bench_apply import entry
 from tests.bench.bench_state import longest
 from tests.bench.figure import Figure
+from tests.unit.agent.rig import start_agent
 
 STEP_MS_GOAL = 5.0
 PRODUCERS = 500_000
@@ -173,12 +185,83 @@ def tables() -> Iterator[Figure]:
         yield _step(f"metadata of {count:,} partitions, read", _best(read))
 
 
+class Steps:
+    """The longest step of the event loop, CPU seconds, while it is watched."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Meanwhile every callback is measured."""
+        name = "_run"  # where every callback comes by
+        run = getattr(asyncio.Handle, name)
+
+        def measured(handle: asyncio.Handle) -> None:
+            begun = time.thread_time()
+            run(handle)
+            self.longest = max(self.longest, time.thread_time() - begun)
+
+        self.longest = 0.0
+        setattr(asyncio.Handle, name, measured)
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
+            setattr(asyncio.Handle, name, run)
+
+
+async def answers() -> list[Figure]:
+    """Large answers: the longest step from a request's decoding to its answer's bytes."""
+    agent, found = await start_agent(MemoryServer(), MemoryStore()), []
+    names, parts = [f"topic-{number:05}" for number in range(1_000)], list(range(10_000))
+    await agent.call("CreateTopics", ct.CreateTopicsRequest([ct.CreatableTopic(n, 1, 1) for n in names]), 7)
+    for number in range(5):
+        await agent.call(
+            "CreateTopics", ct.CreateTopicsRequest([ct.CreatableTopic(f"t{number}", 10_000, 1)]), 7
+        )
+    resources = [dc.DescribeConfigsResource(2, name, None) for name in names]
+    ends = [
+        lo.ListOffsetsTopic(f"t{number}", [lo.ListOffsetsPartition(index, -1, -1) for index in parts])
+        for number in range(5)
+    ]
+    places = [of.OffsetFetchRequestTopics(f"t{number}", b"", parts) for number in range(5)]
+    questions: list[tuple[str, str, Any, int]] = [
+        (
+            "DescribeConfigs of 1,000 topics",
+            "DescribeConfigs",
+            dc.DescribeConfigsRequest(resources, True, True),
+            4,
+        ),
+        ("DescribeLogDirs of 50,000 partitions", "DescribeLogDirs", dl.DescribeLogDirsRequest(None), 4),
+        ("ListOffsets of 50,000 partitions", "ListOffsets", lo.ListOffsetsRequest(-1, 0, ends), 7),
+        (
+            "OffsetFetch of 50,000 partitions",
+            "OffsetFetch",
+            of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=places)]),
+            8,
+        ),
+    ]
+    for what, name, request, version in questions:
+        api, steps = BY_NAME[name], Steps()
+        body = memoryview(b"".join(api.codec().encode_request(request, version)))
+        await asyncio.sleep(0.05)
+        with steps.watched():
+            header = RequestHeader(api.key, version, 1, "bench", 0)
+            await asyncio.ensure_future(agent.dispatcher.answer(agent.client, header, body))
+        found.append(_step(f"{what}, the loop waits", steps.longest))
+    await agent.stop()
+    return found
+
+
 def figures() -> Iterable[Figure]:
     """All of them; the producers first, in a process that has used little memory."""
     yield from producers()
     yield from schemas()
     yield from topics()
     yield from tables()
+    yield from asyncio.run(answers())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from typing import Any
 from agent.kafka.context import Context
 from agent.kafka.handlers import k08_offset_commit, k09_offset_fetch
 from agent.kafka.handlers.lookup import find_partition, find_topic
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import offset_fetch
 from agent.net.wire.generated.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from coordination.state.state import State
 
@@ -27,6 +29,12 @@ CHANGES = frozenset(
 NONE = -1
 Key = tuple[str, int]
 """Group and handle."""
+
+
+def _plain(answer: Encoded | OffsetFetchResponse, version: int) -> OffsetFetchResponse:
+    if isinstance(answer, Encoded):
+        return offset_fetch.decode_response(b"".join(answer.buffers), version)
+    return answer
 
 
 class Positions:
@@ -60,7 +68,8 @@ class Positions:
             named = [group, *(each.group_id for each in request.groups)]
             self.behind += any(ctx.state.revision < self._newest.get(each, 0) for each in named)
             answer = await fetch(ctx, request, version)
-            asked: Sequence[OffsetFetchResponse | OffsetFetchResponseGroup] = answer.groups or [answer]
+            told = _plain(answer, version)
+            asked: Sequence[OffsetFetchResponse | OffsetFetchResponseGroup] = told.groups or [told]
             for each in asked:
                 self._told(ctx, getattr(each, "group_id", "") or group, each, since)
             return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ async def first_at_or_after(slice_bytes: memoryview, timestamp_ms: int, start: i
         found = await _decoded(batch, timestamp_ms, start)
         if found is not None:
             return found
+        await asyncio.sleep(0)  # a slice may have thousands of batches
     return None
 
 

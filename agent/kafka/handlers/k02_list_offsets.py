@@ -5,18 +5,25 @@ Behaviour: answered after a read barrier. -1: the high watermark, or the last st
 read_committed; -2: the log start; -3 (from 7): the record with the highest timestamp; -4 (from 8): the
 log start, there being one tier; -5 (from 9) and -6 (from 11): -1, as Kafka without tiered storage; a
 timestamp: the first record at or after it, found inside its batch. No match: -1 twice, no error. Where
-those records are damaged: the first offset of the slice that they are in.
+those records are damaged: the first offset of the slice that they are in. Timestamps are looked up side by
+side, and each partition answers for itself: KAFKA_STORAGE_ERROR where its records cannot be read in time.
 Deviations: none known.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 from agent.kafka.context import Context
 from agent.kafka.fetch.planner import LEADER_EPOCH
 from agent.kafka.fetch.timestamps import Found, first_at_or_after, highest
 from agent.kafka.handlers.lookup import find_partition
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import list_offsets
 from agent.net.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -24,6 +31,7 @@ from agent.net.wire.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 from coordination.state.types import Partition
 from objectstore.batch import CorruptBatch
@@ -38,31 +46,55 @@ SINCE = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11,
 }  # fmt: skip
 READ_COMMITTED = 1
+LOOKS_AT_ONCE = 16  # partitions whose records are looked at side by side; each may hold a slice in memory
+LOOKED_AT_S_MAX = (
+    10.0  # for all of a request, seconds: what is slow must not cost its neighbours their answer
+)
 LOOKS_MAX = 3  # a chunk that is gone was replaced, a slice may be deleted while it is read: look again
 
 
-async def handle(ctx: Context, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+class _Look(NamedTuple):
+    """A partition that is asked for a time, and where its answer goes."""
+
+    topic: str
+    asked: ListOffsetsPartition
+    rows: list[ListOffsetsPartitionResponse]
+    at: int
+
+
+async def handle(ctx: Context, request: ListOffsetsRequest, version: int) -> Encoded:
     """One answer per partition, in the request's order."""
     fresh = await ctx.barrier()
-    named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    response = ListOffsetsResponse()
-    for topic_data in request.topics:
-        topic = ListOffsetsTopicResponse(name=topic_data.name)
-        response.topics.append(topic)
-        for each in topic_data.partitions:
-            if named[topic_data.name, each.partition_index] > 1:
-                answer = _error(each, Code.INVALID_REQUEST)
+    pace = Pace()
+    named: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for each in topic.partitions:
+            named[topic.name, each.partition_index] += 1
+            await pace.row()
+    response, looks = ListOffsetsResponse(), []
+    for topic in request.topics:
+        rows: list[ListOffsetsPartitionResponse] = []
+        response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
+        for each in topic.partitions:
+            if named[topic.name, each.partition_index] > 1:
+                answer: ListOffsetsPartitionResponse | None = _error(each, Code.INVALID_REQUEST)
             elif not fresh:
                 answer = _error(each, Code.LEADER_NOT_AVAILABLE)
             else:
-                answer = await _answer(ctx, topic_data.name, each, request.isolation_level, version)
-            topic.partitions.append(answer)
-    return response
+                answer = _known(ctx, topic.name, each, request.isolation_level, version)
+            if answer is None:
+                looks.append(_Look(topic.name, each, rows, len(rows)))
+            rows.append(answer or _error(each, Code.KAFKA_STORAGE_ERROR))
+            await pace.row()
+    if looks:
+        await _look_at_all(ctx, looks, request.isolation_level)
+    return await encoded(list_offsets, response, version, "topics", "partitions")
 
 
-async def _answer(
+def _known(
     ctx: Context, name: str, each: ListOffsetsPartition, isolation: int, version: int
-) -> ListOffsetsPartitionResponse:
+) -> ListOffsetsPartitionResponse | None:
+    """What is answered without a look at records; None where one is needed."""
     if each.timestamp < 0 and SINCE.get(each.timestamp, version + 1) > version:
         return _error(each, Code.UNSUPPORTED_VERSION)
     if each.current_leader_epoch > LEADER_EPOCH:
@@ -77,6 +109,31 @@ async def _answer(
             return _found(each, partition.log_start)
         case -5 | -6:
             return _none(each)
+    return None
+
+
+async def _look_at_all(ctx: Context, looks: list[_Look], isolation: int) -> None:
+    """Fill in the answers by time. What is not there in time stays as it is: an error, to be asked again."""
+    waiting = iter(looks)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOKED_AT_S_MAX):
+            lines = (_look_at(ctx, waiting, isolation) for _ in range(min(LOOKS_AT_ONCE, len(looks))))
+            await asyncio.gather(*lines)
+
+
+async def _look_at(ctx: Context, waiting: Iterator[_Look], isolation: int) -> None:
+    """One after the other of those that nobody looks at yet."""
+    for look in waiting:
+        look.rows[look.at] = await _timed(ctx, look.topic, look.asked, isolation)
+        await asyncio.sleep(0)  # what is in memory is there at once
+
+
+async def _timed(
+    ctx: Context, name: str, each: ListOffsetsPartition, isolation: int
+) -> ListOffsetsPartitionResponse:
+    partition = find_partition(ctx.state.topics.get(name), each.partition_index)
+    if partition is None:  # deleted meanwhile
+        return _error(each, Code.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         found = await _by_time(ctx, partition, each.timestamp)
     except (StoreError, CorruptBatch, ChunkMissing, TimeoutError):

@@ -53,7 +53,7 @@ PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some millise
 
 async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encoded:
     """The cluster as this agent knows it."""
-    asked = request.topics
+    asked = _each_once(request.topics)
     if version < TOPIC_IDS_SINCE and any(
         each.topic_id != NIL_ID or each.name is None for each in asked or ()
     ):
@@ -78,6 +78,13 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
             MetadataResponseBroker(broker.node_id, endpoint.host, endpoint.port, broker.zone or None)
         )
     return Encoded(assembled(response, bodies or [], version))
+
+
+def _each_once(asked: Sequence[MetadataRequestTopic] | None) -> list[MetadataRequestTopic] | None:
+    """The topics asked for: in Kafka too they are a set. One of 10,000 partitions is large enough once."""
+    if asked is None:
+        return None
+    return list({(each.name, each.topic_id): each for each in asked}.values())
 
 
 def _no_ids_yet(asked: Sequence[MetadataRequestTopic], version: int) -> Encoded:

@@ -8,13 +8,19 @@ from 10 on topics are named by id. Who requires stable positions (version 7 on) 
 for one that a transaction under way may change (KIP-447).
 Deviations: without an answer from the log COORDINATOR_NOT_AVAILABLE. In versions 2 to 7 a group that is not
 this agent's is said at every partition as well (NOT_COORDINATOR): aiokafka reads nothing else there, and with
-an empty answer begins anew where its auto.offset.reset says.
+an empty answer begins anew where its auto.offset.reset says. What is named again is answered once: a
+partition of a group, and a group with the same topics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import offset_fetch
 from agent.net.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -26,11 +32,11 @@ from agent.net.wire.generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 from coordination.state import consumer_groups
-from coordination.state.group_types import CONSUMER, CommittedOffset, Group
-from coordination.state.pending_offsets import is_pending
-from coordination.state.types import Partition, Topic
+from coordination.state.group_types import CONSUMER, CommittedOffset, Group, OffsetTable
+from coordination.state.types import Topic
 
 KEY = 9
 VERSIONS = (1, 10)
@@ -38,7 +44,24 @@ ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 GROUP_ERROR_SINCE, BATCHED_SINCE, MEMBERS_SINCE, IDS_SINCE = 2, 8, 9, 10
 
 
-async def handle(ctx: Context, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A group's positions as they were at one time, while its answer is made in steps."""
+
+    offsets: OffsetTable
+    unstable: frozenset[int]
+    """Handles whose positions a transaction under way may change, where those are not to be told."""
+
+    def row(self, index: int, handle: int | None) -> OffsetFetchResponsePartitions:
+        """A partition's answer; `handle`: None where it does not exist."""
+        if handle in self.unstable:
+            row = _row(index, None)
+            row.error_code = Code.UNSTABLE_OFFSET_COMMIT
+            return row
+        return _row(index, None if handle is None else self.offsets.get(handle))
+
+
+async def handle(ctx: Context, request: OffsetFetchRequest, version: int) -> Encoded:
     """The positions of each group, in the request's order."""
     asked = request.groups
     if version < BATCHED_SINCE:
@@ -48,53 +71,58 @@ async def handle(ctx: Context, request: OffsetFetchRequest, version: int) -> Off
         ]  # fmt: skip
         asked = [OffsetFetchRequestGroup(group_id=request.group_id, topics=named)]
     fresh = await ctx.barrier()
-    groups = [_answer(ctx, each, version, fresh) for each in asked]
-    if request.require_stable:
-        for group in groups:
-            _mark_unstable(ctx, group)
+    pace = Pace()
+    groups = [
+        await _answer(ctx, each, version, fresh, request.require_stable, pace) for each in _each_once(asked)
+    ]
     if version >= BATCHED_SINCE:
-        return OffsetFetchResponse(groups=groups)
-    return _old(groups[0], version)
+        response = OffsetFetchResponse(groups=groups)
+        return await encoded(offset_fetch, response, version, "groups", "topics", "partitions")
+    return await encoded(offset_fetch, await _old(groups[0], version, pace), version, "topics", "partitions")
 
 
-def _mark_unstable(ctx: Context, group: OffsetFetchResponseGroup) -> None:
-    """Name the positions that a transaction under way may change, in place of their values."""
-    if group.group_id not in ctx.state.pending_offsets:
+def _each_once(asked: Sequence[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
+    """The groups without those that are there already with the same topics."""
+    if len(asked) == 1:
+        yield asked[0]
         return
-    for topic in group.topics:
-        known = find_topic(ctx.state, topic.name, topic.topic_id, not topic.name)
-        for row in topic.partitions:
-            partition = find_partition(known, row.partition_index)
-            if partition is not None and is_pending(ctx.state, group.group_id, partition.handle):
-                row.error_code = Code.UNSTABLE_OFFSET_COMMIT
-                row.committed_offset = row.committed_leader_epoch = -1
-                row.metadata = ""
+    seen = set()
+    for each in asked:
+        key = each.group_id, None if each.topics is None else tuple(
+            (topic.name, topic.topic_id, *topic.partition_indexes) for topic in each.topics
+        )  # fmt: skip
+        if key not in seen:
+            seen.add(key)
+            yield each
 
 
-def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+async def _old(group: OffsetFetchResponseGroup, version: int, pace: Pace) -> OffsetFetchResponse:
     """One group's answer in the form before version 8; before 2 a group's error stands at every partition."""
     response = OffsetFetchResponse(error_code=group.error_code)
     spread = group.error_code
     if version >= GROUP_ERROR_SINCE and spread in ELSEWHERE:
         spread = Code.NOT_COORDINATOR
     for topic in group.topics:
-        rows = [
-            OffsetFetchResponsePartition(
-                row.partition_index,
-                row.committed_offset,
-                row.committed_leader_epoch,
-                row.metadata,
-                spread or row.error_code,
+        rows = []
+        for row in topic.partitions:
+            rows.append(
+                OffsetFetchResponsePartition(
+                    row.partition_index,
+                    row.committed_offset,
+                    row.committed_leader_epoch,
+                    row.metadata,
+                    spread or row.error_code,
+                )
             )
-            for row in topic.partitions
-        ]
+            await pace.row()
         response.topics.append(OffsetFetchResponseTopic(topic.name, rows))
     return response
 
 
-def _answer(
-    ctx: Context, asked: OffsetFetchRequestGroup, version: int, fresh: bool
+async def _answer(
+    ctx: Context, asked: OffsetFetchRequestGroup, version: int, fresh: bool, stable: bool, pace: Pace
 ) -> OffsetFetchResponseGroup:
+    await pace.row()
     group = ctx.state.groups.get(asked.group_id)
     code = _refusal(ctx, group, asked, version, fresh)
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code or Code.NONE)
@@ -102,11 +130,19 @@ def _answer(
         if version < GROUP_ERROR_SINCE or (version < BATCHED_SINCE and code in ELSEWHERE):
             answer.topics = _nothing(asked.topics or ())
         return answer
+    moment = _moment(ctx, asked, stable)
     if asked.topics is None:
-        answer.topics = _everything(ctx, group)
+        answer.topics = await _everything(ctx, moment, pace)
     else:
-        answer.topics = [_topic(ctx, group, each, version >= IDS_SINCE) for each in asked.topics]
+        answer.topics = await _named(ctx, asked.topics, moment, version >= IDS_SINCE, pace)
     return answer
+
+
+def _moment(ctx: Context, asked: OffsetFetchRequestGroup, stable: bool) -> _Moment:
+    group = ctx.state.groups.get(asked.group_id)
+    offsets = OffsetTable() if group is None else group.offsets
+    pending = ctx.state.pending_offsets.get(asked.group_id, {}).values() if stable else ()
+    return _Moment(offsets.copy(), frozenset[int]().union(*pending))
 
 
 def _refusal(
@@ -121,17 +157,30 @@ def _refusal(
     return code
 
 
-def _topic(
-    ctx: Context, group: Group | None, each: OffsetFetchRequestTopics, by_id: bool
-) -> OffsetFetchResponseTopics:
-    topic = find_topic(ctx.state, each.name, each.topic_id, by_id)
-    answer = OffsetFetchResponseTopics(name=each.name, topic_id=each.topic_id)
-    for index in each.partition_indexes:
-        row = _row(index, _position(group, find_partition(topic, index)))
-        if by_id and topic is None:
-            row.error_code = Code.UNKNOWN_TOPIC_ID
-        answer.partitions.append(row)
-    return answer
+async def _named(
+    ctx: Context, asked: Sequence[OffsetFetchRequestTopics], moment: _Moment, by_id: bool, pace: Pace
+) -> list[OffsetFetchResponseTopics]:
+    """The positions of these partitions, each once."""
+    seen: set[tuple[str | bytes, int]] = set()
+    topics: list[OffsetFetchResponseTopics] = []
+    named = set()
+    for each in asked:
+        key = each.topic_id if by_id else each.name
+        answer = OffsetFetchResponseTopics(name=each.name, topic_id=each.topic_id)
+        for index in each.partition_indexes:
+            if (key, index) not in seen:
+                seen.add((key, index))
+                topic = find_topic(ctx.state, each.name, each.topic_id, by_id)
+                partition = find_partition(topic, index)
+                row = moment.row(index, None if partition is None else partition.handle)
+                if by_id and topic is None:
+                    row.error_code = Code.UNKNOWN_TOPIC_ID
+                answer.partitions.append(row)
+            await pace.row()
+        if answer.partitions or key not in named:
+            topics.append(answer)
+        named.add(key)
+    return topics
 
 
 def _nothing(topics: list[OffsetFetchRequestTopics] | tuple[()]) -> list[OffsetFetchResponseTopics]:
@@ -139,10 +188,6 @@ def _nothing(topics: list[OffsetFetchRequestTopics] | tuple[()]) -> list[OffsetF
         OffsetFetchResponseTopics(name=each.name, partitions=[_row(i, None) for i in each.partition_indexes])
         for each in topics
     ]
-
-
-def _position(group: Group | None, partition: Partition | None) -> CommittedOffset | None:
-    return None if group is None or partition is None else group.offsets.get(partition.handle)
 
 
 def _row(index: int, position: CommittedOffset | None) -> OffsetFetchResponsePartitions:
@@ -156,10 +201,11 @@ def _row(index: int, position: CommittedOffset | None) -> OffsetFetchResponsePar
     )
 
 
-def _everything(ctx: Context, group: Group | None) -> list[OffsetFetchResponseTopics]:
+async def _everything(ctx: Context, moment: _Moment, pace: Pace) -> list[OffsetFetchResponseTopics]:
     """All positions of the group, by topic."""
     topics: dict[str, OffsetFetchResponseTopics] = {}
-    for handle in group.offsets if group is not None else ():
+    for handle in moment.offsets:
+        await pace.row()
         partition = ctx.state.partitions[handle] if handle < len(ctx.state.partitions) else None
         if partition is None:
             continue
@@ -168,5 +214,5 @@ def _everything(ctx: Context, group: Group | None) -> list[OffsetFetchResponseTo
         if answer is None:
             answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
             topics[topic.name] = answer
-        answer.partitions.append(_row(partition.index, _position(group, partition)))
+        answer.partitions.append(moment.row(partition.index, handle))
     return list(topics.values())

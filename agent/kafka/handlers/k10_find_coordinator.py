@@ -9,11 +9,14 @@ Deviations: share groups (key type 2): INVALID_REQUEST, as in a Kafka without th
 from __future__ import annotations
 
 from agent.kafka.context import Context
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import find_coordinator
 from agent.net.wire.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 
 KEY = 10
@@ -22,11 +25,16 @@ BATCHED_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 
 
-async def handle(ctx: Context, request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+async def handle(
+    ctx: Context, request: FindCoordinatorRequest, version: int
+) -> FindCoordinatorResponse | Encoded:
     """The coordinator of each key."""
     if version >= BATCHED_SINCE:
-        found = [_find(ctx, key, request.key_type) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        response, pace = FindCoordinatorResponse(), Pace()
+        for key in request.coordinator_keys:
+            response.coordinators.append(_find(ctx, key, request.key_type))
+            await pace.row()
+        return await encoded(find_coordinator, response, version, "coordinators")
     one = _find(ctx, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=one.error_code,

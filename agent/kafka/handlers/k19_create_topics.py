@@ -19,6 +19,8 @@ from agent.kafka.handlers.assignment import refusal_of_all
 from agent.kafka.handlers.configs import topic_source
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import create_topics
 from agent.net.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -26,6 +28,7 @@ from agent.net.wire.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination import broker_configs
 from coordination.commands import CreateTopic, config_entries
 from coordination.kafka_codes import Code
@@ -35,15 +38,18 @@ from coordination.topic_configs import TOPIC_CONFIGS, effective
 KEY = 19
 VERSIONS = (2, 7)
 UNSET = -1
+COMMAND_COST, ROW_COST = 10, 4  # what making them costs, in rows that are only encoded
 
 
-async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
+async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> Encoded:
     """One answer per topic, in the request's order."""
     if any(topic.num_partitions == UNSET for topic in request.topics):
         await ctx.barrier()  # the cluster's default, and the brokers of an assignment
     named = Counter(topic.name for topic in request.topics)
     commands: dict[str, CreateTopic | Refused] = {}
+    pace = Pace()
     for topic in request.topics:
+        await pace.row(COMMAND_COST)
         if named[topic.name] > 1:
             commands[topic.name] = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         else:
@@ -51,9 +57,12 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> Cr
     _mark_twins([each for each in commands.values() if isinstance(each, CreateTopic)])
     results = await _decide(ctx, request, commands)
     rows = _ConfigRows(ctx)
-    return CreateTopicsResponse(
-        topics=[_answer(name, commands[name], result, rows) for name, result in results.items()]
-    )
+    response = CreateTopicsResponse()
+    for name, result in results.items():
+        made = rows.made
+        response.topics.append(_answer(name, commands[name], result, rows))
+        await pace.row(1 + ROW_COST * (rows.made - made))
+    return await encoded(create_topics, response, version, "topics", "configs")
 
 
 async def _decide(
@@ -151,14 +160,16 @@ class _ConfigRows:
 
     def __init__(self, ctx: Context) -> None:
         self._cluster = ctx.state.cluster_configs
-        self._made: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+        self._shared: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+        self.made = 0
+        """How many rows were made."""
 
     def of(self, command: CreateTopic) -> list[CreatableTopicConfigs]:
         """Every config with its value and where it comes from."""
         own = {entry.name: entry.value for entry in command.configs}
-        rows = self._made.get(tuple(own.items()))
+        rows = self._shared.get(tuple(own.items()))
         if rows is None:
-            rows = self._made[tuple(own.items())] = [
+            rows = self._shared[tuple(own.items())] = [
                 CreatableTopicConfigs(
                     name=name,
                     value=effective(name, own, self._cluster),
@@ -166,4 +177,5 @@ class _ConfigRows:
                 )
                 for name in sorted(TOPIC_CONFIGS)
             ]
+            self.made += len(rows)
         return rows

@@ -11,6 +11,8 @@ Deviations: an ongoing transaction is aborted in the same step, so CONCURRENT_TR
 
 from __future__ import annotations
 
+import asyncio
+
 from agent.kafka.context import PRODUCER_ID_BLOCK, Context
 from agent.kafka.propose import propose_one
 from agent.kafka.transactions.requests import code_of, decide
@@ -18,7 +20,8 @@ from agent.net.wire.generated.init_producer_id import InitProducerIdRequest, Ini
 from coordination import broker_configs
 from coordination.commands import AllocateProducerIds, InitTransactions
 from coordination.kafka_codes import Code
-from coordination.state.types import Done
+from coordination.state.types import Done, Result
+from objectstore import tasks
 
 KEY = 22
 VERSIONS = (0, 5)
@@ -32,16 +35,29 @@ async def handle(ctx: Context, request: InitProducerIdRequest, version: int) -> 
     if request.transactional_id is not None:
         return await _transactional(ctx, request, request.transactional_id, version)
     ids = ctx.services.producer_ids
-    async with ids.lock:
-        if ids.next == ids.end:
-            result = await propose_one(ctx, AllocateProducerIds(count=PRODUCER_ID_BLOCK))
-            if not isinstance(result, Done):
-                return _error(Code.COORDINATOR_NOT_AVAILABLE)
+    while ids.next == ids.end:
+        more = ids.more
+        if more is None:
+            more = ids.more = tasks.start(_more(ctx), "producer ids")
+        await asyncio.wait([more])  # who gives up waiting takes nothing from the others
+        if not isinstance(more.result(), Done):
+            return _error(Code.COORDINATOR_NOT_AVAILABLE)
+    producer_id = ids.next
+    ids.next += 1
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _more(ctx: Context) -> Result:
+    """Take another block of ids; one that fails is everybody's failure who waits for it."""
+    ids = ctx.services.producer_ids
+    try:
+        result = await propose_one(ctx, AllocateProducerIds(count=PRODUCER_ID_BLOCK))
+        if isinstance(result, Done):
             assert isinstance(result.value, int), f"producer ids begin at {result.value!r}"
             ids.next, ids.end = result.value, result.value + PRODUCER_ID_BLOCK
-        producer_id = ids.next
-        ids.next += 1
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        return result
+    finally:
+        ids.more = None
 
 
 async def _transactional(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from agent.kafka.context import Context
 from agent.kafka.fetch.planner import LEADER_EPOCH
 from agent.kafka.handlers.lookup import find_partition
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import offset_for_leader_epoch
 from agent.net.wire.generated.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,25 +19,24 @@ from agent.net.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 
 KEY = 23
 VERSIONS = (2, 4)
 
 
-async def handle(
-    ctx: Context, request: OffsetForLeaderEpochRequest, version: int
-) -> OffsetForLeaderEpochResponse:
+async def handle(ctx: Context, request: OffsetForLeaderEpochRequest, version: int) -> Encoded:
     """One answer per partition, in the request's order."""
     await ctx.barrier()
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end(ctx, topic.topic, each) for each in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    response, pace = OffsetForLeaderEpochResponse(), Pace()
+    for topic in request.topics:
+        rows = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(rows)
+        for each in topic.partitions:
+            rows.partitions.append(_end(ctx, topic.topic, each))
+            await pace.row()
+    return await encoded(offset_for_leader_epoch, response, version, "topics", "partitions")
 
 
 def _end(ctx: Context, name: str, each: OffsetForLeaderPartition) -> EpochEndOffset:

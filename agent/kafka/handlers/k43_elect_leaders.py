@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import elect_leaders
 from agent.net.wire.generated.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -18,6 +20,7 @@ from agent.net.wire.generated.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
 
@@ -27,7 +30,7 @@ TYPES_SINCE = 1
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def handle(ctx: Context, request: ElectLeadersRequest, version: int) -> ElectLeadersResponse:
+async def handle(ctx: Context, request: ElectLeadersRequest, version: int) -> ElectLeadersResponse | Encoded:
     """One answer per partition, in the request's order."""
     await ctx.barrier()
     unknown_type = version >= TYPES_SINCE and request.election_type not in (PREFERRED, UNCLEAN)
@@ -35,10 +38,14 @@ async def handle(ctx: Context, request: ElectLeadersRequest, version: int) -> El
     if request.topic_partitions is None:
         response.replica_election_results = [ReplicaElectionResult(name) for name in sorted(ctx.state.topics)]
         return response
+    pace = Pace()
     for topic in request.topic_partitions:
-        rows = [_result(ctx, request, topic, index, unknown_type) for index in topic.partitions]
-        response.replica_election_results.append(ReplicaElectionResult(topic.topic, rows))
-    return response
+        rows = ReplicaElectionResult(topic.topic)
+        response.replica_election_results.append(rows)
+        for index in topic.partitions:
+            rows.partition_result.append(_result(ctx, request, topic, index, unknown_type))
+            await pace.row()
+    return await encoded(elect_leaders, response, version, "replica_election_results", "partition_result")
 
 
 def _result(

@@ -3,13 +3,16 @@
 Versions 0.
 Behaviour: answered after a read barrier, by producer id.
 Deviations: the last timestamp is that of the proposal, as the log has it. The coordinator epoch of
-transactional producers is always 0: there is one log, and no coordinator that another could fence.
+transactional producers is always 0: there is one log, and no coordinator that another could fence. A
+partition that is named again is answered once.
 """
 
 from __future__ import annotations
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_producers
 from agent.net.wire.generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -17,48 +20,50 @@ from agent.net.wire.generated.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
-from coordination.state.state import State
-from coordination.state.types import Topic
 
 KEY = 61
 VERSIONS = (0, 0)
 
 
-async def handle(ctx: Context, request: DescribeProducersRequest, version: int) -> DescribeProducersResponse:
-    """One answer per partition, in the request's order."""
+async def handle(ctx: Context, request: DescribeProducersRequest, version: int) -> Encoded:
+    """One answer per partition, in the request's order; each as it is when its rows are made."""
     await ctx.barrier()
-    topics = ctx.state.topics
-    return DescribeProducersResponse(
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    pace = Pace()
+    response = DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=each.name,
-                partitions=[
-                    _partition(ctx.state, topics.get(each.name), index) for index in each.partition_indexes
-                ],
+                name=name, partitions=[await _partition(ctx, name, index, pace) for index in indexes]
             )
-            for each in request.topics
+            for name, indexes in asked.items()
         ]
     )
+    return await encoded(describe_producers, response, version, "topics", "partitions", "active_producers")
 
 
-def _partition(state: State, topic: Topic | None, index: int) -> PartitionResponse:
+async def _partition(ctx: Context, topic: str, index: int, pace: Pace) -> PartitionResponse:
+    await pace.row()
     answer = PartitionResponse(partition_index=index)
-    partition = find_partition(topic, index)
+    partition = find_partition(ctx.state.topics.get(topic), index)
     if partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     known = partition.transactions
-    begun = known.open if known is not None else {}
-    answer.active_producers = [
-        ProducerState(
-            producer_id=producer_id,
-            producer_epoch=entry.epoch,
-            last_sequence=entry.last_sequence,
-            last_timestamp=entry.last_timestamp,
-            coordinator_epoch=0 if producer_id in state.transactions_by_producer else -1,
-            current_txn_start_offset=begun.get(producer_id, -1),
+    begun = dict(known.open) if known is not None else {}
+    for producer_id, entry in sorted(partition.producers.items()):
+        answer.active_producers.append(
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=0 if producer_id in ctx.state.transactions_by_producer else -1,
+                current_txn_start_offset=begun.get(producer_id, -1),
+            )
         )
-        for producer_id, entry in sorted(partition.producers.items())
-    ]
+        await pace.row()
     return answer

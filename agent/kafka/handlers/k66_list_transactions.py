@@ -16,11 +16,14 @@ from itertools import islice
 from agent.kafka.context import Context
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.patterns import matching
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import list_transactions
 from agent.net.wire.generated.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 from coordination.state.transaction_types import PHASE_NAMES, Transaction
 
@@ -31,7 +34,9 @@ NEVER_HERE = ("PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence")
 STATES = (*PHASE_NAMES.values(), *NEVER_HERE)
 
 
-async def handle(ctx: Context, request: ListTransactionsRequest, version: int) -> ListTransactionsResponse:
+async def handle(
+    ctx: Context, request: ListTransactionsRequest, version: int
+) -> ListTransactionsResponse | Encoded:
     """One row per id that passes every filter."""
     if not await ctx.barrier():
         return ListTransactionsResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
@@ -44,13 +49,13 @@ async def handle(ctx: Context, request: ListTransactionsRequest, version: int) -
             return ListTransactionsResponse(error_code=error.code)
         chosen = frozenset(names)
         found = [each for each in found if each.transactional_id in chosen]
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in STATES],
-        transaction_states=[
-            TransactionState(each.transactional_id, each.producer_id, PHASE_NAMES[each.phase])
-            for each in found
-        ],
-    )
+    response, pace = ListTransactionsResponse(), Pace()
+    response.unknown_state_filters = [name for name in request.state_filters if name not in STATES]
+    for each in found:
+        row = TransactionState(each.transactional_id, each.producer_id, PHASE_NAMES[each.phase])
+        response.transaction_states.append(row)
+        await pace.row()
+    return await encoded(list_transactions, response, version, "transaction_states")
 
 
 async def _found(ctx: Context, request: ListTransactionsRequest) -> list[Transaction]:

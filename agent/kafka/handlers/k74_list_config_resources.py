@@ -12,11 +12,14 @@ from collections.abc import Iterable
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import list_config_resources
 from agent.net.wire.generated.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 
 KEY = 74
@@ -26,7 +29,7 @@ TYPES_SINCE = 1
 
 async def handle(
     ctx: Context, request: ListConfigResourcesRequest, version: int
-) -> ListConfigResourcesResponse:
+) -> ListConfigResourcesResponse | Encoded:
     """The names of each type that is asked for, in the order of the types."""
     if version < TYPES_SINCE:
         return ListConfigResourcesResponse()
@@ -34,9 +37,12 @@ async def handle(
         return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
     await ctx.barrier()
     wanted = [kind for kind in Resource if kind in request.resource_types or not request.resource_types]
-    return ListConfigResourcesResponse(
-        config_resources=[ConfigResource(name, kind) for kind in wanted for name in _names(ctx, kind)]
-    )
+    response, pace = ListConfigResourcesResponse(), Pace()
+    for kind in wanted:
+        for name in _names(ctx, kind):
+            response.config_resources.append(ConfigResource(name, kind))
+            await pace.row()
+    return await encoded(list_config_resources, response, version, "config_resources")
 
 
 def _names(ctx: Context, kind: Resource) -> Iterable[str]:

@@ -13,6 +13,8 @@ from agent.cluster.hints import NO_BROKER
 from agent.kafka.context import Context
 from agent.kafka.fetch.planner import LEADER_EPOCH
 from agent.kafka.handlers.lookup import TOPIC_OPERATIONS
+from agent.net.wire.api import Encoded
+from agent.net.wire.generated import describe_topic_partitions
 from agent.net.wire.generated.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -20,6 +22,7 @@ from agent.net.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from agent.net.wire.steps import Pace, encoded
 from coordination import broker_configs
 from coordination.kafka_codes import Code
 from coordination.state.topics import name_refusal
@@ -31,10 +34,9 @@ VERSIONS = (0, 0)
 
 async def handle(
     ctx: Context, request: DescribeTopicPartitionsRequest, version: int
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Encoded:
     """One page."""
     await ctx.barrier()
-    state = ctx.state
     asked = {each.name for each in request.topics}
     if request.cursor is not None and not _sound(request.cursor, asked):
         rows = [
@@ -42,21 +44,22 @@ async def handle(
             for name in sorted(asked)
         ]
         return DescribeTopicPartitionsResponse(topics=rows)
-    names = sorted(asked or state.topics)
+    names = sorted(asked or ctx.state.topics)
     first, start = "", 0
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index
-    limit = broker_configs.integer(state.cluster_configs, "max.request.partition.size.limit")
+    limit = broker_configs.integer(ctx.state.cluster_configs, "max.request.partition.size.limit")
     room = max(1, min(request.response_partition_limit, limit))
-    response = DescribeTopicPartitionsResponse()
+    response, pace = DescribeTopicPartitionsResponse(), Pace()
     for name in names:
+        await pace.row()
         if name < first:
             continue
         if room == 0:
             response.next_cursor = Cursor(name, 0)
             break
         begin = start if name == first else 0
-        topic = state.topics.get(name)
+        topic = ctx.state.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
@@ -66,7 +69,8 @@ async def handle(
         if begin + len(chosen) < len(topic.partitions):
             response.next_cursor = Cursor(name, begin + len(chosen))
             break
-    return response
+        await pace.row(len(chosen))
+    return await encoded(describe_topic_partitions, response, version, "topics", "partitions")
 
 
 def _sound(cursor: Cursor, asked: set[str]) -> bool:

@@ -5,6 +5,7 @@ Code, message and shape of the answer are Kafka's (LogValidator.validateKey and 
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 
 from agent.kafka.produce.admission import Rejected
@@ -23,6 +24,7 @@ async def require_keys(batch: memoryview, topic: str, partition: int) -> None:
         bad, count = await opened(_keyless, batch, INLINE_BYTES_MAX)
     except CorruptBatch as error:
         raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
+    await asyncio.sleep(0)  # a request may have batches for thousands of partitions
     if bad:
         reason = f"Compacted topic cannot accept message without key in topic partition {topic}-{partition}"
         shown = ", ".join(
