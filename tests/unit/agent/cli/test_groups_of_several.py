@@ -56,13 +56,17 @@ async def table(app: App, *arguments: str) -> Any:
     return json.loads(ran.out)
 
 
+def knows_both(app: App) -> bool:
+    return len(services(app).hints.view().nodes) == 2
+
+
 async def pair(world: World, **second: Any) -> tuple[App, App]:
     """Two agents that know each other, and a topic; `second`: settings of the second one's listener."""
     a = await world.start("a")
     b = await world.start("b", listeners=[{"host": "127.0.0.1", "port": 0, **second}])
     async with asyncio.timeout(20):
         for app in (a, b):
-            await until(lambda app=app: len(services(app).hints.view().nodes) == 2)  # type: ignore[misc]
+            await until(partial(knows_both, app))
     await topic(a, TOPIC)
     return a, b
 
