@@ -65,14 +65,7 @@ class Gauges:
         for found in health.findings():
             checks.add_metric([found.name], int(found.ok))
         yield checks
-        jobs = GaugeMetricFamily(
-            "floe_job_failing_since_seconds",
-            "Unix time of the first failure since a success",
-            labels=["name"],
-        )
-        for trouble in health.failing():
-            jobs.add_metric([trouble.name], trouble.since_ms / 1000)
-        yield jobs
+        yield from self._failing()
         skew_ms = replica.clock_watch.skew_ms
         yield _gauge("clock_skew_ms", "Distance of this agent's clock from what most agents say", skew_ms)
         waiting = replica.status()["queued_bytes"]
@@ -82,6 +75,21 @@ class Gauges:
         for name, value in self._parts.reads().items():
             reads.add_metric([name], value)
         yield reads
+        queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
+        for name, value in self._parts.queues().items():
+            queues.add_metric([name], value)
+        yield queues
+
+    def _failing(self) -> Iterator[Metric]:
+        """Jobs that fail, and what failed as nobody expected."""
+        jobs = GaugeMetricFamily(
+            "floe_job_failing_since_seconds",
+            "Unix time of the first failure since a success",
+            labels=["name"],
+        )
+        for trouble in self._parts.health.failing():
+            jobs.add_metric([trouble.name], trouble.since_ms / 1000)
+        yield jobs
         text = "Exceptions that nobody expected, by where they ended"
         defects = CounterMetricFamily("floe_defects", text, labels=["place"])
         for place, count in DEFECTS.counts.items():
@@ -94,10 +102,6 @@ class Gauges:
         for place, at in DEFECTS.times.items():
             newest.add_metric([place], ahead_s + at)
         yield newest
-        queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
-        for name, value in self._parts.queues().items():
-            queues.add_metric([name], value)
-        yield queues
 
 
 class _Everything:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import files
@@ -15,11 +13,7 @@ import pytest
 import yaml
 
 from agent.config import Config, load
-from agent.http import gauges
-from agent.telemetry.metrics import Metrics
 from deploy.services.build import tool_path
-from objectstore.tasks import Defects
-from tests.unit.agent.test_app import World, http, topic
 
 pytestmark = pytest.mark.services
 
@@ -409,98 +403,3 @@ def test_the_longest_that_is_not_refused_is_possible(schemas: Path, tmp_path: Pa
     values = given(tmp_path, terminationGracePeriodSeconds=900, config={"shutdown": {"timeout_ms": 500_000}})
     ((_, config),) = agents_of(values, tmp_path)
     assert config.shutdown.timeout_ms == 500_000, "who says it is asked no more"
-
-
-@each_values
-def test_prometheus_finds_each_agent_once(values: Path) -> None:
-    """An agent that two Services show is scraped twice: each sum is double, and each alert comes twice."""
-    rendered = resources(render(values, "--set", "serviceMonitor.enabled=true"))
-    monitor = rendered["ServiceMonitor/r-floe"]["spec"]
-    (endpoint,) = monitor["endpoints"]
-    services = {
-        name: service["spec"]
-        for name, service in rendered.items()
-        if name.startswith("Service/")
-        and monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-        and endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
-    }
-    assert set(services) == {"Service/r-floe-agents"}
-    pods = {d["metadata"]["name"]: d["spec"]["template"]["metadata"]["labels"] for d in workloads(rendered)}
-    assert matching(services["Service/r-floe-agents"]["selector"], pods) == set(pods), "and every agent"
-    assert services["Service/r-floe-agents"]["publishNotReadyAddresses"], "also those that are not ready"
-
-
-TARGET_LABELS = {"job", "instance", "namespace", "pod", "service", "endpoint", "container", "node"}
-"""What Prometheus and its operator call a target: a metric's own label of that name becomes `exported_…`."""
-
-
-def alerts_of(values: Path, *extra: str) -> dict[str, dict[str, Any]]:
-    (group,) = resources(render(values, *extra))["PrometheusRule/r-floe"]["spec"]["groups"]
-    return {rule["alert"]: rule for rule in group["rules"]}
-
-
-def metrics_of(text: str) -> dict[str, list[set[str]]]:
-    """The names of the labels of each sample, by metric."""
-    found: dict[str, list[set[str]]] = {}
-    for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? ", text, re.MULTILINE):
-        found.setdefault(name, []).append(set(re.findall(r'([a-z_]+)="', labels)))
-    return found
-
-
-async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each rule of the chart names metrics that an agent shows, and stands in the table of the docs."""
-    asked = alerts_of(CHART / "ci" / "full.yaml", "--set", "serviceMonitor.enabled=false")
-    defects = Defects()
-    monkeypatch.setattr(gauges, "DEFECTS", defects)
-    world = World()
-    app = await world.start("a")
-    fresh = metrics_of((await http(app, "/metrics")).text)
-    await topic(app)
-    app.damages.note(app.replica.state.topics["t"].partitions[0], 0, 1, "lost")
-    defects.note("here", RuntimeError("odd"), asyncio.get_running_loop().time())
-    app.health.troubles.failed("snapshot", "full")
-    shown = metrics_of((await http(app, "/metrics")).text)
-    await app.stop()
-    docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
-    for alert, rule in asked.items():
-        expression = rule["expr"]
-        (metric,) = re.findall(r"floe_[a-z_]+", expression)
-        assert metric in shown, f"{alert}: no agent has {metric}"
-        assert f"`{expression}`" in docs, f"{alert}: the table of alerts lacks {expression}"
-        named = set(re.findall(r"\$labels\.([a-z_]+)", rule["annotations"]["summary"]))
-        assert all(named <= labels for labels in shown[metric]), f"{alert}: {metric} has no label {named}"
-        if re.search(r"increase|rate", expression):
-            assert fresh.get(metric) == [set()], f"{alert}: {metric} begins with its first event, at 1"
-    assert {"floe_ready == 0", "floe_check == 0"} <= {rule["expr"] for rule in asked.values()}
-    labels = {name for samples in shown.values() for sample in samples for name in sample}
-    assert {"topic", "place", "name"} <= labels, "metrics with labels were looked at"
-    assert not labels & TARGET_LABELS
-
-
-def test_no_metric_has_a_label_that_prometheus_gives_its_targets() -> None:
-    """Also of those that show nothing yet."""
-    own = [getattr(metric, "_labelnames", ()) for metric in vars(Metrics()).values()]
-    labels = {name for names in own for name in names}
-    assert {"api", "topic", "route"} <= labels
-    assert not labels & TARGET_LABELS
-
-
-@pytest.mark.parametrize("values", ["full", "zones"])
-def test_agents_that_are_gone_are_told_of(values: str) -> None:
-    """By the targets of the chart's own ServiceMonitor: without it nobody knows what they are called."""
-    file = CHART / "ci" / f"{values}.yaml"
-    without = alerts_of(file, "--set", "prometheusRule.enabled=true", "--set", "serviceMonitor.enabled=false")
-    assert not [rule for rule in without.values() if re.search(r"\bup\b", rule["expr"])]
-    extra = ("--set", "prometheusRule.enabled=true", "--set", "serviceMonitor.enabled=true")
-    asked = alerts_of(file, *extra)
-    target = 'up{namespace="streams",job="r-floe-agents"}'
-    assert asked["FloeAgentDown"]["expr"] == f"{target} == 0"
-    rendered = resources(render(file, *extra))
-    assert "Service/r-floe-agents" in rendered, "what the operator calls the job"
-    agents = sum(each["spec"]["replicas"] for each in workloads(rendered))
-    assert asked["FloeAgentsMissing"]["expr"] == f"(count({target} == 1) or vector(0)) < {agents}"
-    docs = (CHART.parents[1] / "docs" / "operations.md").read_text()
-    assert "`up == 0`" in docs
-    assert "`(count(up == 1) or vector(0)) < 3`" in docs
