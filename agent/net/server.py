@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import structlog
 
 from agent.net.connection import SCRATCH_BYTES, Budget, Connection, Limits, Slot
+from agent.net.room import Room
 from agent.net.wire.api import API_VERSIONS, APIS
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import BadVersion, RequestHeader, frame_response, parse_request_header
@@ -238,7 +239,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._info = ConnectionInfo(0, listener.name, "")
         self._info.room = self._room
         self._reads: dict[asyncio.Task[None], None] = {}
-        self._crowd: asyncio.Future[None] | None = None
+        self._rooms = Room(self._loop)
         self._unsent = 0
         self._reading = True
         self._writable = True
@@ -301,7 +302,7 @@ class _Protocol(asyncio.BufferedProtocol):
             self._shared.empty.set()
         for task in list(self._reads):
             task.cancel()
-        self._let_in()
+        self._rooms.let_in()
         if self._info.on_lost is not None:
             self._info.on_lost()
 
@@ -332,7 +333,7 @@ class _Protocol(asyncio.BufferedProtocol):
         if unsent < before:  # the client reads, however slowly
             self._last = now
         quiet = now - self._last
-        if self._machine.in_flight and self._crowd is None:
+        if self._machine.in_flight and not self._rooms.waited_for:
             return
         if self._machine.mid_frame and not self._machine.waiting and self._reading:
             if quiet > self._shared.limits.stall_s_max:
@@ -449,15 +450,7 @@ class _Protocol(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or not self._machine.crowded(self._held(transport)):
             return None
-        if self._crowd is None or self._crowd.done():
-            self._crowd = self._loop.create_future()
-        return self._crowd
-
-    def _let_in(self) -> None:
-        """Whoever waits for room has it, or nobody to answer."""
-        crowd, self._crowd = self._crowd, None
-        if crowd is not None and not crowd.done():
-            crowd.set_result(None)
+        return self._rooms.wanted()
 
     def _update_reading(self) -> None:
         transport = self._transport
@@ -465,7 +458,7 @@ class _Protocol(asyncio.BufferedProtocol):
             return
         unsent = self._held(transport)
         if not self._machine.crowded(unsent):
-            self._let_in()
+            self._rooms.let_in()
         wanted = not self._shared.draining and self._machine.wants_read(unsent)
         if wanted and not self._reading:
             self._reading = True
