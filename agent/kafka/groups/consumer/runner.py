@@ -7,7 +7,7 @@ changed the group, and everything is planned anew on what there is now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent.kafka.groups.codes import told
@@ -16,7 +16,7 @@ from agent.kafka.groups.consumer.draft import Draft, Rules
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH
 from agent.kafka.groups.consumer.migration import upgraded
-from agent.kafka.groups.consumer.patterns import Patterns, Stamp
+from agent.kafka.groups.consumer.patterns import Names, Patterns, Stamp
 from agent.kafka.groups.consumer.sessions import Sessions
 from agent.kafka.groups.consumer.work import Work, plan_all, refuse
 from agent.telemetry.logs import logger
@@ -56,11 +56,12 @@ class Surroundings:
 
 
 class StateTopics:
-    """The topics of the state, and what patterns matched."""
+    """The topics of the state, and what the patterns matched that are asked for. Of none other may be asked:
+    an answer that is missing must not pass for one that says that there are no topics."""
 
-    def __init__(self, state: StateData, patterns: Patterns) -> None:
+    def __init__(self, state: StateData, matched: Mapping[str, Names]) -> None:
         self._state = state
-        self._patterns = patterns
+        self._matched = matched
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """A topic's id and number of partitions."""
@@ -72,9 +73,9 @@ class StateTopics:
         topic = self._state.topics_by_id.get(topic_id)
         return topic.name if topic is not None else None
 
-    def matching(self, regex: str) -> tuple[str, ...]:
-        """What a pattern matched when it was last resolved."""
-        return self._patterns.names(regex)
+    def matching(self, regex: str) -> Names:
+        """What a pattern matched when it was last resolved. Raises KeyError when it was not."""
+        return self._matched[regex]
 
 
 @dataclass(slots=True)
@@ -200,11 +201,11 @@ class Runner:
 
     async def _open(self, works: list[Work]) -> _Opened | None:
         """The group as it is now, ready to be planned on; None when all were answered already."""
-        stamp = await self._resolve(works)
+        stamp, matched = await self._resolve(works)
         state = self._around.replica.state
         group = state.groups.get(self.group_id)
         data = consumer_data(group)
-        topics = StateTopics(state, self._around.patterns)
+        topics = StateTopics(state, matched)
         rules = _rules(state, self.group_id)
         before, upgrades = data or _NOTHING, False
         classic = _live_generation(group)
@@ -224,19 +225,28 @@ class Runner:
         revision = revision_of(state, self.group_id)
         return _Opened(draft, data or _NOTHING, revision, data is not None, upgrades, stamp)
 
-    async def _resolve(self, works: list[Work]) -> Stamp | None:
-        """Evaluate the patterns of the group and of its requests; the stamp of the topics they stand for."""
-        state = self._around.replica.state
-        stamp = stamp_of(state)
+    async def _resolve(self, works: list[Work]) -> tuple[Stamp | None, dict[str, Names]]:
+        """What every pattern of the group and of its requests matches; the stamp of the topics it stands for.
+
+        The plan has these results for itself: what the agent remembers others push out at any time.
+        """
+        stamp: Stamp | None = stamp_of(self._around.replica.state)
+        matched: dict[str, Names] = {}
+        while missing := self._regexes(works) - matched.keys():  # members may come while others are evaluated
+            state = self._around.replica.state
+            now = asyncio.get_running_loop().time()
+            found, fresh = await self._around.patterns.resolve(
+                sorted(missing), state.topics, stamp_of(state), now
+            )
+            matched |= found
+            stamp = stamp if fresh else None
+        return stamp, matched
+
+    def _regexes(self, works: list[Work]) -> set[str]:
+        """The patterns of the group as it is now, and of requests."""
         data = self.data
-        regexes = dict.fromkeys(work.regex for work in works if work.regex)
-        if data is not None and self.stamp != stamp:
-            regexes |= dict.fromkeys(member.regex for member in data.members.values() if member.regex)
-        now = asyncio.get_running_loop().time()
-        patterns = self._around.patterns
-        names = list(state.topics) if regexes else []
-        fresh = [await patterns.resolve(one, names, stamp, now) for one in regexes]
-        return stamp if all(fresh) else None
+        members = data.members.values() if data is not None else ()
+        return {one.regex for one in (*works, *members) if one.regex}
 
     def _took(self, opened: _Opened, change: Change | None) -> None:
         """The log has the change: watch what it set going."""
