@@ -348,7 +348,7 @@ class GroupCoordinator:
         known = self._state.groups.get(group_id)
         if known is None or known.kind == CONSUMER or is_empty(known):
             return
-        if self.refusal(group_id) is None and self._current(group_id) is None:
+        if self.is_coordinator(group_id) and self._current(group_id) is None:
             self._load(group_id, known)
 
     def _woke(self) -> None:

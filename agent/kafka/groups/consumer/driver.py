@@ -25,7 +25,7 @@ from agent.kafka.groups.consumer.runner import (
     session_seconds,
     stamp_of,
 )
-from agent.kafka.groups.consumer.sessions import Key, Timer
+from agent.kafka.groups.consumer.sessions import Key, Sessions, Timer
 from agent.kafka.groups.consumer.work import Work, fencing
 from agent.telemetry.logs import logger
 from coordination import broker_configs, group_configs
@@ -43,12 +43,18 @@ HURRY_MS = 500  # heartbeat interval of a member that waits for partitions of ot
 
 
 class ConsumerGroups:
-    """Lives in one event loop. `refusal` tells why this agent does not answer for a group, if so."""
+    """Lives in one event loop. `refusal` tells why this agent does not answer for a group, if so.
 
-    def __init__(self, around: Surroundings, refusal: Callable[[str], Code | None]) -> None:
+    `coordinates` tells whether clients are sent here for a group, also while this agent answers nobody.
+    """
+
+    def __init__(
+        self, around: Surroundings, refusal: Callable[[str], Code | None], coordinates: Callable[[str], bool]
+    ) -> None:
         self._around = around
         self._replica = around.replica
         self._refusal = refusal
+        self._coordinates = coordinates
         self._running: dict[str, Runner] = {}
         self._begun = asyncio.Event()  # a group runs here
         self._tasks: list[asyncio.Task[None]] = []
@@ -75,7 +81,7 @@ class ConsumerGroups:
 
     def moved(self) -> None:
         """Brokers came or went: let go of what is not this agent's, look for what has become so."""
-        for group_id in [one for one in self._running if self._refusal(one) is Code.NOT_COORDINATOR]:
+        for group_id in [one for one in self._running if not self._coordinates(one)]:
             self._running.pop(group_id).give_up()
         if self._tasks:
             if self._adopting is not None:
@@ -88,7 +94,7 @@ class ConsumerGroups:
         while step := list(islice(names, GROUPS_PER_STEP)):
             for group_id in step:
                 data = self.data(group_id)
-                if data is not None and data.members and self._refusal(group_id) is None:
+                if data is not None and data.members and self._coordinates(group_id):
                     self.runner(group_id)
             await asyncio.sleep(0)
 
@@ -115,15 +121,15 @@ class ConsumerGroups:
             regex=request.regex or None,
         )
         planned = cast(Answer, await self.ask(request.group_id, work))
-        if not request.leaves and self.watched(request.group_id, planned.member_id):
-            session_s = self._session_s(request.group_id)
-            self.runner(request.group_id).sessions.heard(planned.member_id, session_s, self._now)
+        sessions = self.sessions_of(request.group_id, planned.member_id)
+        if sessions is not None and not request.leaves:
+            sessions.heard(planned.member_id, self._session_s(request.group_id), self._now)
         return planned
 
     async def ask(self, group_id: str, work: Work) -> Any:
         """Plan one request together with what else is ready; its outcome once the log has it.
 
-        Raises GroupError.
+        The group may be another agent's by then: see `sessions_of`. Raises GroupError.
         """
         self.check_coordinator(group_id)
         work.future = asyncio.get_running_loop().create_future()
@@ -167,12 +173,19 @@ class ConsumerGroups:
         """What the state holds of the group; None when it is none of KIP-848."""
         return consumer_data(self._replica.state.groups.get(group_id))
 
-    def watched(self, group_id: str, member_id: str) -> bool:
-        """Whether the member is in the group: only then may its session have a deadline.
+    def sessions_of(self, group_id: str, member_id: str) -> Sessions | None:
+        """Where the deadlines of a member stand; None when this agent must not have any for it.
 
-        A heartbeat and the same member's leaving may be planned together; by the time the heartbeat is
-        answered the member is gone, and a deadline would call it late for ever.
+        To be asked after every wait for the log. The entry before the awaited one may have moved the group
+        away: nobody is heard here any more, so a clock that began anew would call all its members late. A
+        heartbeat and the same member's leaving may be planned together: by the time the heartbeat is answered
+        the member is gone, and a deadline would call it late for ever.
         """
+        if not self._coordinates(group_id) or not self._is_member(group_id, member_id):
+            return None
+        return self.runner(group_id).sessions
+
+    def _is_member(self, group_id: str, member_id: str) -> bool:
         data = self.data(group_id)
         return data is not None and member_id in data.members
 
@@ -228,14 +241,18 @@ class ConsumerGroups:
 
     def _propose_due(self) -> None:
         for group_id, runner in list(self._running.items()):
-            for key in runner.sessions.take_due(self._now):
+            due = runner.sessions.take_due(self._now)
+            if due and not self._coordinates(group_id):  # whoever is heard, is heard elsewhere
+                self._running.pop(group_id).give_up()
+                continue
+            for key in due:
                 self._propose(runner, key)
             if not runner.busy and not runner.sessions.busy:
                 del self._running[group_id]
 
     def _propose(self, runner: Runner, key: Key) -> None:
         member_id, timer = key
-        if not self.watched(runner.group_id, member_id):  # the log took it out without this agent's plan
+        if not self._is_member(runner.group_id, member_id):  # the log took it out without this agent's plan
             runner.sessions.forget(member_id)
             return
         epoch = None

@@ -143,7 +143,8 @@ class Runner:
         self.give_up()
 
     def give_up(self) -> None:
-        """The group is another agent's now: tell those that are not being planned."""
+        """The group is another agent's now: tell those that are not being planned. Nobody is late here."""
+        self.sessions.end()
         queue, self._queue = self._queue, []
         refuse(queue, Code.NOT_COORDINATOR, "This is not the correct coordinator.")
 
@@ -263,7 +264,7 @@ class Runner:
                 self.sessions.restart(opened.draft.data, session_s, now)
                 self._around.on_upgrade(self.group_id)
         elif isinstance(change, DowngradeConsumerGroup):
-            self.sessions = Sessions()
+            self.sessions.end()
             self._around.on_downgrade(self.group_id)
 
 

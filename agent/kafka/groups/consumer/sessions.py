@@ -42,14 +42,18 @@ class Sessions:
 
     def restart(self, data: ConsumerGroupData, session_s: float, now: float) -> None:
         """Count from now on for every member: nothing was heard because nobody listened here."""
-        self._at.clear()
-        self._proposed.clear()
-        self._giving_back.clear()
-        self._next = NEVER
+        self.end()
         for member in data.members.values():
             own_s = member.classic.session_timeout_ms / 1000 if member.classic is not None else session_s
             self.heard(member.member_id, own_s, now)
             self.stands(member, now)
+
+    def end(self) -> None:
+        """Forget every member."""
+        self._at.clear()
+        self._proposed.clear()
+        self._giving_back.clear()
+        self._next = NEVER
 
     def heard(self, member_id: str, session_s: float, now: float) -> None:
         """The member lives."""
