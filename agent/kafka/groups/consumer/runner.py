@@ -101,11 +101,15 @@ def consumer_data(group: Group | None) -> ConsumerGroupData | None:
 
 
 class Runner:
-    """Lives while the group has members here, or requests wait."""
+    """Lives while the group has members here, or requests wait.
 
-    def __init__(self, group_id: str, around: Surroundings) -> None:
+    `look_at` is told when (loop time, s) something may be due, or nothing is left that it would live for.
+    """
+
+    def __init__(self, group_id: str, around: Surroundings, look_at: Callable[[float], object]) -> None:
         self.group_id = group_id
-        self.sessions = Sessions()
+        self.sessions = Sessions(look_at)
+        self._look_at = look_at
         self.stamp: Stamp | None = None  # of the topics that the group epoch is known to stand for
         self._around = around
         self._queue: list[Work] = []
@@ -168,6 +172,8 @@ class Runner:
         finally:
             self._task = None
             refuse(works, Code.COORDINATOR_NOT_AVAILABLE, "the coordinator ended")  # but for those told
+            if not self.sessions.busy:
+                self._look_at(asyncio.get_running_loop().time())
 
     async def _rounds(self, works: list[Work]) -> None:
         """Plan, ask the log, answer; what is left when the group became classic goes to whoever sent it."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from agent.cluster.hints import NO_BROKER
+from agent.net.wire.generated import heartbeat as hb
 from coordination.commands import ChangeConsumerGroup, Command, command
 from coordination.kafka_codes import Code
 from coordination.replica.proposals import Results
@@ -184,3 +185,35 @@ async def test_a_plan_that_is_made_anew_after_its_group_moved_away_fences_nobody
     await under_way.wait()
     await until(lambda: not runner.busy)
     assert one.member_id in data_of(agent, "g").members
+
+
+async def test_requests_are_refused_before_the_groups_turn_to_be_let_go_of_has_come(
+    agent: Agent, elsewhere: Elsewhere
+) -> None:
+    joined = await join(agent, "classic")
+    await sync(agent, "classic", joined, {joined.member_id: b"all"})
+    one = Member("g", "a" * 22, ("t",))
+    await one.beat(agent)
+    elsewhere.move()
+    assert running(agent)
+    beat = hb.HeartbeatRequest("classic", joined.generation_id, joined.member_id)
+    assert (await agent.call("Heartbeat", beat, 4)).error_code == Code.NOT_COORDINATOR
+    assert await one.beat(agent) is Code.NOT_COORDINATOR
+    await until(lambda: not running(agent) + len(agent.services.groups.running()))
+
+
+async def test_sessions_begin_anew_where_a_group_went_away_and_came_back_before_it_was_looked_at(
+    agent: Agent, elsewhere: Elsewhere
+) -> None:
+    """Another agent may have coordinated it for long: this one reads in one go what came in between."""
+    await settings(agent, group_consumer_session_timeout_ms="45000")
+    joined = await join(agent, "classic")
+    await sync(agent, "classic", joined, {joined.member_id: b"all"})
+    one = Member("g", "a" * 22, ("t",))
+    await one.beat(agent)
+    sessions = agent.services.consumer_groups.runner("g").sessions
+    (member,) = agent.services.groups.group("classic").members.values()
+    ends, deadline = sessions.ends(one.member_id), member.deadline
+    elsewhere.move()
+    elsewhere.move(away=False)
+    await until(lambda: sessions.ends(one.member_id) > ends and member.deadline > deadline)
