@@ -32,7 +32,7 @@ class ClassicMembers:
 
     async def join(self, group_id: str, join: Join) -> Joined | HandOver:
         """JoinGroup. HandOver: the group is, or just became, one for the classic coordinator."""
-        work = Work(partial(_join, join))
+        work = Work(partial(_join, join), topics=classic_members.named(join))
         try:
             joined = cast("Joined | HandOver", await self._groups.ask(group_id, work))
         except GroupError as error:

@@ -140,6 +140,7 @@ class ConsumerGroups:
             lambda draft: beat(draft, request, new_id),
             creates=request.epoch == JOIN,
             kind="Group" if request.leaves else "Consumer group",
+            topics=request.topics or (),
             regex=request.regex or None,
         )
         planned = cast(Answer, await self.ask(request.group_id, work))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from agent.kafka.groups.codes import told
 from agent.kafka.groups.consumer.command import command_of
@@ -18,6 +19,7 @@ from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH
 from agent.kafka.groups.consumer.migration import upgraded
 from agent.kafka.groups.consumer.patterns import Names, Patterns, Stamp
 from agent.kafka.groups.consumer.sessions import Sessions
+from agent.kafka.groups.consumer.topics import wanted_partitions
 from agent.kafka.groups.consumer.work import Work, plan_all, refuse
 from agent.telemetry.logs import logger
 from coordination import broker_configs, group_configs
@@ -39,7 +41,7 @@ _log = logger("groups.consumer")
 WORKS_PER_PLAN = 1_000  # requests of one group that are planned together
 WORKS_MAX = 20_000  # requests of one group that wait
 ATTEMPTS_MAX = 10  # plans of the same requests before their senders are told to come again
-OFFLOAD_FROM = 3_000  # members and owned partitions from which a plan is made in a thread
+OFFLOAD_FROM = 1_000  # members, and partitions owned or wanted, from which a plan is made in a thread
 Change = ChangeConsumerGroup | DowngradeConsumerGroup
 _NOTHING = ConsumerGroupData(group_epoch=FIRST_EPOCH)
 
@@ -80,13 +82,17 @@ class StateTopics:
 
 @dataclass(slots=True)
 class _Opened:
-    """A plan's ground. `known`: what the state holds; `stamp` None: patterns are of older topics."""
+    """A plan's ground. `known`: what the state holds; `stamp` None: patterns are of older topics.
+
+    `stale`: the topics are others than those that the group's epoch is known to stand for.
+    """
 
     draft: Draft
     known: ConsumerGroupData
     revision: int
     exists: bool
     upgrades: bool
+    stale: bool
     stamp: Stamp | None
 
 
@@ -181,10 +187,7 @@ class Runner:
             opened = await self._open(works)
             if opened is None:
                 return
-            taken = await self._plan(opened, works)
-            change: Change | None = None
-            if not (opened.upgrades and all(work.refused for work in works)):
-                change = command_of(opened.draft, opened.known, opened.revision)
+            taken, change = await self._plan(opened, works)
             if change is not None:
                 (result,) = await self._around.replica.submit([command(change)])
                 if isinstance(result, Refused) and result.code is Code.NOT_COORDINATOR:
@@ -200,11 +203,10 @@ class Runner:
             return
         refuse(works, Code.COORDINATOR_NOT_AVAILABLE, "another coordinator keeps changing the group")
 
-    async def _plan(self, opened: _Opened, works: list[Work]) -> int:
-        size = len(opened.known.members) + len(opened.known.owners)
-        if size < OFFLOAD_FROM:
-            return plan_all(opened.draft, works, opened.exists)
-        return await asyncio.to_thread(plan_all, opened.draft, works, opened.exists)
+    async def _plan(self, opened: _Opened, works: list[Work]) -> tuple[int, Change | None]:
+        if _size(opened.draft, works) < OFFLOAD_FROM:
+            return _planned(opened, works)
+        return await asyncio.to_thread(_planned, opened, works)
 
     async def _open(self, works: list[Work]) -> _Opened | None:
         """The group as it is now, ready to be planned on; None when all were answered already."""
@@ -227,10 +229,10 @@ class Runner:
             upgrades = True
         now_ms = self._around.clock.now_ms()
         draft = Draft(self.group_id, before, topics, rules, now_ms, self.sessions.ends)
-        if data is not None and data.members and self.stamp != stamp:
-            draft.refresh()
+        stale = data is not None and bool(data.members) and self.stamp != stamp
         revision = revision_of(state, self.group_id)
-        return _Opened(draft, data or _NOTHING, revision, data is not None, upgrades, stamp)
+        known = _NOTHING if data is None else data.note()  # apply goes on while a plan is made beside it
+        return _Opened(draft, known, revision, data is not None, upgrades, stale, stamp)
 
     async def _resolve(self, works: list[Work]) -> tuple[Stamp | None, dict[str, Names]]:
         """What every pattern of the group and of its requests matches; the stamp of the topics it stands for.
@@ -277,6 +279,24 @@ class Runner:
 def session_seconds(state: StateData, group_id: str) -> float:
     """How long a member of the consumer protocol may be silent."""
     return group_configs.integer(state, group_id, "consumer.session.timeout.ms") / 1000
+
+
+def _size(draft: Draft, works: list[Work]) -> int:
+    """What a plan is long by; a new group owns nothing yet, and all that it wants is assigned."""
+    members = draft.data.members.values()
+    size = len(members) + len(draft.data.owners)
+    wishes = chain(((work.topics, work.regex) for work in works), ((m.topics, m.regex) for m in members))
+    return size if size >= OFFLOAD_FROM else size + wanted_partitions(draft.topics, wishes, OFFLOAD_FROM)
+
+
+def _planned(opened: _Opened, works: list[Work]) -> tuple[int, Change | None]:
+    """How many works were taken, and the change that they come to. May run beside the event loop."""
+    if opened.stale:
+        opened.draft.refresh()
+    taken = plan_all(opened.draft, works, opened.exists)
+    if opened.upgrades and all(work.refused for work in works):
+        return taken, None
+    return taken, command_of(opened.draft, opened.known, opened.revision)
 
 
 def _live_generation(group: Group | None) -> ClassicGeneration | None:
