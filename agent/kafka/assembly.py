@@ -139,7 +139,9 @@ def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCo
     """The coordinators of both protocols, each knowing the other."""
     groups = GroupCoordinator(replica, hints)
     consumer_groups = ConsumerGroups(
-        Surroundings(replica, clock, groups.became_consumer, groups.became_classic), groups.refusal
+        Surroundings(replica, clock, groups.became_consumer, groups.became_classic),
+        groups.refusal,
+        groups.is_coordinator,
     )
     groups.others = ClassicMembers(consumer_groups)
     groups.on_moved.append(consumer_groups.moved)

@@ -22,7 +22,6 @@ from agent.kafka.groups.consumer.command import command_of
 from agent.kafka.groups.consumer.draft import Draft, Rules
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH, Answer, Heartbeat, beat
-from agent.kafka.groups.consumer.patterns import Patterns
 from agent.kafka.groups.consumer.runner import StateTopics
 from agent.kafka.groups.consumer.work import Work, fencing, plan_all
 from coordination.commands import CommitOffsets, CreatePartitions, DeleteTopic
@@ -114,7 +113,7 @@ class World:
         known = state.groups.get(GROUP)
         before = known.consumer if known is not None and known.consumer is not None else None
         base = before or ConsumerGroupData(group_epoch=FIRST_EPOCH)
-        draft = Draft(GROUP, base, Topics(state, Patterns()), RULES, self.script.now_ms)
+        draft = Draft(GROUP, base, Topics(state, {}), RULES, self.script.now_ms)
         if before is not None and before.members:
             draft.refresh()
         revision = known.revision if known is not None else 0
@@ -327,7 +326,7 @@ class World:
 
     def check_target(self) -> None:
         """Every partition that anybody wants has one owner who wants it; nobody could be relieved."""
-        topics = Topics(self.script.state, Patterns())
+        topics = Topics(self.script.state, {})
         wants = {
             client.member_id: {*client.topics, *(topics.matching(client.regex) if client.regex else ())}
             for client in self.clients

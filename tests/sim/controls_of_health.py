@@ -75,15 +75,7 @@ def _nobody_is_named() -> Any:
 
 def _groups_are_kept() -> Any:
     """Who is not named runs the groups on that it has."""
-    real = GroupCoordinator._moved
-
-    def moved(self: Any) -> None:
-        running = dict(self._running)
-        self._running.clear()
-        real(self)
-        self._running.update(running)
-
-    return patched((GroupCoordinator, "_moved", moved))
+    return patched((GroupCoordinator, "_lost", lambda self, group_id: False))
 
 
 def _last_well_one_leaves() -> Any:

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from agent.cluster.hints import LeaderHints
@@ -20,6 +19,7 @@ from agent.kafka.groups.classic import ClassicGroup
 from agent.kafka.groups.codes import told
 from agent.kafka.groups.consumer.classic_driver import ClassicMembers
 from agent.kafka.groups.members import Join, Joined, Limits, Synced
+from agent.kafka.groups.steps import GROUPS_PER_STEP, apart, each
 from agent.kafka.groups.timers import Timers
 from agent.telemetry.logs import logger
 from coordination import broker_configs
@@ -35,9 +35,9 @@ from objectstore import tasks
 _log = logger("groups")
 _T = TypeVar("_T")
 
-GROUPS_PER_STEP = 256  # groups looked at, or timers run, before the event loop gets its turn
 READY_POLL_S = 0.5  # sessions do not end while this agent cannot reach the log
 IDLE_S_MAX = 60.0
+AGAIN_S = 5.0  # after a group's turn failed: it is loaded anew, if nobody asked for it before
 
 
 class GroupCoordinator:
@@ -51,7 +51,8 @@ class GroupCoordinator:
         self._alarm = asyncio.Event()
         self._asleep_until = 0.0  # loop time; 0: awake
         self._tasks: list[asyncio.Task[None]] = []
-        self._adopting: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._letting_go = False  # not every group was looked at since the brokers changed
         self._serving: object = None
         self.others: ClassicMembers | None = None
         """Answers classic members of groups of KIP-848."""
@@ -72,7 +73,7 @@ class GroupCoordinator:
         """Answer whoever waits, and end. Idempotent."""
         for group in list(self._running.values()):
             self._drop(group, Code.NOT_COORDINATOR)
-        tasks = [*self._tasks, *([self._adopting] if self._adopting is not None else [])]
+        tasks = [*self._tasks, *([self._following] if self._following is not None else [])]
         self._tasks.clear()
         for task in tasks:
             task.cancel()
@@ -325,30 +326,47 @@ class GroupCoordinator:
             self._moved()
 
     def _moved(self) -> None:
-        """Let go of what is not this agent's any more, and look for what has become so."""
-        for group in [g for g in self._running.values() if not self.is_coordinator(g.group_id)]:
-            self._drop(group, Code.NOT_COORDINATOR)
+        """Let go of what is not this agent's any more, and look for what has become so.
+
+        That is done step by step. Requests are refused from now on; who waits hears of it when its group's
+        turn has come.
+        """
         for tell in self.on_moved:
             tell()
-        if self._tasks:
-            if self._adopting is not None:
-                self._adopting.cancel()
-            self._adopting = tasks.kept(self._adopt_all, "adoption of groups")
+        if self._following is not None:
+            self._following.cancel()
+        if self._tasks or self._running:
+            unsure, self._letting_go = self._letting_go, True
+            self._following = tasks.kept(partial(self._follow, unsure), "adoption of groups")
 
-    async def _adopt_all(self) -> None:
-        """Load every group with members that is this agent's: their sessions must be kept."""
-        state = self._state
-        names = iter(list(state.groups))
-        while step := list(islice(names, GROUPS_PER_STEP)):
-            for group_id in step:
-                self._adopt(group_id)
-            await asyncio.sleep(0)
+    async def _follow(self, unsure: bool) -> None:
+        """`unsure`: the brokers changed again before all groups had been looked at.
+
+        One that seems to have stayed may have been another agent's in between, which heard its members:
+        sessions begin anew.
+        """
+
+        def look(group: ClassicGroup) -> None:
+            if self._lost(group.group_id):
+                self._drop(group, Code.NOT_COORDINATOR)
+            elif unsure:
+                group.restart_sessions(self._now)
+
+        await each(self._running.values(), look, "groups that move")
+        self._letting_go = False
+        if self._tasks:
+            await each(self._state.groups, self._adopt, "adoption of a group")
+
+    def _lost(self, group_id: str) -> bool:
+        """Whether a group that runs here is another agent's."""
+        return not self.is_coordinator(group_id)
 
     def _adopt(self, group_id: str) -> None:
+        """Load a group with members that is this agent's: their sessions must be kept."""
         known = self._state.groups.get(group_id)
         if known is None or known.kind == CONSUMER or is_empty(known):
             return
-        if self.refusal(group_id) is None and self._current(group_id) is None:
+        if self.is_coordinator(group_id) and self._current(group_id) is None:
             self._load(group_id, known)
 
     def _woke(self) -> None:
@@ -371,12 +389,35 @@ class GroupCoordinator:
                 await asyncio.sleep(READY_POLL_S)
                 self._woke()
                 continue
-            for group_id in self._timers.take(self._now, GROUPS_PER_STEP):
-                group = self._current(group_id)
-                if group is not None:
-                    group.tick(self._now)
-                    self._follow_up(group)
+            now = self._now
+            for _ in range(GROUPS_PER_STEP):
+                taken = self._timers.take(now, 1)  # one by one: what is not taken yet cannot get lost
+                if not taken:
+                    break
+                self._look_at(taken[0])
             await asyncio.sleep(0)
+
+    def _look_at(self, group_id: str) -> None:
+        """Do what is due in a group. What it raises is its own: others that are due have their turn.
+
+        A group that failed is loaded anew a while later, though nobody may ever ask for it: its sessions must
+        be kept.
+        """
+        if not apart(self._tick, group_id, "time of a group"):
+            group = self._running.pop(group_id, None)
+            self._timers.arm(group_id, self._now + AGAIN_S)
+            if group is not None:
+                group.abandon(Code.COORDINATOR_NOT_AVAILABLE)
+
+    def _tick(self, group_id: str) -> None:
+        group = self._current(group_id)
+        if group is None:
+            self._adopt(group_id)  # the log has moved on without it, or it failed
+        elif self._lost(group_id):
+            self._drop(group, Code.NOT_COORDINATOR)
+        else:
+            group.tick(self._now)
+            self._follow_up(group)
 
 
 def _answer(future: asyncio.Future[_T], answer: _T) -> None:

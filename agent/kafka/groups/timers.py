@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 
 SPARE = 1024  # stale entries that may stand in the heap beside as many as there are keys
+STALE_PER_DISARM = 2  # that are taken off the heap's top
 
 
 class Timers:
@@ -29,12 +30,17 @@ class Timers:
     def disarm(self, key: str) -> None:
         """The key is not due any more."""
         self._due.pop(key, None)
+        self._drop_stale(STALE_PER_DISARM)  # or `next` finds those of all keys at once
 
     def next(self) -> float | None:
         """When something is due next; None: nothing is."""
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
+        self._drop_stale(len(self._heap))
         return self._heap[0][0] if self._heap else None
+
+    def _drop_stale(self, most: int) -> None:
+        while most and self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+            most -= 1
 
     def take(self, now: float, most: int) -> list[str]:
         """Up to `most` keys that are due, which are armed no more."""

@@ -9,8 +9,9 @@ Deviations: none known.
 from __future__ import annotations
 
 from agent.kafka.context import Context
-from agent.kafka.groups.listing import Listed, listed
+from agent.kafka.groups.listing import listed, members_of
 from agent.kafka.groups.members import GroupState, Member
+from agent.kafka.groups.steps import steps
 from agent.kafka.handlers.lookup import GROUP_OPERATIONS, NOT_ASKED
 from agent.net.wire.generated.describe_groups import (
     DescribedGroup,
@@ -30,7 +31,7 @@ NOT_FOUND_SINCE = 6
 async def handle(ctx: Context, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
     """One answer per group, in the request's order."""
     await ctx.barrier()
-    groups = [_describe(ctx, group_id, version) for group_id in request.groups]
+    groups = [_describe(ctx, group_id, version) async for group_id in steps(request.groups)]
     for group in groups:
         asked = request.include_authorized_operations and not group.error_code
         group.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED
@@ -55,16 +56,19 @@ def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol if stable else "",
-        members=[_member(member, group, stable) for member in group.members],
+        members=[
+            _member(member, group.protocol, stable)
+            for member in members_of(ctx.state, ctx.services.groups, group_id)
+        ],
     )
 
 
-def _member(member: Member, group: Listed, stable: bool) -> DescribedGroupMember:
+def _member(member: Member, protocol: str, stable: bool) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        member_metadata=member.metadata(group.protocol) if stable else b"",
+        member_metadata=member.metadata(protocol) if stable else b"",
         member_assignment=member.assignment,
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from agent.kafka.context import Context
 from agent.kafka.groups.consumer.draft import preferred_assignor
 from agent.kafka.groups.listing import consumer_state
+from agent.kafka.groups.steps import steps
 from agent.kafka.handlers.lookup import GROUP_OPERATIONS, NOT_ASKED
 from agent.net.wire.generated.consumer_group_describe import (
     Assignment,
@@ -36,7 +37,7 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     """One answer per group, in the request's order."""
     await ctx.barrier()
-    groups = [_describe(ctx, group_id) for group_id in request.group_ids]
+    groups = [_describe(ctx, group_id) async for group_id in steps(request.group_ids)]
     for group in groups:
         asked = request.include_authorized_operations and not group.error_code
         group.authorized_operations = GROUP_OPERATIONS if asked else NOT_ASKED

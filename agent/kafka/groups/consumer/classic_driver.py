@@ -32,7 +32,7 @@ class ClassicMembers:
 
     async def join(self, group_id: str, join: Join) -> Joined | HandOver:
         """JoinGroup. HandOver: the group is, or just became, one for the classic coordinator."""
-        work = Work(partial(_join, join))
+        work = Work(partial(_join, join), topics=classic_members.named(join))
         try:
             joined = cast("Joined | HandOver", await self._groups.ask(group_id, work))
         except GroupError as error:
@@ -41,8 +41,8 @@ class ClassicMembers:
             return Joined(error.code, join.member_id)
         if not isinstance(joined, Joined) or joined.code is not Code.NONE:
             return joined
-        if self._groups.watched(group_id, joined.member_id):
-            sessions = self._groups.runner(group_id).sessions
+        sessions = self._groups.sessions_of(group_id, joined.member_id)
+        if sessions is not None:
             now = asyncio.get_running_loop().time()
             sessions.clear(joined.member_id, Timer.JOIN)
             sessions.heard(joined.member_id, join.session_s, now)

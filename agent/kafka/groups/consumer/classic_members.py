@@ -67,6 +67,14 @@ def join(draft: Draft, request: Join) -> Joined | HandOver:
     return Joined(Code.NONE, member_id, member.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader="")
 
 
+def named(request: Join) -> tuple[str, ...]:
+    """The topics that a JoinGroup names; none when it cannot be read, which `join` refuses."""
+    try:
+        return subscription_of(request.protocols).topics if request.protocols else ()
+    except GroupError:
+        return ()
+
+
 def _check_protocols(data: ConsumerGroupData, request: Join, member_id: str) -> None:
     lists = [
         [name for name, _ in member.classic.protocols]

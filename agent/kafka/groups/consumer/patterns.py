@@ -1,14 +1,15 @@
 """Regular expressions of subscriptions: RE2, so no expression takes more than linear time. Off the loop.
 
 An expression matches whole names. What it costs is bounded: its length, the memory of its program, how
-many are remembered. Results are remembered until topics change.
+many are remembered. Results are remembered until topics change, or others need the room: whoever needs one
+later takes it along.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import re2
@@ -24,11 +25,14 @@ RENEWAL_S_MIN = 1.0  # between two evaluations of one expression while topics ke
 Stamp = tuple[int, int]  # differs whenever a topic came, went or grew
 
 
+Names = tuple[str, ...]  # sorted
+
+
 @dataclass(frozen=True, slots=True)
 class _Resolved:
     stamp: Stamp
     at: float
-    names: tuple[str, ...]
+    names: Names
 
 
 class Patterns:
@@ -37,28 +41,41 @@ class Patterns:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Resolved] = OrderedDict()
 
-    def names(self, regex: str) -> tuple[str, ...]:
-        """The topics that it matches, sorted; none when it was not resolved."""
-        found = self._known.get(regex)
-        return found.names if found is not None else ()
+    def __contains__(self, regex: str) -> bool:
+        """Whether a result of the expression is remembered: then it is one."""
+        return regex in self._known
 
-    async def resolve(self, regex: str, topics: Sequence[str], stamp: Stamp, now: float) -> bool:
-        """Evaluate an expression, unless it was; whether the result is that of `stamp`.
+    async def resolve(
+        self, regexes: Iterable[str], topics: Iterable[str], stamp: Stamp, now: float
+    ) -> tuple[dict[str, Names], bool]:
+        """What each expression matches among `topics`, and whether all results are those of `stamp`.
 
-        Raises GroupError (INVALID_REGULAR_EXPRESSION). `now`: seconds of a clock that never goes back.
+        Those not remembered are evaluated. The results are the caller's: while it waits for one, others may
+        push any out of what is remembered here. Raises GroupError (INVALID_REGULAR_EXPRESSION). `now`:
+        seconds of a clock that never goes back.
         """
-        known = self._known.get(regex)
-        if known is not None:
+        found: dict[str, Names] = {}
+        missing: list[str] = []
+        fresh = True
+        for regex in regexes:  # what is there is taken first, before the others push it out
+            known = self._known.get(regex)
+            if known is None or (known.stamp != stamp and now - known.at >= RENEWAL_S_MIN):
+                missing.append(regex)
+                continue
             self._known.move_to_end(regex)
-            if known.stamp == stamp:
-                return True
-            if now - known.at < RENEWAL_S_MIN:
-                return False
-        names = await asyncio.to_thread(matching, regex, topics)
-        self._known[regex] = _Resolved(stamp, now, names)
+            found[regex] = known.names
+            fresh = fresh and known.stamp == stamp
+        among = list(topics) if missing else []
+        for regex in missing:
+            found[regex] = await asyncio.to_thread(matching, regex, among)
+            self._remember(regex, _Resolved(stamp, now, found[regex]))
+        return found, fresh
+
+    def _remember(self, regex: str, resolved: _Resolved) -> None:
+        self._known[regex] = resolved
+        self._known.move_to_end(regex)
         while len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
-        return True
 
 
 def check_regex(regex: str) -> None:
@@ -66,7 +83,7 @@ def check_regex(regex: str) -> None:
     _compiled(regex)
 
 
-def matching(regex: str, topics: Sequence[str]) -> tuple[str, ...]:
+def matching(regex: str, topics: Iterable[str]) -> Names:
     """The names that the expression matches from their first to their last character, sorted."""
     compiled = _compiled(regex)
     return tuple(sorted(name for name in topics if compiled.fullmatch(name)))

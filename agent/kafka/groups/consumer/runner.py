@@ -7,8 +7,9 @@ changed the group, and everything is planned anew on what there is now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from agent.kafka.groups.codes import told
 from agent.kafka.groups.consumer.command import command_of
@@ -16,8 +17,9 @@ from agent.kafka.groups.consumer.draft import Draft, Rules
 from agent.kafka.groups.consumer.errors import GroupError
 from agent.kafka.groups.consumer.heartbeat import FIRST_EPOCH
 from agent.kafka.groups.consumer.migration import upgraded
-from agent.kafka.groups.consumer.patterns import Patterns, Stamp
+from agent.kafka.groups.consumer.patterns import Names, Patterns, Stamp
 from agent.kafka.groups.consumer.sessions import Sessions
+from agent.kafka.groups.consumer.topics import wanted_partitions
 from agent.kafka.groups.consumer.work import Work, plan_all, refuse
 from agent.telemetry.logs import logger
 from coordination import broker_configs, group_configs
@@ -39,7 +41,7 @@ _log = logger("groups.consumer")
 WORKS_PER_PLAN = 1_000  # requests of one group that are planned together
 WORKS_MAX = 20_000  # requests of one group that wait
 ATTEMPTS_MAX = 10  # plans of the same requests before their senders are told to come again
-OFFLOAD_FROM = 3_000  # members and owned partitions from which a plan is made in a thread
+OFFLOAD_FROM = 1_000  # members, and partitions owned or wanted, from which a plan is made in a thread
 Change = ChangeConsumerGroup | DowngradeConsumerGroup
 _NOTHING = ConsumerGroupData(group_epoch=FIRST_EPOCH)
 
@@ -56,11 +58,12 @@ class Surroundings:
 
 
 class StateTopics:
-    """The topics of the state, and what patterns matched."""
+    """The topics of the state, and what the patterns matched that are asked for. Of none other may be asked:
+    an answer that is missing must not pass for one that says that there are no topics."""
 
-    def __init__(self, state: StateData, patterns: Patterns) -> None:
+    def __init__(self, state: StateData, matched: Mapping[str, Names]) -> None:
         self._state = state
-        self._patterns = patterns
+        self._matched = matched
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """A topic's id and number of partitions."""
@@ -72,20 +75,24 @@ class StateTopics:
         topic = self._state.topics_by_id.get(topic_id)
         return topic.name if topic is not None else None
 
-    def matching(self, regex: str) -> tuple[str, ...]:
-        """What a pattern matched when it was last resolved."""
-        return self._patterns.names(regex)
+    def matching(self, regex: str) -> Names:
+        """What a pattern matched when it was last resolved. Raises KeyError when it was not."""
+        return self._matched[regex]
 
 
 @dataclass(slots=True)
 class _Opened:
-    """A plan's ground. `known`: what the state holds; `stamp` None: patterns are of older topics."""
+    """A plan's ground. `known`: what the state holds; `stamp` None: patterns are of older topics.
+
+    `stale`: the topics are others than those that the group's epoch is known to stand for.
+    """
 
     draft: Draft
     known: ConsumerGroupData
     revision: int
     exists: bool
     upgrades: bool
+    stale: bool
     stamp: Stamp | None
 
 
@@ -100,11 +107,15 @@ def consumer_data(group: Group | None) -> ConsumerGroupData | None:
 
 
 class Runner:
-    """Lives while the group has members here, or requests wait."""
+    """Lives while the group has members here, or requests wait.
 
-    def __init__(self, group_id: str, around: Surroundings) -> None:
+    `look_at` is told when (loop time, s) something may be due, or nothing is left that it would live for.
+    """
+
+    def __init__(self, group_id: str, around: Surroundings, look_at: Callable[[float], object]) -> None:
         self.group_id = group_id
-        self.sessions = Sessions()
+        self.sessions = Sessions(look_at)
+        self._look_at = look_at
         self.stamp: Stamp | None = None  # of the topics that the group epoch is known to stand for
         self._around = around
         self._queue: list[Work] = []
@@ -142,7 +153,8 @@ class Runner:
         self.give_up()
 
     def give_up(self) -> None:
-        """The group is another agent's now: tell those that are not being planned."""
+        """The group is another agent's now: tell those that are not being planned. Nobody is late here."""
+        self.sessions.end()
         queue, self._queue = self._queue, []
         refuse(queue, Code.NOT_COORDINATOR, "This is not the correct coordinator.")
 
@@ -166,6 +178,8 @@ class Runner:
         finally:
             self._task = None
             refuse(works, Code.COORDINATOR_NOT_AVAILABLE, "the coordinator ended")  # but for those told
+            if not self.sessions.busy:
+                self._look_at(asyncio.get_running_loop().time())
 
     async def _rounds(self, works: list[Work]) -> None:
         """Plan, ask the log, answer; what is left when the group became classic goes to whoever sent it."""
@@ -173,10 +187,7 @@ class Runner:
             opened = await self._open(works)
             if opened is None:
                 return
-            taken = await self._plan(opened, works)
-            change: Change | None = None
-            if not (opened.upgrades and all(work.refused for work in works)):
-                change = command_of(opened.draft, opened.known, opened.revision)
+            taken, change = await self._plan(opened, works)
             if change is not None:
                 (result,) = await self._around.replica.submit([command(change)])
                 if isinstance(result, Refused) and result.code is Code.NOT_COORDINATOR:
@@ -192,19 +203,18 @@ class Runner:
             return
         refuse(works, Code.COORDINATOR_NOT_AVAILABLE, "another coordinator keeps changing the group")
 
-    async def _plan(self, opened: _Opened, works: list[Work]) -> int:
-        size = len(opened.known.members) + len(opened.known.owners)
-        if size < OFFLOAD_FROM:
-            return plan_all(opened.draft, works, opened.exists)
-        return await asyncio.to_thread(plan_all, opened.draft, works, opened.exists)
+    async def _plan(self, opened: _Opened, works: list[Work]) -> tuple[int, Change | None]:
+        if _size(opened.draft, works) < OFFLOAD_FROM:
+            return _planned(opened, works)
+        return await asyncio.to_thread(_planned, opened, works)
 
     async def _open(self, works: list[Work]) -> _Opened | None:
         """The group as it is now, ready to be planned on; None when all were answered already."""
-        stamp = await self._resolve(works)
+        stamp, matched = await self._resolve(works)
         state = self._around.replica.state
         group = state.groups.get(self.group_id)
         data = consumer_data(group)
-        topics = StateTopics(state, self._around.patterns)
+        topics = StateTopics(state, matched)
         rules = _rules(state, self.group_id)
         before, upgrades = data or _NOTHING, False
         classic = _live_generation(group)
@@ -219,24 +229,33 @@ class Runner:
             upgrades = True
         now_ms = self._around.clock.now_ms()
         draft = Draft(self.group_id, before, topics, rules, now_ms, self.sessions.ends)
-        if data is not None and data.members and self.stamp != stamp:
-            draft.refresh()
+        stale = data is not None and bool(data.members) and self.stamp != stamp
         revision = revision_of(state, self.group_id)
-        return _Opened(draft, data or _NOTHING, revision, data is not None, upgrades, stamp)
+        known = _NOTHING if data is None else data.note()  # apply goes on while a plan is made beside it
+        return _Opened(draft, known, revision, data is not None, upgrades, stale, stamp)
 
-    async def _resolve(self, works: list[Work]) -> Stamp | None:
-        """Evaluate the patterns of the group and of its requests; the stamp of the topics they stand for."""
-        state = self._around.replica.state
-        stamp = stamp_of(state)
+    async def _resolve(self, works: list[Work]) -> tuple[Stamp | None, dict[str, Names]]:
+        """What every pattern of the group and of its requests matches; the stamp of the topics it stands for.
+
+        The plan has these results for itself: what the agent remembers others push out at any time.
+        """
+        stamp: Stamp | None = stamp_of(self._around.replica.state)
+        matched: dict[str, Names] = {}
+        while missing := self._regexes(works) - matched.keys():  # members may come while others are evaluated
+            state = self._around.replica.state
+            now = asyncio.get_running_loop().time()
+            found, fresh = await self._around.patterns.resolve(
+                sorted(missing), state.topics, stamp_of(state), now
+            )
+            matched |= found
+            stamp = stamp if fresh else None
+        return stamp, matched
+
+    def _regexes(self, works: list[Work]) -> set[str]:
+        """The patterns of the group as it is now, and of requests."""
         data = self.data
-        regexes = dict.fromkeys(work.regex for work in works if work.regex)
-        if data is not None and self.stamp != stamp:
-            regexes |= dict.fromkeys(member.regex for member in data.members.values() if member.regex)
-        now = asyncio.get_running_loop().time()
-        patterns = self._around.patterns
-        names = list(state.topics) if regexes else []
-        fresh = [await patterns.resolve(one, names, stamp, now) for one in regexes]
-        return stamp if all(fresh) else None
+        members = data.members.values() if data is not None else ()
+        return {one.regex for one in (*works, *members) if one.regex}
 
     def _took(self, opened: _Opened, change: Change | None) -> None:
         """The log has the change: watch what it set going."""
@@ -253,13 +272,31 @@ class Runner:
                 self.sessions.restart(opened.draft.data, session_s, now)
                 self._around.on_upgrade(self.group_id)
         elif isinstance(change, DowngradeConsumerGroup):
-            self.sessions = Sessions()
+            self.sessions.end()
             self._around.on_downgrade(self.group_id)
 
 
 def session_seconds(state: StateData, group_id: str) -> float:
     """How long a member of the consumer protocol may be silent."""
     return group_configs.integer(state, group_id, "consumer.session.timeout.ms") / 1000
+
+
+def _size(draft: Draft, works: list[Work]) -> int:
+    """What a plan is long by; a new group owns nothing yet, and all that it wants is assigned."""
+    members = draft.data.members.values()
+    size = len(members) + len(draft.data.owners)
+    wishes = chain(((work.topics, work.regex) for work in works), ((m.topics, m.regex) for m in members))
+    return size if size >= OFFLOAD_FROM else size + wanted_partitions(draft.topics, wishes, OFFLOAD_FROM)
+
+
+def _planned(opened: _Opened, works: list[Work]) -> tuple[int, Change | None]:
+    """How many works were taken, and the change that they come to. May run beside the event loop."""
+    if opened.stale:
+        opened.draft.refresh()
+    taken = plan_all(opened.draft, works, opened.exists)
+    if opened.upgrades and all(work.refused for work in works):
+        return taken, None
+    return taken, command_of(opened.draft, opened.known, opened.revision)
 
 
 def _live_generation(group: Group | None) -> ClassicGeneration | None:

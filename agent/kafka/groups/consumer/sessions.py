@@ -1,11 +1,13 @@
 """When the members of one group are late, and with what. Seconds of the event loop's clock.
 
 Nothing here decides anything: that a member is late is a proposal. A member that is heard of before the
-proposal is planned stays in the group.
+proposal is planned stays in the group. Whoever keeps time looks when `next` has come; `sooner` tells it of a
+deadline before that, so that a group in which nothing is due costs nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember, MemberState
@@ -29,7 +31,8 @@ Key = tuple[str, Timer]
 class Sessions:
     """Deadlines by member and kind, and what was proposed because of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, sooner: Callable[[float], object] = lambda at: None) -> None:
+        self._sooner = sooner
         self._at: dict[Key, float] = {}
         self._next = NEVER  # no deadline is before; most only move away
         self._proposed: set[Key] = set()
@@ -40,16 +43,25 @@ class Sessions:
         """Whether any member is watched."""
         return bool(self._at)
 
+    @property
+    def next(self) -> float:
+        """Nothing is due before; NEVER when nothing ever is."""
+        return self._next
+
     def restart(self, data: ConsumerGroupData, session_s: float, now: float) -> None:
         """Count from now on for every member: nothing was heard because nobody listened here."""
-        self._at.clear()
-        self._proposed.clear()
-        self._giving_back.clear()
-        self._next = NEVER
+        self.end()
         for member in data.members.values():
             own_s = member.classic.session_timeout_ms / 1000 if member.classic is not None else session_s
             self.heard(member.member_id, own_s, now)
             self.stands(member, now)
+
+    def end(self) -> None:
+        """Forget every member."""
+        self._at.clear()
+        self._proposed.clear()
+        self._giving_back.clear()
+        self._next = NEVER
 
     def heard(self, member_id: str, session_s: float, now: float) -> None:
         """The member lives."""
@@ -76,7 +88,9 @@ class Sessions:
         """Set a deadline, or move it."""
         self._at[member_id, timer] = at
         self._proposed.discard((member_id, timer))
-        self._next = min(self._next, at)
+        if at < self._next:
+            self._next = at
+            self._sooner(at)
 
     def set_if_absent(self, member_id: str, timer: Timer, at: float) -> None:
         """Set a deadline unless there is one."""

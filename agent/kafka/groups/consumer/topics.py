@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Protocol
 
 from coordination.state.consumer_types import ConsumerMember
 
 HASH_BYTES = 8
+NAMES_PER_PARTITION = 10  # that a plan looks up in the time that it takes to assign a partition
 
 
 class Topics(Protocol):
@@ -70,6 +72,25 @@ class Subscriptions:
             if found is not None:
                 self.sizes[found[0]] = found[1]
                 yield found[0]
+
+
+def wanted_partitions(topics: Topics, wishes: Iterable[tuple[Iterable[str], str | None]], most: int) -> int:
+    """How many partitions are wanted by (names, pattern), or `most`: a measure of a plan's work.
+
+    Counting ends when that is reached: it must not cost what it is to save.
+    """
+    seen: set[str] = set()
+    count = looked = 0
+    for names, regex in wishes:
+        for name in chain(names, topics.matching(regex) if regex else ()):
+            looked += 1
+            if name not in seen:
+                seen.add(name)
+                found = topics.find(name)
+                count += 1 if found is None else found[1]
+            if count >= most or looked >= NAMES_PER_PARTITION * most:
+                return most
+    return count
 
 
 def same_topics(ours: Mapping[bytes, Iterable[int]], theirs: Mapping[bytes, Iterable[int]]) -> bool:

@@ -25,6 +25,7 @@ class Work:
     plan: Callable[[Draft], Any]
     creates: bool = False
     kind: str = "Group"  # what it would not find, in Kafka's words
+    topics: tuple[str, ...] = ()  # whose partitions its sender wants, as it says in the request
     regex: str | None = None  # to be resolved before it is planned
     future: asyncio.Future[Any] | None = None
     outcome: Any = field(default=None, repr=False)

@@ -49,17 +49,25 @@ def test_a_pattern_that_explodes_elsewhere_takes_linear_time_here() -> None:
 
 async def test_a_result_is_remembered_until_topics_change() -> None:
     patterns = Patterns()
-    assert await patterns.resolve("o.*", NAMES, (3, 3), now=10)
-    assert await patterns.resolve("o.*", ["other"], (3, 3), now=11)
-    assert patterns.names("o.*") == ("orders", "orders.eu")
-    assert await patterns.resolve("o.*", ["other"], (4, 4), now=12)
-    assert patterns.names("o.*") == ("other",)
-    assert not await patterns.resolve("o.*", NAMES, (5, 5), now=12.5), "evaluated a moment ago"
-    assert patterns.names("o.*") == ("other",)
+
+    async def resolved(topics: list[str], stamp: tuple[int, int], now: float) -> tuple[tuple[str, ...], bool]:
+        found, fresh = await patterns.resolve(["o.*"], topics, stamp, now)
+        return found["o.*"], fresh
+
+    assert await resolved(NAMES, (3, 3), 10) == (("orders", "orders.eu"), True)
+    assert await resolved(["other"], (3, 3), 11) == (("orders", "orders.eu"), True)
+    assert await resolved(["other"], (4, 4), 12) == (("other",), True)
+    assert await resolved(NAMES, (5, 5), 12.5) == (("other",), False), "evaluated a moment ago"
 
 
 async def test_the_oldest_results_are_forgotten() -> None:
     patterns = Patterns()
     for number in range(REMEMBERED_MAX + 1):
-        await patterns.resolve(f"t{number}", ["t0", "t1"], (1, 1), now=1)
-    assert (patterns.names("t0"), patterns.names("t1")) == ((), ("t1",))
+        await patterns.resolve([f"t{number}"], ["t0", "t1"], (1, 1), now=1)
+    assert ("t0" in patterns, "t1" in patterns) == (False, True)
+
+
+async def test_whoever_asks_gets_all_results_however_few_are_remembered() -> None:
+    regexes = [f"t{number}" for number in range(REMEMBERED_MAX + 1)]
+    found, fresh = await Patterns().resolve(regexes, regexes, (1, 1), now=1)
+    assert (found, fresh) == ({regex: (regex,) for regex in regexes}, True)

@@ -7,14 +7,17 @@ import asyncio
 import pytest
 
 from agent.background.expiry.positions import OffsetExpiry
+from agent.kafka.groups import coordinator
+from agent.kafka.groups.classic import ClassicGroup
 from agent.kafka.groups.members import GroupState
 from agent.kafka.groups.timers import Timers
 from agent.net.wire.generated import heartbeat as hb
 from agent.net.wire.generated import join_group as jg
 from agent.net.wire.generated import offset_commit as oc
 from agent.net.wire.generated import offset_fetch as of
-from coordination.commands import PutClassicGeneration
+from coordination.commands import ClassicMember, PutClassicGeneration
 from coordination.kafka_codes import Code
+from objectstore.tasks import DEFECTS
 from tests.unit.agent.kafka.groups.conftest import StartGroups, join, sync
 from tests.unit.agent.rig import Agent
 from tests.unit.coordination.conftest import until
@@ -186,6 +189,15 @@ def test_timers_keep_one_place_for_each_group() -> None:
     assert timers.next() is None
 
 
+def test_keys_that_are_disarmed_do_not_wait_in_the_heap_for_whoever_looks_next() -> None:
+    timers = Timers()
+    for number in range(5000):
+        timers.arm(str(number), float(number))
+    for number in range(5000):
+        timers.disarm(str(number))
+    assert not len(timers)
+
+
 @pytest.mark.parametrize("version", [2, 5, 8, 9])
 async def test_an_acknowledged_commit_is_what_any_agent_tells(begin: StartGroups, version: int) -> None:
     agents = [await begin("a"), await begin("b")]
@@ -202,7 +214,6 @@ async def test_a_group_whose_change_fails_as_nobody_expects_is_told_and_goes_on(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a callback of the log's: whoever joined would have waited for ever."""
-    from agent.kafka.groups.classic import ClassicGroup
 
     def broken(*_: object) -> None:
         raise RuntimeError("odd")
@@ -213,3 +224,65 @@ async def test_a_group_whose_change_fails_as_nobody_expects_is_told_and_goes_on(
             refused = await join(agent, "g")
     assert refused.error_code == Code.COORDINATOR_NOT_AVAILABLE
     assert (await join(agent, "g")).error_code == 0
+
+
+async def late(agent: Agent, *groups: str) -> None:
+    """Something is due in these groups, in one turn of the clock."""
+    for name in groups:
+        group = agent.services.groups.group(name)
+        assert group is not None
+        group.wake_at = 0.0
+        for member in group.members.values():
+            member.deadline = 0.0
+    for name in groups:
+        agent.services.groups._arm(agent.services.groups.group(name))
+
+
+def members(agent: Agent, group: str) -> list[str]:
+    """Who is in the group as the log has it."""
+    return list(agent.services.replica.state.groups[group].classic.members)
+
+
+async def test_what_one_group_raises_in_its_turn_does_not_cost_others_theirs(
+    begin: StartGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group itself is loaded anew, though nobody asks for it, and its sessions are kept."""
+    agent = await begin("a")
+    for group in ("bad", "good"):
+        await stable(agent, group)
+    monkeypatch.setattr(coordinator, "AGAIN_S", 0.01)
+    really, bad = ClassicGroup.tick, agent.services.groups.group("bad")
+    told = DEFECTS.counts.total()
+
+    def tick(self: ClassicGroup, now: float) -> None:
+        if self is bad:
+            raise RuntimeError("odd")
+        really(self, now)
+
+    monkeypatch.setattr(ClassicGroup, "tick", tick)
+    await late(agent, "bad", "good")
+    await until(lambda: not members(agent, "good"))
+    assert DEFECTS.counts.total() > told
+    await until(lambda: agent.services.groups.group("bad") not in (None, bad))
+    await late(agent, "bad")
+    await until(lambda: not members(agent, "bad"))
+
+
+async def test_the_sessions_of_a_group_that_another_coordinator_changed_are_kept(begin: StartGroups) -> None:
+    """What it sent before it lost the group lands after this one loaded it; then everybody falls silent."""
+    agent = await begin("a")
+    await stable(agent, "g")
+    replica = agent.services.replica
+    newer = ClassicMember(
+        member_id="newer", client_id="c", client_host="/h", session_timeout_ms=50, rebalance_timeout_ms=50,
+        protocols=[ClassicMember.Protocol(name="range")],
+    )  # fmt: skip
+    await replica.propose(
+        PutClassicGeneration(
+            group="g", expected_revision=replica.state.groups["g"].revision, protocol_type="consumer",
+            protocol="range", leader="newer", members=[newer],
+        )
+    )  # fmt: skip
+    assert members(agent, "g") == ["newer"]
+    await late(agent, "g")
+    await until(lambda: not members(agent, "g"))
