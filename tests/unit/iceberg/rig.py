@@ -79,6 +79,7 @@ class Rig:
     server: MemoryServer
     options: CommitterOptions = field(default_factory=CommitterOptions)
     _chunks: int = 0
+    _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def parts(self) -> Parts:
@@ -139,6 +140,10 @@ class Rig:
 
     async def store_batch(self, content: bytes, partition: int = 0, topic: str = "t") -> int:
         """Store batches, sound or not, as a chunk of their own and commit it; returns their base offset."""
+        async with self._storing:  # an agent's chunks are committed in the order of their numbers
+            return await self._store_batch(content, partition, topic)
+
+    async def _store_batch(self, content: bytes, partition: int, topic: str) -> int:
         header = batch.peek(content)
         headers = [batch.peek(content, position) for position, _ in batch.split(content)]
         handle = self.replica.state.topics[topic].partitions[partition].handle
