@@ -134,6 +134,6 @@ def supersede(state: StateData, group_id: str, handles: Iterable[int], before: i
                 del waiting[handle]
 
 
-def is_pending(state: StateData, group_id: str, handle: int) -> bool:
-    """Whether a transaction that is ongoing may change the position (KIP-447, UNSTABLE_OFFSET_COMMIT)."""
-    return any(handle in waiting for waiting in state.pending_offsets.get(group_id, {}).values())
+def pending_of(state: StateData, group_id: str) -> frozenset[int]:
+    """Handles whose positions of the group a transaction under way may change: not stable (KIP-447)."""
+    return frozenset[int]().union(*state.pending_offsets.get(group_id, {}).values())

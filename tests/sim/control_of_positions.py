@@ -26,7 +26,7 @@ def commits_overtake() -> tuple[tuple[Any, str, Any], ...]:
 
 def pending_counts_as_stable() -> tuple[tuple[Any, str, Any], ...]:
     """A member reads on from positions that a transaction under way may change."""
-    return ((k09_offset_fetch, "is_pending", lambda state, group, handle: False),)
+    return ((k09_offset_fetch, "pending_of", lambda state, group: frozenset()),)
 
 
 class _Sure(Context):

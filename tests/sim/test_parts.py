@@ -48,6 +48,10 @@ from objectstore.store import NotFound
 from tests.checker.findings import Finding, Judgement
 from tests.checker.operations import Operation, Poll
 from tests.sim.clock import SimClock
+from tests.sim.controls import CONTROLS, Control
+from tests.sim.controls_of_damage import DAMAGE
+from tests.sim.controls_of_health import HEALTH
+from tests.sim.controls_of_producers import PRODUCERS
 from tests.sim.coverage import COMMANDS_OUT, RULES, Coverage
 from tests.sim.distant_store import DistantStore
 from tests.sim.final import passed_over
@@ -446,3 +450,12 @@ def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: p
     (finding,) = world.broken
     assert (finding.anomaly, finding.key, finding.weight) == ("client-broke", "w0", "fail")
     assert "a mistake" in finding.detail
+
+
+@pytest.mark.parametrize(
+    "control", [*PRODUCERS, *CONTROLS, *DAMAGE, *HEALTH], ids=lambda each: str(each.name)
+)
+def test_what_a_control_breaks_is_there(control: Control) -> None:
+    """Product code moves: a control that no longer breaks anything would only be seen when all are run."""
+    with control.broken():
+        pass

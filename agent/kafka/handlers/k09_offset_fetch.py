@@ -36,6 +36,7 @@ from agent.net.wire.steps import Pace, encoded
 from coordination.kafka_codes import Code
 from coordination.state import consumer_groups
 from coordination.state.group_types import CONSUMER, CommittedOffset, Group, OffsetTable
+from coordination.state.pending_offsets import pending_of
 from coordination.state.types import Topic
 
 KEY = 9
@@ -141,8 +142,8 @@ async def _answer(
 def _moment(ctx: Context, asked: OffsetFetchRequestGroup, stable: bool) -> _Moment:
     group = ctx.state.groups.get(asked.group_id)
     offsets = OffsetTable() if group is None else group.offsets
-    pending = ctx.state.pending_offsets.get(asked.group_id, {}).values() if stable else ()
-    return _Moment(offsets.copy(), frozenset[int]().union(*pending))
+    unstable = pending_of(ctx.state, asked.group_id) if stable else frozenset[int]()
+    return _Moment(offsets.copy(), unstable)
 
 
 def _refusal(
