@@ -18,6 +18,7 @@ from agent.kafka import context
 from agent.kafka.groups.coordinator import GroupCoordinator
 from coordination.state.state import HANDLERS
 from coordination.state.types import Broker
+from tests.sim.control_of_groups import groups_move_and_come_back, old_coordinator_keeps_time
 from tests.sim.controls import Control, patched
 from tests.sim.plan import Plan
 from tests.sim.sick import bed
@@ -158,6 +159,13 @@ HEALTH: tuple[Control, ...] = (
         frozenset({"groups-kept"}),
         _groups_are_kept,
         told=_with_groups("sick-refuse-store"),
+    ),
+    Control(
+        "old-coordinator-keeps-time",
+        "sessions are kept by who coordinates",
+        frozenset({"thrown-out"}),
+        lambda: patched(*old_coordinator_keeps_time()),
+        told=groups_move_and_come_back,
     ),
     Control(
         "named-for-ever",
