@@ -1,4 +1,4 @@
-"""Rules of groups broken: a coordinator that has lost a group of KIP-848 goes on keeping its members' time."""
+"""Rules of groups broken: a coordinator that lost a group of KIP-848 goes on keeping its members' time."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def old_coordinator_keeps_time() -> tuple[tuple[Any, str, Any], ...]:
 
 
 def groups_move_and_come_back(plan: Plan) -> Plan:
-    """An agent dies and returns: what it coordinates goes to the other and comes back. Nothing else happens."""
+    """An agent dies and returns: what it coordinates goes to the other and comes back. All else is well."""
     gone = (10.0, plan.seconds - 10.5, "kill", (0,))
     return replace(plan, modern=2, operator=False, level=FEATURE_LEVEL_MAX, faults=(gone,))
