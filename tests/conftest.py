@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from deploy.services import Etcd, Minio, VersityGw
 from deploy.services.s3 import S3Service
 
 _numbers = itertools.count(1)
+settings.register_profile("floe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("floe")  # how fast a busy machine makes examples is no finding
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
