@@ -14,6 +14,7 @@ from objectstore.naming import check_key
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
+    from coordination.state.types import Table
 
 Key = tuple[str, str]
 
@@ -87,7 +88,7 @@ class Locations:
     def require_purgeable(self, location: str, own: Key | None) -> None:
         """Everything below the location is of the table `own` (None: of one that was dropped)."""
         self.require_below(location)
-        found = neighbour(self._replica.state.tables, self._warehouse, location, own)
+        found = self._neighbour(location, own)
         if found is not None:
             raise bad_request(
                 f"the files at {location} cannot be purged: table {found.namespace}.{found.name} at "
@@ -96,10 +97,13 @@ class Locations:
             )
 
     def _require_alone(self, what: str, location: str, own: Key) -> None:
-        found = neighbour(self._replica.state.tables, self._warehouse, location, own)
+        found = self._neighbour(location, own)
         if found is not None:
             raise bad_request(
                 f"{what} overlaps {folder_of(found.metadata_location)}, the folder of table "
                 f"{found.namespace}.{found.name}: removing the files of one would remove the other's. Name "
                 "another folder, or none and the catalog chooses one"
             )
+
+    def _neighbour(self, location: str, own: Key | None) -> Table | None:
+        return neighbour(self._replica.state.tables, self._warehouse, location, own)

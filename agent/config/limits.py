@@ -201,7 +201,7 @@ class TablesConfig(Section):
     """Time between two looks for files of a table that no snapshot names, seconds."""
 
     orphan_grace_s: Seconds = 86_400
-    """Age at which a file that no snapshot names is removed, seconds."""
+    """Age at which a file that no snapshot names is removed, seconds; what is newer than its table stays."""
 
     raw_bytes: bool = True
     """Keep each record's own bytes (`__raw__`) beside the decoded columns; the audit compares them."""

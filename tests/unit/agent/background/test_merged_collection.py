@@ -29,13 +29,18 @@ async def collect(agent: Agent, store: MemoryStore, grace_s: float = 0) -> list[
     return [each.key for each in report.deleted]
 
 
-async def test_what_merging_replaced_is_collected_and_what_is_used_stays(
-    agent: Agent, memory_store: MemoryStore
-) -> None:
+async def merged_ten_times(agent: Agent, store: MemoryStore) -> None:
+    """A segment after the other, which leaves garbage."""
     await create(agent)
     for number in range(10):
         await fill(agent, 1, first=number)
-        await merge_rows(agent, memory_store, 1)
+        await merge_rows(agent, store, 1)
+
+
+async def test_what_merging_replaced_is_collected_and_what_is_used_stays(
+    agent: Agent, memory_store: MemoryStore
+) -> None:
+    await merged_ten_times(agent, memory_store)
     await collect(agent, memory_store)
     merged = partition_of(agent).merged
     assert merged is not None
@@ -51,10 +56,7 @@ async def test_what_merging_replaced_is_collected_and_what_is_used_stays(
 async def test_what_was_let_go_of_by_a_clock_that_was_years_ahead_goes_after_the_grace(
     agent: Agent, memory_store: MemoryStore
 ) -> None:
-    await create(agent)
-    for number in range(10):
-        await fill(agent, 1, first=number)
-        await merge_rows(agent, memory_store, 1)
+    await merged_ten_times(agent, memory_store)
     replica, ranges = agent.services.replica, MergedRanges(memory_store)
     state, clock = replica.state, ManualClock(start_ms=agent.services.clock.now_ms())
     assert state.segment_garbage

@@ -26,6 +26,18 @@ async def settings(agent: Agent, **configs: str) -> None:
     assert isinstance(result, Done), result
 
 
+async def quick_sessions(agent: Agent, session_ms: int, **configs: str) -> None:
+    """Members of KIP-848 that heartbeat every 10 ms, and are out soon when they do not."""
+    await settings(
+        agent,
+        group_consumer_min_heartbeat_interval_ms="10",
+        group_consumer_heartbeat_interval_ms="10",
+        group_consumer_min_session_timeout_ms="50",
+        group_consumer_session_timeout_ms=str(session_ms),
+        **configs,
+    )
+
+
 @pytest.fixture
 async def begin(start: StartAgent) -> StartGroups:
     """Starts agents whose groups wait for nobody; the first also makes a topic t of three partitions."""

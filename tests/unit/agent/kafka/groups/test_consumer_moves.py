@@ -14,7 +14,7 @@ from coordination.kafka_codes import Code
 from coordination.replica.proposals import Results
 from coordination.state.types import Applied
 from tests.equipment.group_members import assignment
-from tests.unit.agent.kafka.groups.conftest import StartGroups, join, settings, sync
+from tests.unit.agent.kafka.groups.conftest import StartGroups, join, quick_sessions, settings, sync
 from tests.unit.agent.kafka.groups.kip848 import Member, data_of
 from tests.unit.agent.rig import Agent
 from tests.unit.coordination.conftest import until
@@ -56,14 +56,7 @@ class Elsewhere:
 @pytest.fixture
 async def agent(begin: StartGroups) -> AsyncIterator[Agent]:
     one = await begin()
-    await settings(
-        one,
-        group_consumer_min_heartbeat_interval_ms="10",
-        group_consumer_heartbeat_interval_ms="10",
-        group_consumer_min_session_timeout_ms="50",
-        group_consumer_session_timeout_ms=str(round(SESSION_S * 1000)),
-        group_min_session_timeout_ms="10",
-    )
+    await quick_sessions(one, round(SESSION_S * 1000), group_min_session_timeout_ms="10")
     one.services.consumer_groups.start()
     yield one
     await one.services.consumer_groups.stop()

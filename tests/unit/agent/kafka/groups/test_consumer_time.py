@@ -13,7 +13,7 @@ from agent.kafka.groups.consumer import runner as runners
 from agent.kafka.groups.consumer.sessions import Key, Sessions
 from coordination.kafka_codes import Code
 from objectstore.tasks import DEFECTS
-from tests.unit.agent.kafka.groups.conftest import StartGroups, settings
+from tests.unit.agent.kafka.groups.conftest import StartGroups, quick_sessions, settings
 from tests.unit.agent.kafka.groups.kip848 import Member, data_of
 from tests.unit.agent.rig import Agent
 from tests.unit.coordination.conftest import until
@@ -24,13 +24,7 @@ SESSION_MS = 200
 @pytest.fixture
 async def agent(begin: StartGroups) -> AsyncIterator[Agent]:
     one = await begin()
-    await settings(
-        one,
-        group_consumer_min_heartbeat_interval_ms="10",
-        group_consumer_heartbeat_interval_ms="10",
-        group_consumer_min_session_timeout_ms="50",
-        group_consumer_session_timeout_ms=str(SESSION_MS),
-    )
+    await quick_sessions(one, SESSION_MS)
     one.services.consumer_groups.start()
     yield one
     await one.services.consumer_groups.stop()
