@@ -1,5 +1,5 @@
-"""Rule 15 broken: the highest stamp of all counts, whoever has a job goes by its own clock, or by the agents'
-clocks where the store has one.
+"""Rule 15 broken: the highest stamp of all counts, whoever is alone is believed whatever it says, whoever has
+a job goes by its own clock, or by the agents' clocks where the store has one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,17 @@ def clock_of_one_agent() -> tuple[tuple[Any, str, Any], ...]:
         (clock_watch, "apart_ms", lambda state, incarnation: 0),
         *((each, "deletion_ms", own) for each in all_jobs),
     )
+
+
+def the_only_agent_is_right() -> tuple[tuple[Any, str, Any], ...]:
+    """An agent that is alone is believed at once."""
+    return ((agreed_time, "STEP_MS", 1 << 62),)
+
+
+def one_agent_whose_clock_jumps(plan: Plan) -> Plan:
+    """One of two agents serves, its clock jumps again and again, and nothing else goes wrong."""
+    jumps = tuple((4.0 + 4.0 * number, 3.0, "clock-jumps", (0,)) for number in range(3))
+    return replace(plan, agents=2, skews_ms=(0, 0), faults=((2.0, 16.0, "stop", (1,)), *jumps))
 
 
 def agents_clocks_for_files() -> tuple[tuple[Any, str, Any], ...]:

@@ -36,7 +36,13 @@ from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
 from tests.sim.control_of_bindings import bound_meanwhile
-from tests.sim.control_of_clocks import agents_are_ahead, agents_clocks_for_files, clock_of_one_agent
+from tests.sim.control_of_clocks import (
+    agents_are_ahead,
+    agents_clocks_for_files,
+    clock_of_one_agent,
+    one_agent_whose_clock_jumps,
+    the_only_agent_is_right,
+)
 from tests.sim.control_of_logs import follows_any_log, no_room_is_believed
 from tests.sim.control_of_positions import (
     commits_overtake,
@@ -467,6 +473,14 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"too-early"}),
         lambda: patched(*clock_of_one_agent()),
         _with("clock-jumps"),
+    ),
+    Control(
+        "only-agent-is-right",
+        "15: an agent that is alone is doubted",
+        frozenset({"too-early"}),
+        lambda: patched(*the_only_agent_is_right()),
+        _has(level=FEATURE_LEVEL_MAX),
+        told=one_agent_whose_clock_jumps,
     ),
     Control(
         "agents-clocks-for-files",

@@ -1,6 +1,9 @@
 """Nothing goes before its time, by the true time of the simulation and the stated skew (rule 15).
 
 The true time of a command is when the first agent applies it; Python's own clock is the virtual one.
+
+An agent that is alone has nobody to doubt it: the log's clock takes STEP_MS from it at once, as agreed_time
+states. So much, of what it really took, is allowed beside the skew.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from coordination.state.types import Done
 
 STATED_MS = agreed_time.SKEW_MS + 6_000
 """How much too early is as stated: the skew, and what clocks that are right differ by (plan.py)."""
+STEP_MS = agreed_time.STEP_MS
+"""As stated, whatever a control puts in its place."""
 RUN_MS_MAX = 3_600_000
 """What is kept for longer cannot be over in a run."""
 
@@ -27,10 +32,17 @@ class Due:
     def __init__(self, wrong: Callable[[str, str], None]) -> None:
         self._wrong = wrong
         self._begun: dict[tuple[str, int], int] = {}
+        self._seen: tuple[int, int] | None = None
+        """What the log's clock was after the entry before, and the true time then."""
+        self._alone_ms = 0
+        """The log's clock after its latest step with an agent that was alone."""
+        self._steps: list[tuple[int, int]] = []
+        """When it took one, and by how much more than the time that passed."""
 
     def applied(self, state: State, kinds: Sequence[str], commands: Sequence[Any], results: Any) -> None:
         """An entry was applied by the first agent."""
         now_ms = int(time.time() * 1000)
+        self._follow(state, now_ms)
         for kind, command, result in zip(kinds, commands, results, strict=True):
             if isinstance(result, Done):
                 self._done(kind, getattr(command, kind), result, now_ms)
@@ -39,10 +51,20 @@ class Due:
                 self._begun.setdefault((name, known.number), now_ms)
 
     def _done(self, kind: str, message: Any, result: Done, now_ms: int) -> None:
-        if kind in ("move_log_start", "swap_segments") and message.judged_ms > now_ms + STATED_MS:
+        stated_ms = max(now_ms, self._alone_ms) + STATED_MS
+        if kind in ("move_log_start", "swap_segments") and message.judged_ms > stated_ms:
             self._wrong("too-early", f"{kind} judged {message.judged_ms - now_ms} ms ahead of the true time")
         if kind in ("expire_producers", "expire_transactions") and result.value:
             self._wrong("too-early", f"{kind}: {result.value} of them")
+
+    def _follow(self, state: State, now_ms: int) -> None:
+        """Note what the log's clock took from an agent that is alone, and no more than it may."""
+        before_ms, seen_ms = self._seen or (state.clock_ms, now_ms)
+        self._seen = state.clock_ms, now_ms
+        step_ms = min(state.clock_ms - before_ms, STEP_MS)
+        if len(state.live) == 1 and step_ms > now_ms - seen_ms:
+            self._alone_ms = max(self._alone_ms, min(state.clock_ms, max(before_ms, now_ms) + step_ms))
+            self._steps.append((now_ms, step_ms - (now_ms - seen_ms)))
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -50,6 +72,7 @@ class Due:
         abort, expire = HANDLERS["abort_transaction"], HANDLERS["expire_offsets"]
 
         def aborted(state: State, message: Any, at: Any) -> Any:
+            self._follow(state, int(time.time() * 1000))
             known = state.transactions.get(message.transactional_id)
             timeout_ms = 0 if known is None else known.timeout_ms
             result = abort(state, message, at)
@@ -74,7 +97,8 @@ class Due:
 
     def _aborted(self, number: tuple[str, int], timeout_ms: int) -> None:
         now_ms = int(time.time() * 1000)
-        passed_ms = now_ms - self._begun.get(number, 0)
+        begun_ms = self._begun.get(number, 0)
+        passed_ms = now_ms - begun_ms + sum(step_ms for at_ms, step_ms in self._steps if at_ms >= begun_ms)
         if passed_ms < timeout_ms - STATED_MS:
             self._wrong("too-early", f"transaction {number} ended after {passed_ms} of {timeout_ms} ms")
 
