@@ -12,11 +12,11 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import bounds, skipped
+from coordination.state import bounds, skipped, spans
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
-from coordination.state.levels import NAMES_OF_ONE_REQUEST
+from coordination.state.levels import BINDING_SPANS, NAMES_OF_ONE_REQUEST
 from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
 from coordination.state.types import At, Done, Partition, Refused, Result, Topic
@@ -96,6 +96,7 @@ def add_partitions(state: StateData, topic: Topic, total: int) -> None:
         if partition.handle % HANDLE_RANGE == 0:
             state.live_in_range.append(0)
         state.live_in_range[-1] += 1
+        partition.begins_span = state.feature_level >= BINDING_SPANS and spans.begins(partition)
         state.partitions.append(partition)
         topic.partitions.append(partition)
         state.partition_count += 1
@@ -177,6 +178,7 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
             if partition.transactions is not None:
                 partition.transactions.forget_below(offset)
             skipped.forget_below(partition, offset)
+            spans.forget_below(partition, offset)
             at.touched.append(handle)
         starts.append(partition.log_start)
     return Done(tuple(starts))
