@@ -1,4 +1,4 @@
-"""Rule 19 broken: a chunk does not say by which binding its records were judged."""
+"""Rule 19 broken: a chunk does not say which binding judged its records; a partition remembers another."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 from agent.kafka.produce import driver
 from agent.kafka.produce.buffer import commit_command
+from coordination.state import chunks
+from coordination.state.spans import begin as begin_span
+from coordination.state.types import UNBOUND, Partition, Span
 
 JUDGED_FOR_EVER = (1 << 63) - 1
 
@@ -19,3 +22,15 @@ def bound_meanwhile() -> tuple[tuple[Any, str, Any], ...]:
         return command
 
     return ((driver, "commit_command", unnamed),)
+
+
+def spans_lag() -> tuple[tuple[Any, str, Any], ...]:
+    """The first record behind a change of the binding is noted as of the binding before it."""
+
+    def begin(partition: Partition, offset: int) -> None:
+        before = partition.spans[-1][1:] if partition.spans else UNBOUND
+        begin_span(partition, offset)
+        following = partition.spans[-1]._replace(first_offset=offset + 1)
+        partition.spans = (*partition.spans[:-1], Span(offset, *before), following)
+
+    return ((chunks, "begin_span", begin),)

@@ -35,7 +35,7 @@ from objectstore import collect
 from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
-from tests.sim.control_of_bindings import bound_meanwhile
+from tests.sim.control_of_bindings import bound_meanwhile, spans_lag
 from tests.sim.control_of_clocks import (
     agents_are_ahead,
     agents_clocks_for_files,
@@ -435,6 +435,14 @@ CONTROLS: tuple[Control, ...] = (
         "19: a record is judged by the binding at its place",
         frozenset({"binding-broken"}),
         lambda: patched(*bound_meanwhile()),
+        _has(level=FEATURE_LEVEL_MAX),
+        lambda plan: replace(plan, binder=True),
+    ),
+    Control(
+        "spans-lag",
+        "19: for each record it is remembered which schema judged it",
+        frozenset({"span-wrong"}),
+        lambda: patched(*spans_lag()),
         _has(level=FEATURE_LEVEL_MAX),
         lambda plan: replace(plan, binder=True),
     ),
