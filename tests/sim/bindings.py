@@ -52,7 +52,7 @@ class Bindings:
 
     def __init__(self) -> None:
         self._from: dict[int, tuple[int, int]] = {}
-        """By revision: the watermark at which it began, and the schema of values from there on, 0 for none."""
+        """By revision: the watermark at which it began, and the schema of values from there on; 0: none."""
         self.taken: list[int] = []
         """Offsets of records that were acknowledged."""
 
@@ -80,8 +80,10 @@ class Bindings:
     def _in_order(self) -> Sequence[tuple[int, int]]:
         return [self._from[revision] for revision in sorted(self._from)]
 
-    def judged(self, state: StateData) -> Iterator[Finding]:
-        """Records for which an agent that has applied everything names another schema than was bound there."""
+    def judged(self, agent: AgentNode) -> Iterator[Finding]:
+        """Records for which an agent, healed and up to date, names another schema than was bound there."""
+        assert agent.app is not None, "healed before it is judged"
+        state = agent.app.replica.state
         topic = state.topics.get(BOUND)
         for offset in self.taken if topic is not None else ():
             told = schemas.spans_between(state, topic.partitions[0], offset, offset + 1)

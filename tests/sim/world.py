@@ -220,7 +220,8 @@ class World:
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
-        judgement.findings += self._spans_judged()
+        if self.plan.level == FEATURE_LEVEL_MAX:  # before it nobody knows what judged a record
+            judgement.findings += [e for a in self.agents for e in self.witness.bindings.judged(a)]
         if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
             judgement.findings += await restored.play(self)
         judgement.findings += self.witness.findings + self.broken + around.findings
@@ -247,15 +248,6 @@ class World:
             propose=asks_any(self.loop, self.agents),
             sent=self.witness.sent,
         )
-
-    def _spans_judged(self) -> list[Finding]:
-        """Which schema judged what the binder's clients wrote, as every agent has it."""
-        if not self.plan.binder or self.plan.level < FEATURE_LEVEL_MAX:  # before it that is not known
-            return []
-        bindings = self.witness.bindings
-        self.seen.counts["records whose span was looked at"] += len(bindings.taken)
-        states = [agent.app.replica.state for agent in self.agents if agent.app is not None]
-        return [each for state in states for each in bindings.judged(state)]
 
     async def _final(self) -> list[Finding]:
         """The last reads, when no transaction is open any more."""
@@ -326,6 +318,7 @@ class World:
             counts.update(self.around.counts)
             counts["skipped behind an abort"] += len(self.around.skipped)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
+        counts["records whose span was looked at"] += len(self.witness.bindings.taken)
         counts["positions asked for behind the log"] += self.witness.positions.behind
         for kind, number in self.witness.commands.items():
             counts[f"command {kind}"] += number
