@@ -19,13 +19,11 @@ from coordination.clock import Clock
 from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Refused, Topic
-from iceberg import layout as layouts
+from coordination.state.types import Refused, Span, Topic
 from iceberg import ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.evolution import ColumnIds
 from iceberg.head import Head, follows, load, pointer, table_key
-from iceberg.layout import Layout
+from iceberg.layout import Layout, MissingSchemas
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
 from iceberg.obstacles import Obstacles, Replan
@@ -34,6 +32,7 @@ from iceberg.sealed import sealed
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
+from iceberg.topic_layouts import TopicLayouts
 from iceberg.warehouse import Warehouse
 from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
@@ -118,7 +117,7 @@ class Committer:
         self._steps = steps or Steps()
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
         self._head: Head | None = None
-        self._layout: tuple[tuple[object, ...], Layout] | None = None
+        self._layouts = TopicLayouts(parts.replica, raw_bytes=parts.options.raw_bytes)
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
@@ -207,7 +206,7 @@ class Committer:
         await self._steps.before("find-old-files")
         known = ledger.next_offsets(head.metadata, topic.topic_id)
         work = _Work(
-            topic, topic.topic_id, table_key(topic), head, self._build_layout(topic, head), _NO_FILES, known
+            topic, topic.topic_id, table_key(topic), head, self._layouts.build(topic, head), _NO_FILES, known
         )
         found = await self._without_old(work, starts, incarnation)
         if found is not None:
@@ -271,7 +270,7 @@ class Committer:
         if head is None or head.topic_id != topic.topic_id.hex():
             if head is not None:
                 await self._setup.set_aside(key, head, incarnation)
-            fresh = self._build_layout(topic, None)
+            fresh = self._layouts.build(topic, None)
             head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
         self._head = head
         if head.location == self._unsure:
@@ -302,35 +301,16 @@ class Committer:
         if found.more and not found.too_small and not found.files and not passed:
             raise Replan  # all that there is was merged while it was planned
         found = replace(found, files=(*passed, *found.files))
-        layout = self._build_layout(topic, head)
+        ranges = [each.range for each in found.files]
+        if any(topic.partitions[each.partition].log_start > each.start for each in ranges):
+            raise Replan  # by what records below the log start were judged is not known any more
+        spans = self._layouts.spans(topic, ranges)
+        layout = self._layouts.build(topic, head, spans)
         changed = layout.fields != metadata.current_fields(head.metadata)
         if not found.files and not changed:
             return None
-        after = ledger.advance(before, [each.range for each in found.files], len(topic.partitions))
-        return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after)
-
-    def _build_layout(self, topic: Topic, head: Head | None) -> Layout:
-        """The table's layout under the topic's bindings of this moment."""
-        schemas = self._parts.replica.state.schemas
-        basis = (
-            topic.topic_id,
-            topic.key_schema_id,
-            topic.value_schema_id,
-            head.metadata["current-schema-id"] if head is not None else None,
-        )
-        if self._layout is None or self._layout[0] != basis:
-            text = head.metadata["properties"].get(ledger.COLUMNS_PROPERTY) if head is not None else None
-            built = layouts.build(
-                None if topic.key_schema_id is None else schemas[topic.key_schema_id],
-                None if topic.value_schema_id is None else schemas[topic.value_schema_id],
-                ids=ColumnIds.from_json(text) if text else None,
-                previous=metadata.current_fields(head.metadata) if head is not None else (),
-                raw_bytes=self._parts.options.raw_bytes,
-            )
-            for problem in built.problems:
-                _logger.warning("topic %s: %s", topic.name, problem)
-            self._layout = (basis, built)
-        return self._layout[1]
+        after = ledger.advance(before, ranges, len(topic.partitions))
+        return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after, spans)
 
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -384,35 +364,42 @@ class Committer:
         """
         files: list[AddedFile] = []
         in_the_way: Replan | None = None
-        for each in work.plan.files:
+        for each, spans in zip(work.plan.files, work.spans, strict=True):
             await self._steps.before("read-records")
             try:
                 slices = await self._obstacles.records(work.topic.partitions[each.range.partition], each)
             except Replan as replan:
                 in_the_way = in_the_way or replan
                 continue
-            stored = await self._write_file(work, each, slices, name) if in_the_way is None else None
-            if stored is not None:
-                files.append(stored)
+            if in_the_way is None:
+                try:
+                    files += await self._write_file(work, each, slices, name, spans)
+                except MissingSchemas as missing:
+                    self._layouts.want(missing.schema_ids)
+                    in_the_way = Replan()
         if in_the_way is not None:
             raise in_the_way
         return files
 
     async def _write_file(
-        self, work: _Work, each: FilePlan, slices: Sequence[memoryview], name: str
-    ) -> AddedFile | None:
+        self,
+        work: _Work,
+        each: FilePlan,
+        slices: Sequence[memoryview],
+        name: str,
+        spans: Sequence[Span],
+    ) -> list[AddedFile]:
         parts = self._parts
         partition, start, end = each.range
         await self._steps.before("write-file")
-        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted)
+        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted, spans)
         if written is None:
-            return None
+            return []
         location = f"{work.head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
         await self._steps.before("store-file")
         await parts.store.put(parts.warehouse.key(location), [written.content])
-        return AddedFile(
-            location, written.content.nbytes, written.rows, written.bounds, written.split_offsets
-        )
+        size, rows = written.content.nbytes, written.rows
+        return [AddedFile(location, size, rows, written.bounds, written.split_offsets)]
 
     async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""
@@ -466,3 +453,4 @@ class _Work:
     layout: Layout
     plan: CommitPlan
     after: list[int]
+    spans: Sequence[Sequence[Span]] = ()

@@ -4,6 +4,9 @@ Every payload is parsed and written again by google.protobuf first: that finds t
 what the wire leaves open (merged submessages, two members of a oneof, repeated map keys) and makes the
 result independent of which library reads it next. Then ptars turns all rows into columns at once. Where
 its schema for a message is not what the mapping expects, or it refuses a row, the plain conversion works.
+
+A row is bad too when a field has bytes of another type than the message says, which parsers take for an
+unknown field, or when a required one is missing: there the columns would say what the record does not.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from google.protobuf.message import DecodeError, Message
 from iceberg import plain_decoder
 from iceberg.arrow_types import ARROW_OF_KIND
 from iceberg.mapping import Kind, Leaf, ListOf, Node, Struct
+from iceberg.native import NativePanic, no_panic
 from schema import diagnosis
 from schema.descriptors import MessageType
 
@@ -64,7 +68,7 @@ class Decoder:
 
     def decode(self, payloads: Sequence[bytes | None]) -> Decoded:
         """Decode; None stands for a row without message."""
-        parse, options = self._kind.message_class.FromString, self._options
+        parse, options, required = self._kind.message_class.FromString, self._options, self._kind.has_required
         good: list[bytes] = []
         rows: list[int] = []
         errors: dict[int, str] = {}
@@ -72,20 +76,42 @@ class Decoder:
             if payload is None:
                 continue
             try:
-                good.append(parse(payload).SerializePartialToString(**options))
-                rows.append(row)
+                message = parse(payload)
             except DecodeError:
                 errors[row] = diagnosis.why_unparsable(payload, self._kind.descriptor)[:ERROR_CHARS_MAX]
+                continue
+            message.DiscardUnknownFields()
+            written = message.SerializePartialToString(**options)
+            # Written again it is the same: then all of it was read. Else unknown fields may have been there.
+            if written != payload or required:
+                why = self._why_bad(message, payload, written)
+                if why is not None:
+                    errors[row] = why[:ERROR_CHARS_MAX]
+                    continue
+            good.append(written)
+            rows.append(row)
         arrays = self._arrays(good, rows, errors)
         if len(good) < len(payloads):
             arrays = _spread(arrays, rows, len(payloads))
         return Decoded(arrays, errors)
 
+    def _why_bad(self, message: Message, payload: bytes, written: bytes) -> str | None:
+        """Why a parsed message, whose unknown fields were dropped, is not what its schema says; None: it is."""
+        if self._kind.has_required and not message.IsInitialized():
+            return diagnosis.why_incomplete(message)
+        if written == payload:
+            return None
+        whole = self._kind.message_class.FromString(payload)
+        if whole.ByteSize() == message.ByteSize():
+            return None
+        return diagnosis.why_mistyped(payload, self._kind.descriptor)
+
     def _arrays(self, good: list[bytes], rows: list[int], errors: dict[int, str]) -> list[pa.Array]:
         if self._fast is not None:
             try:
-                batch = self._fast.list_to_record_batch(good)
-            except ValueError:  # proto2 text that is not UTF-8; ptars does not say which row
+                with no_panic():
+                    batch = self._fast.list_to_record_batch(good)
+            except (ValueError, NativePanic):  # proto2 text that is not UTF-8; ptars does not say which row
                 pass
             else:
                 return [
@@ -124,8 +150,11 @@ def _fast_handler(kind: MessageType, shape: Struct) -> Any:
     if _has_group(kind.descriptor, set()):
         return None  # ptars gives null for them
     try:
-        handler = ptars.HandlerPool([kind.descriptor.file], config=_CONFIG).get_for_message(kind.descriptor)
-        given = handler.schema()
+        with no_panic():
+            handler = ptars.HandlerPool([kind.descriptor.file], config=_CONFIG).get_for_message(
+                kind.descriptor
+            )
+            given = handler.schema()
     except Exception:  # whatever it cannot do with this message, the plain way can
         return None
     fits = all(
@@ -170,7 +199,7 @@ def _is_any(given: pa.DataType) -> bool:
 def _adapt(array: pa.Array, node: Node, target: pa.DataType) -> pa.Array:
     """ptars' array in the table's type."""
     if isinstance(node, Leaf):
-        return _adapt_leaf(array, node)
+        return _adapt_leaf(array, node, target)
     if isinstance(node, Struct):
         children = [
             _adapt(array.field(each.name), each.node, target.field(position).type)
@@ -189,7 +218,8 @@ def _mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-def _adapt_leaf(array: pa.Array, node: Leaf) -> pa.Array:
+def _adapt_leaf(array: pa.Array, node: Leaf, target: pa.DataType) -> pa.Array:
+    """The column may be wider than this message needs."""
     match node.kind:
         case Kind.UINT32 | Kind.DURATION:
             return array.cast(pa.int64())
@@ -205,7 +235,7 @@ def _adapt_leaf(array: pa.Array, node: Leaf) -> pa.Array:
                 ],
                 pa.binary(),
             )
-    return array
+    return array if array.type == target else array.cast(target)
 
 
 def _enum_names(array: pa.Array, node: Leaf) -> pa.Array:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from coordination.helper import serve
 from iceberg import layout as layouts
+from iceberg.layout import MissingSchemas
 from iceberg.writer import write_file
 from iceberg.writers import Answer, Request
 from objectstore.batch import CorruptBatch
@@ -20,7 +21,10 @@ def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryvi
     slices = [content[end - length : end] for end, length in zip(ends, request.lengths, strict=True)]
     try:
         layout = layouts.from_basis(request.basis)
-        found = write_file(layout, request.partition, slices, request.start, request.end, request.aborted)
+        start, end = request.start, request.end
+        found = write_file(layout, request.partition, slices, start, end, request.aborted, request.spans)
+    except MissingSchemas as missing:
+        return Answer(missing=[*missing.schema_ids]), []
     except CorruptBatch as error:
         return Answer(corrupt=str(error) or "corrupt batch"), []
     except Exception:  # the agent logs it and tries again; this process goes on
