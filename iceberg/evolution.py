@@ -81,8 +81,8 @@ def with_message(
         else each
         for each in fields
     ]
-    count = sum(_count(each["type"]) for each in after)
-    if count > COLUMNS_MAX + _count(_struct(new_fields())):
+    count = sum(_count(each["type"]) for each in after) - sum(_count(each["type"]) for each in new_fields())
+    if count > COLUMNS_MAX:
         raise TooManyColumns(f"with {message} the table would have {count} columns: at most {COLUMNS_MAX}")
     return after, ids
 
