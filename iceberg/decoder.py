@@ -96,7 +96,7 @@ class Decoder:
         return Decoded(arrays, errors)
 
     def _why_bad(self, message: Message, payload: bytes, written: bytes) -> str | None:
-        """Why a parsed message, whose unknown fields were dropped, is not what its schema says; None: it is."""
+        """Why a parsed message, without its unknown fields, is not what its schema says; None: it is."""
         if self._kind.has_required and not message.IsInitialized():
             return diagnosis.why_incomplete(message)
         if written == payload:

@@ -8,7 +8,7 @@ int becomes long and float becomes double where any message needs it, and never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
@@ -98,6 +98,21 @@ def columns_of(
         assert column is not None, f"field {each.name} of {message} has no column"
         found.append(by_id[column])
     return found
+
+
+def numbers_of(
+    shape: Struct, parent: int, message: str, ids: ColumnIds, columns: Iterable[Mapping[str, Any]]
+) -> Iterator[int]:
+    """The ids of the columns that the message's fields have inside column `parent`, nested ones too."""
+    for each, column in zip(shape.fields, columns_of(shape, parent, message, ids, columns), strict=True):
+        yield column["id"]
+        node, kind, number = each.node, column["type"], column["id"]
+        if isinstance(node, ListOf):
+            node, kind, number = node.element, kind["element"], kind["element-id"]
+        elif isinstance(node, MapOf):
+            node, kind, number = node.value, kind["value"], kind["value-id"]
+        if isinstance(node, Struct):
+            yield from numbers_of(node, number, message, ids, kind["fields"])
 
 
 class _Merge:

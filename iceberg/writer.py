@@ -54,8 +54,8 @@ def write_file(
 ) -> FileContent | None:
     """The rows with start ≤ offset < end as Parquet, in order; None when there is no row.
 
-    `spans`: by which schemas they were judged; none: by those bound now. Raises objectstore.batch.CorruptBatch
-    and layout.MissingSchemas.
+    `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas and
+    objectstore.batch.CorruptBatch.
     """
     groups = _row_groups(arrow_batches(layout, partition, slices, start, end, aborted, spans))
     first = next(groups, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from coordination.helper import Helper, HelperDied
@@ -60,9 +61,8 @@ class ThreadWriter:
         spans: Sequence[Span] = (),
     ) -> FileContent | None:
         """See FileWriter."""
-        return await asyncio.to_thread(
-            writer.write_file, layout, partition, slices, start, end, aborted, spans
-        )
+        write = partial(writer.write_file, layout, partition, slices, start, end, aborted, spans)
+        return await asyncio.to_thread(write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from agent.http.parts import Parts
 from coordination.commands import BindSchema, command
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
 from coordination.state.types import Refused, Topic
+from iceberg.compatibility import LOOKED_AT_MAX, changes
+from iceberg.head import enabled
 from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, load
 
@@ -43,6 +45,7 @@ class Binding(BaseModel):
     descriptor_set: str = ""
     sources: Mapping[str, str] = Field(default_factory=dict, max_length=SOURCES_MAX)
     unbind: bool = False
+    force: bool = False
 
 
 class AdminRoutes:
@@ -86,6 +89,8 @@ class AdminRoutes:
         await barrier(self._parts)
         topic = topic_of(self._parts, request)
         descriptor_set = b"" if wanted.unbind else await _descriptor_set(wanted)
+        if not wanted.unbind and not wanted.force:
+            await self._refuse_changed_columns(topic_of(self._parts, request), wanted, descriptor_set)
         message = BindSchema(
             topic=topic.name,
             role=BindSchema.Role.Value(wanted.role.upper()),
@@ -99,6 +104,22 @@ class AdminRoutes:
         if isinstance(result, Refused):
             raise refused(result)
         return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic_of(self._parts, request))})
+
+    async def _refuse_changed_columns(self, topic: Topic, wanted: Binding, descriptor_set: bytes) -> None:
+        """Raises Problem 409 where a name would stand for another column of the table from now on."""
+        state, key = self._parts.replica.state, wanted.role == "key"
+        if not enabled(topic, state.cluster_configs):
+            return
+        role = BindSchema.Role.Value(wanted.role.upper())
+        ever = [state.schemas[schema_id] for schema_id in topic.schema_ids[-LOOKED_AT_MAX:]]
+        earlier = [(each.descriptor_set, each.message) for each in ever if each.role == role]
+        if not earlier:
+            return
+        told = await asyncio.to_thread(changes, earlier, descriptor_set, wanted.message, key=key)
+        if told:
+            message = f"{wanted.message} would change what columns of topic {topic.name}'s table are: "
+            remedy = "keep names and types of fields; or force it (force: true, floe topic bind --force)"
+            raise Problem(409, message + "; ".join(told), remedy)
 
     def _bindings(self, topic: Topic) -> list[dict[str, object]]:
         return [as_json(each) for each in bound_now(self._parts.replica.state, topic)]
