@@ -1,6 +1,7 @@
 """Serialized messages → Arrow columns, fast where possible and exact always.
 
-Every payload is parsed and written again by google.protobuf first: that finds the bad rows, settles
+Every payload is parsed and written again by google.protobuf first, all of them in one call where they are
+as it would write them (together.py), else each by itself: that finds the bad rows, settles
 what the wire leaves open (merged submessages, two members of a oneof, repeated map keys) and makes the
 result independent of which library reads it next. Then ptars turns all rows into columns at once. Where
 its schema for a message is not what the mapping expects, or it refuses a row, the plain conversion works.
@@ -25,6 +26,7 @@ from iceberg import plain_decoder
 from iceberg.arrow_types import ARROW_OF_KIND
 from iceberg.mapping import Kind, Leaf, ListOf, Node, Struct
 from iceberg.native import NativePanic, no_panic
+from iceberg.together import Together
 from schema import diagnosis
 from schema.descriptors import MessageType
 
@@ -60,6 +62,7 @@ class Decoder:
         self._fast = _fast_handler(kind, shape)
         # Only the order of maps is left open by the serializer; asking for it costs even where there is none.
         self._options = {"deterministic": True} if _has_map(shape) else {}
+        self._together = Together(kind, self._options)
 
     @property
     def fast(self) -> bool:
@@ -68,10 +71,23 @@ class Decoder:
 
     def decode(self, payloads: Sequence[bytes | None]) -> Decoded:
         """Decode; None stands for a row without message."""
+        good = [each for each in payloads if each is not None]
+        rows = [row for row, each in enumerate(payloads) if each is not None]
+        errors: dict[int, str] = {}
+        if not self._together.canonical(good):
+            good, rows = self._one_by_one(payloads, errors)
+        arrays = self._arrays(good, rows, errors)
+        if len(good) < len(payloads):
+            arrays = _spread(arrays, rows, len(payloads))
+        return Decoded(arrays, errors)
+
+    def _one_by_one(
+        self, payloads: Sequence[bytes | None], errors: dict[int, str]
+    ) -> tuple[list[bytes], list[int]]:
+        """The good ones, written again, and their rows; why the others are bad goes to `errors`."""
         parse, options, required = self._kind.message_class.FromString, self._options, self._kind.has_required
         good: list[bytes] = []
         rows: list[int] = []
-        errors: dict[int, str] = {}
         for row, payload in enumerate(payloads):
             if payload is None:
                 continue
@@ -90,10 +106,7 @@ class Decoder:
                     continue
             good.append(written)
             rows.append(row)
-        arrays = self._arrays(good, rows, errors)
-        if len(good) < len(payloads):
-            arrays = _spread(arrays, rows, len(payloads))
-        return Decoded(arrays, errors)
+        return good, rows
 
     def _why_bad(self, message: Message, payload: bytes, written: bytes) -> str | None:
         """Why a parsed message, without its unknown fields, is not what its schema says; None: it is."""
