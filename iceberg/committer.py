@@ -24,7 +24,7 @@ from iceberg import layout as layouts
 from iceberg import ledger, metadata
 from iceberg.claim import TopicClaim
 from iceberg.evolution import ColumnIds
-from iceberg.head import Head, follows, load, pointer, table_key
+from iceberg.head import Head, follows, load, place, pointer, table_key
 from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Retention
@@ -121,6 +121,8 @@ class Committer:
         self._layout: tuple[tuple[object, ...], Layout] | None = None
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
+        self.conflict = ""
+        """Why the table does not have the name that it shall have; empty when it has."""
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
@@ -146,7 +148,7 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or not self.claim.holds(replica.incarnation):
             return None
-        return head if pointer(replica.state, table_key(topic)) == head.location else None
+        return head if pointer(replica.state, place(replica.state, topic)) == head.location else None
 
     async def run_once(self) -> Committed | None:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
@@ -259,7 +261,8 @@ class Committer:
 
     async def _load_head(self, topic: Topic, incarnation: int) -> Head:
         """The head that the state points to, made or put in order first where that is needed."""
-        key = table_key(topic)
+        self.conflict = await self._setup.rename(topic, self.claim, incarnation)
+        key = place(self._parts.replica.state, topic)
         location = pointer(self._parts.replica.state, key)
         head = self._head
         if head is None or head.location != location:
@@ -270,7 +273,7 @@ class Committer:
                 raise CommitError(f"the table's metadata {location}: {error}") from error
         if head is None or head.topic_id != topic.topic_id.hex():
             if head is not None:
-                await self._setup.set_aside(key, head, incarnation)
+                await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._build_layout(topic, None)
             head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
         self._head = head
@@ -417,7 +420,7 @@ class Committer:
     async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""
         await self._steps.before("commit-table")
-        namespace, name = work.key
+        namespace, name = place(self._parts.replica.state, work.topic)  # it may have been renamed since
         message = CommitTable(
             namespace=namespace,
             name=name,

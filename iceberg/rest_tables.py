@@ -112,7 +112,7 @@ class Tables:
             base = await self._read(found.metadata_location) if found is not None else None
             location = found.metadata_location if found is not None else ""
             if base is not None:
-                self._guard(base, request)
+                self._guard(key, base, request)
             updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
             self._locations.require_changes(key, base, updated)
             stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
@@ -169,7 +169,7 @@ class Tables:
             location, metadata = self.location_of(key), None
             try:
                 metadata = await self._read(location)
-                self._guard(metadata, None)
+                self._guard(key, metadata, None)
             except CatalogError as error:
                 if error.status != 404 or target is not None:
                     raise
@@ -191,10 +191,15 @@ class Tables:
         named = target or key
         await self._propose(message, f"table {named[0]}.{named[1]}")
 
-    def _guard(self, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> None:
-        """A living topic's table is Floe's: it takes properties, nothing else."""
+    def _guard(self, key: Key, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> None:
+        """A living topic's table is Floe's: it takes properties, nothing else.
+
+        Below TABLE_TOPIC_IDS a topic that was given another table name left a table behind: not its own now.
+        """
         topic_id, topic = rest_commit.topic_of(metadata)
         if not topic_id or not self._topic_lives(topic_id):
+            return
+        if self._parts.replica.state.tables_by_topic.get(bytes.fromhex(topic_id), key) != key:
             return
         if request is None:
             raise forbidden(

@@ -25,7 +25,7 @@ from coordination.trouble import Troubles
 from iceberg import maintenance
 from iceberg.claim import ClaimRefused, claim_name
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
-from iceberg.head import enabled, follows
+from iceberg.head import enabled, follows, place, table_key
 from iceberg.ledger import LedgerError
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
@@ -247,8 +247,8 @@ class CommitterService:
         if job is None or job.over:
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
             self._jobs[name] = job
-        elif job.bound == bound:
-            return
+        elif job.bound == bound and place(state, topic) == table_key(topic):
+            return  # a table that shall have another name is looked at until it has it
         job.bound = bound
         self._dirty.setdefault(name, self._parts.clock.now_ms())
 

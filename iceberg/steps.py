@@ -6,6 +6,7 @@ from coordination.steps import reach
 
 STEPS = (
     "claim",
+    "rename-table",
     "load-table",
     "set-old-table-aside",
     "create-namespace",

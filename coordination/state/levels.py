@@ -14,6 +14,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 | 2 | SkipDamaged |
 | 2 | DropTable.expected: a table is dropped or renamed only where its author saw it |
+| 2 | DropTable.claim: a topic's table gets the name it is configured for; a topic has one table; `floe.table.name` is refused where another topic or table has it |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 """  # noqa: E501 - a table
 
@@ -42,6 +43,7 @@ INSTANCES_ONCE = 2  # and an instance id of KIP-848 is of one member
 SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 TOLD_PACE = 2  # and agents tell each other how fast they are
 EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author saw it
+TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
 SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS, "skip_damaged": SKIPPED_DAMAGE} | dict.fromkeys(
     (
@@ -95,6 +97,7 @@ def _tie_tables(state: StateData) -> None:
             newest[table.topic] = key
     for name, key in newest.items():
         state.tables[key] = replace(state.tables[key], topic_id=state.topics[name].topic_id)
+        state.tables_by_topic[state.topics[name].topic_id] = key
 
 
 def _of_another(table: Table, topic_id: bytes) -> bool:
