@@ -63,5 +63,9 @@ def committers_of(
         ),
     )
     figures = TableFigures(metrics, service.freshness_s)
+    figures.also(
+        lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
+        lambda: {topic: len(problems) for topic, problems in service.problems().items()},
+    )
     service.on_commit = lambda topic, done: figures.note(topic, done.rows)
     return service
