@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordination.clock import Clock
 from coordination.commands import CommitTable, PutNamespace
 from coordination.kafka_codes import Code
 from coordination.state import State
-from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Table, Topic
+from coordination.state.table_names import renames
+from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Result, Table, Topic
 from iceberg import ledger, metadata
 from iceberg.claim import TopicClaim
 from iceberg.folders import neighbour
-from iceberg.head import Head, pointer, table_key, taken
+from iceberg.head import Head, table_key, taken
 from iceberg.layout import Layout
 from iceberg.sealed import sealed
 from iceberg.steps import Steps
@@ -69,14 +70,20 @@ class TableSetup:
             return str(conflict)
         await self._steps.before("rename-table")
         own = replica.state.tables_by_topic.get(topic.topic_id)  # another's may have come in its place
-        message = own and taken(replica.state, own, pointer(replica.state, own), wanted)
-        if not own or not message or own == wanted:
+        table = replica.state.tables.get(own) if own is not None else None
+        if own is None or table is None or own == wanted:
             return ""
-        message.claim, message.claim_revision = claim.name, claim.revision
-        result = await replica.propose(message, incarnation=incarnation)
-        if isinstance(result, Refused):
+        decided: list[Any] | Result = renames(
+            replica.state, table, wanted
+        )  # what is not to be is not proposed
+        if not isinstance(decided, Refused):
+            message = taken(replica.state, own, table.metadata_location, wanted)
+            assert message is not None, "nothing was waited for"
+            message.claim, message.claim_revision = claim.name, claim.revision
+            decided = await replica.propose(message, incarnation=incarnation)
+        if isinstance(decided, Refused):
             return (
-                f"table {'.'.join(own)} is not renamed to {'.'.join(wanted)}: {result.message}; rename or "
+                f"table {'.'.join(own)} is not renamed to {'.'.join(wanted)}: {decided.message}; rename or "
                 "drop what is in the way, or give the topic another floe.table.name"
             )
         _logger.info("table %s of topic %s is %s now", ".".join(own), topic.name, ".".join(wanted))

@@ -220,6 +220,10 @@ async def test_a_name_that_is_taken_keeps_the_rows_coming_under_the_old_one(rig:
     assert "another floe.table.name" in committer.conflict
     await rig.assert_table_is_topic({0: [b"t", b"more"]})
     assert await committer.settled_head() is not None, "its strays go as ever"
+    before = rig.replica.state.revision
+    assert await committer.run_once() is None
+    assert rig.replica.state.revision == before, "what is not to be is not proposed again and again"
+    assert committer.conflict
     assert (await ask(catalog_of(rig), "DELETE", "/v1/namespaces/floe/tables/theirs"))[0] == 204
     assert await committer.run_once() is None
     assert committer.conflict == ""

@@ -178,6 +178,21 @@ def test_status_says_that_all_is_well(dev: Dev) -> None:
     assert dev.run("table", "list").status == 0
 
 
+def test_a_table_is_listed_with_what_is_known_of_it(dev: Dev) -> None:
+    """Made or not yet: the topic's row says which, and how far it is behind."""
+    assert dev.run("topic", "create", "listed").status == 0
+    assert dev.run("produce", "listed", "-v", "x").status == 0
+    found: list[dict[str, object]] = []
+    while not found or not found[0]["made"]:
+        rows = json.loads(dev.run("table", "list", "--output", "json").out)
+        found = [row for row in rows if row["topic"] == "listed"]
+    (row,) = found
+    assert row["table"] == "floe.listed"
+    assert {"records_behind", "seconds_behind", "files", "bytes", "snapshots", "last_commit"} <= set(row)
+    assert (row["last_error"], row["failing_since"], row["problems"]) == ("", "", [])
+    assert "floe.listed" in dev.run("table", "list").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "part"),
     [

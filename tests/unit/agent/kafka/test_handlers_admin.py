@@ -348,6 +348,21 @@ async def test_bad_changes_are_refused_whole(
     assert (await value_of(agent, "t", "max.message.bytes"))[0] == "1048588"
 
 
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_the_name_of_another_topics_table_is_refused(agent: Agent, validate_only: bool) -> None:
+    """At once and with the reason: else its rows would wait, and nobody had been told."""
+    name = "floe.table.name"
+    wanted = [topic("t"), topic("first", floe_table_name="x"), topic("second", floe_table_name="x")]
+    answers = await create(agent, *wanted)
+    assert [each.error_code for each in answers] == [0, 0, Code.INVALID_CONFIG]
+    assert "floe.x is the table of topic 'first'" in answers[2].error_message
+    for taken in ("x", "floe.x"):
+        answer = await alter(agent, TOPIC, "t", (name, 0, taken), validate_only=validate_only)
+        assert answer.error_code == Code.INVALID_CONFIG
+        assert "choose another name" in answer.error_message
+    assert (await alter(agent, TOPIC, "t", (name, 0, "first"), validate_only=validate_only)).error_code == 0
+
+
 async def test_validate_only_alters_nothing(agent: Agent) -> None:
     await create(agent, topic("t"))
     assert (await alter(agent, TOPIC, "t", ("retention.ms", 0, "1"), validate_only=True)).error_code == 0
