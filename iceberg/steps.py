@@ -19,6 +19,8 @@ STEPS = (
     "merge-manifests",
     "store-manifests",
     "store-manifest-list",
+    "store-history",
+    "store-base",
     "store-metadata",
     "commit-table",
     "remember-head",

@@ -336,7 +336,7 @@ async def test_a_foreign_snapshot_on_the_table_stops_the_committer(rig: Rig) -> 
     await rig.drain(rig.committer())
     head = await rig.head()
     forged = {**head.metadata["snapshots"][-1], "snapshot-id": 7, "summary": {"operation": "append"}}
-    damaged = metadata.with_snapshot(head.metadata, forged, Retention())
+    damaged = metadata.with_snapshot(head.metadata, forged)
     location = head.metadata["location"] + "/metadata/99999-forged.metadata.json"
     await rig.store.put(rig.warehouse.key(location), [metadata.encode(damaged)])
     await rig.replica.propose(
