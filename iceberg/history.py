@@ -127,6 +127,14 @@ def without_old_refs(metadata: Metadata, now_ms: int) -> Metadata:
     return {**metadata, "refs": refs}
 
 
+def checked(metadata: Metadata) -> Metadata:
+    """The metadata, without a history that does not belong to it: the base is not there."""
+    base = of(metadata).base
+    if not base or any(each["snapshot-id"] == base for each in metadata["snapshots"]):
+        return metadata
+    return with_history(metadata, History())
+
+
 def begun(metadata: Metadata) -> Metadata:
     """The metadata with its first snapshot as the base, when that one is there and followed by another."""
     first = _chain(metadata)[0]
@@ -255,14 +263,19 @@ def decode_steps(texts: Texts) -> Turns[list[dict[str, Any]]]:
 
 
 def composed(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
-    """The metadata as engines shall see it: with the snapshots of its segments, whose content is `texts`."""
+    """The metadata as engines shall see it: with the snapshots of its segments, whose content is `texts`.
+
+    Raises ValueError when they do not belong together.
+    """
     history = of(metadata)
     properties = {name: value for name, value in metadata["properties"].items() if name != PROPERTY}
     served = {**metadata, "properties": properties}
     if not texts:
         return served
     inline, log = metadata["snapshots"], metadata["snapshot-log"]
-    base = next(each for each in inline if each["snapshot-id"] == history.base)
+    base = next((each for each in inline if each["snapshot-id"] == history.base), None)
+    if base is None:
+        raise ValueError(f"the first snapshot {history.base} is not among those of {metadata['location']}")
     first, end = json.JSONDecoder().raw_decode(texts[0].snapshots)
     opened = json_steps.PLAIN.encode(_child(first, base)) + texts[0].snapshots[end:]
     return {

@@ -322,7 +322,7 @@ async def test_metadata_keeps_a_bounded_history(rig: Rig) -> None:
         await rig.produce([b"%d" % number])
         await rig.drain(committer)
     head = await rig.head()
-    assert len(head.metadata["snapshots"]) == len(head.metadata["snapshot-log"]) == 3
+    assert 2 <= len(head.metadata["snapshots"]) == len(head.metadata["snapshot-log"]) <= 4
     assert len(head.metadata["metadata-log"]) == 4
     assert len(head.manifests) <= 5
     assert len(await rig.rows()) == 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -12,7 +13,7 @@ import pytest
 
 from coordination.commands import CommitTable, MoveLogStart
 from coordination.state.types import Done
-from iceberg import history, json_steps, maintenance, manifests, metadata
+from iceberg import history, json_steps, maintenance, manifests, metadata, segments
 from iceberg.committer import Committer, CommitterOptions
 from iceberg.metadata import Retention
 from iceberg.sealed import Damaged
@@ -20,7 +21,7 @@ from iceberg.steps import Steps
 from objectstore.turns import at_once
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
-from tests.unit.iceberg.rig import Rig
+from tests.unit.iceberg.rig import KillAt, Killed, Rig
 from tests.unit.iceberg.streams import Expired, Stream, added
 
 PATH = "/v1/namespaces/floe/tables/t"
@@ -92,7 +93,11 @@ async def test_a_new_stream_reads_every_row_and_a_paused_one_goes_on(rig: Rig) -
     assert ended > 20, "else nothing was ever folded"
 
 
-async def test_a_stream_inside_the_first_snapshot_goes_on_while_it_grows(rig: Rig) -> None:
+@pytest.mark.parametrize("base_bytes", [9_000, 1 << 20])
+async def test_a_stream_inside_the_first_snapshot_goes_on_while_it_grows(
+    rig: Rig, base_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "BASE_BYTES", base_bytes)
     await rig.create_topic(partitions=2)
     committer = rig.committer()
     await commit(rig, committer, 40, partitions=2)
@@ -128,6 +133,8 @@ async def test_what_engines_see_is_one_chain_in_order(rig: Rig) -> None:
     assert snapshots[-1]["snapshot-id"] == found["current-snapshot-id"]
     assert history.PROPERTY not in found["properties"]
     assert len(snapshots[0]["summary"]["floe.folded-through"]) > 0
+    ledgers = [each["snapshot-id"] for each in snapshots if "floe.next-offsets" in each["summary"]]
+    assert ledgers == [found["current-snapshot-id"]], "thousands of partitions are told once"
 
 
 async def test_the_first_snapshot_is_the_table_as_it_was_then(rig: Rig) -> None:
@@ -273,3 +280,57 @@ def test_metadata_names_its_history_or_says_what_is_wrong() -> None:
     for text in ("", "[]", '{"base":"1"}', '{"base":"1","segments":[["a",1]]}'):
         with pytest.raises(ValueError, match=history.PROPERTY):
             history.of({"properties": {history.PROPERTY: text}})
+
+
+@pytest.mark.parametrize("step", ["store-history", "store-base", "store-metadata", "commit-table"])
+async def test_killed_while_history_is_put_in_order_no_row_of_it_is_lost(rig: Rig, step: str) -> None:
+    await rig.create_topic(partitions=1)
+    committer, stream = rig.committer(), Stream(rig)
+    await commit(rig, committer, 33)
+    await stream.go(await served(rig))
+    deaths = 0
+    for _ in range(12):
+        await rig.produce([b"x"])
+        killed = rig.committer(steps=KillAt(name=step))
+        try:
+            await rig.drain(killed)
+        except Killed:
+            deaths += 1
+            await rig.drain(rig.committer())
+    assert deaths
+    found, fresh = await served(rig), Stream(rig)
+    for each in (stream, fresh):
+        await each.go(found)
+        assert sorted(each.read) == await files(rig)
+    assert len(fresh.read) == 45
+
+
+async def test_a_table_whose_topic_is_gone_has_its_history_as_engines_keep_it(rig: Rig) -> None:
+    await rig.create_topic(partitions=1)
+    await commit(rig, rig.committer(), 20)
+    await rig.delete_topic()
+    snapshots = (await served(rig))["snapshots"]
+    old = [each["snapshot-id"] for each in snapshots[:9]]
+    body = {"requirements": [], "updates": [{"action": "remove-snapshots", "snapshot-ids": old}]}
+    status, answer = await serving.ask(serving.catalog_of(rig), "POST", PATH, body)
+    assert status == 200, answer
+    found = await served(rig)
+    assert [each["snapshot-id"] for each in found["snapshots"]] == [
+        each["snapshot-id"] for each in snapshots[9:]
+    ]
+
+
+async def test_pyiceberg_reads_a_table_with_a_long_history(rig: Rig) -> None:
+    await rig.create_topic(partitions=1)
+    await commit(rig, rig.committer(), 50)
+    found = await served(rig)
+    oldest = found["snapshots"][0]
+    async with serving.served(serving.catalog_of(rig)) as url:
+
+        def read() -> tuple[int, int, int]:
+            table = serving.client(url).load_table("floe.t")
+            then = table.scan(snapshot_id=oldest["snapshot-id"]).to_arrow()
+            return len(table.snapshots()), len(table.scan().to_arrow()), len(then)
+
+        rows = oldest["sequence-number"]
+        assert await asyncio.to_thread(read) == (len(found["snapshots"]), 50, rows)

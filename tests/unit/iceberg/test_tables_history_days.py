@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +35,9 @@ class Counted(HistoryKeeper):
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[ObjectStore]:
+def store(tmp_path: Path) -> ObjectStore:
     """A folder."""
-    found = open_store(f"file://{tmp_path}")
-    yield found
+    return open_store(f"file://{tmp_path}")
 
 
 class Table:
@@ -53,12 +51,14 @@ class Table:
         self.metadata = metadata.new_table("u", location, [], 1, {}, self.now_ms)
         self.keeper = Counted(store, self.warehouse, Steps(), 32, lambda: 1 << 61)
         self.count = 0
+        self.numbers: list[int] = []
 
     async def commit(self, policy: Policy, clock_ms: int | None = None) -> None:
         """One commit of a record per partition, EVERY_MS after the one before."""
         self.count += 1
         self.now_ms += EVERY_MS
         number = self.count * 1_234_567_890_123_457 % (1 << 62)  # of as many digits as random ones
+        self.numbers.append(number)
         parent = self.metadata["current-snapshot-id"]
         snapshot = {
             "snapshot-id": number,
@@ -159,6 +159,10 @@ async def test_a_tag_keeps_its_snapshot_until_its_own_time_is_over(
         "hour": {"snapshot-id": named, "type": "tag", "max-ref-age-ms": HOUR_MS},
     }
     table.metadata = {**table.metadata, "refs": {**table.metadata["refs"], **tags}}
+    for _ in range(100):
+        await table.commit(Policy(DAY_MS, 1, 20_000))
+    found = await SegmentReader(store, table.warehouse).plain(table.metadata)
+    assert [each["snapshot-id"] for each in found["snapshot-log"]] == table.numbers
     for _ in range(1_000):
         await table.commit(policy)
     assert set(table.metadata["refs"]) == {"main", "month"}
