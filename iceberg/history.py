@@ -148,7 +148,15 @@ def begun(metadata: Metadata) -> Metadata:
 
 def beheaded(metadata: Metadata) -> bool:
     """Whether the table has no base, and its first snapshots are gone: once they were kept by number."""
-    return not of(metadata).base and _chain(metadata)[0].get("parent-snapshot-id") is not None
+    return not of(metadata).base and oldest_inline(metadata).get("parent-snapshot-id") is not None
+
+
+def oldest_inline(metadata: Metadata) -> dict[str, Any]:
+    """The first snapshot behind the base that the metadata itself names, of the current one's ancestors."""
+    tagged = {ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"}
+    others = {of(metadata).base, *tagged}
+    chain = [each for each in _chain(metadata) if each["snapshot-id"] not in others]
+    return chain[0] if chain else _chain(metadata)[-1]
 
 
 def cut(metadata: Metadata, most: int) -> Metadata:
@@ -259,6 +267,12 @@ def from_bytes(content: bytes) -> Texts:
 def decode_steps(texts: Texts) -> Turns[list[dict[str, Any]]]:
     """A segment's snapshots. Raises ValueError."""
     found: list[dict[str, Any]] = yield from json_steps.decode(f"[{texts.snapshots}]".encode(), 1)
+    return found
+
+
+def first_of(texts: Texts) -> dict[str, Any]:
+    """A segment's first snapshot. Raises ValueError."""
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(texts.snapshots)[0]
     return found
 
 

@@ -13,10 +13,10 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 from iceberg import history, ledger, manifests
 from iceberg.history import Policy, Segment, Texts
 from iceberg.metadata import Metadata, decode_steps, encode_steps
-from iceberg.sealed import read, sealed
+from iceberg.sealed import Damaged, read, sealed
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
-from objectstore.store import ObjectStore, StoreError
+from objectstore.store import NotFound, ObjectStore, StoreError
 from objectstore.turns import in_turns
 
 CACHE_BYTES_MAX = 32 << 20
@@ -111,7 +111,8 @@ class HistoryKeeper:
             return found
         try:
             if history.beheaded(found):
-                found = await self._begin(found)
+                first = history.oldest_inline(found)
+                found = history.folded(found, await self._anew(found, first), ())
             found = await self._fold(await self._merge(found), policy, now_ms)
         except (StoreError, ValueError) as error:
             self._wait = RETRY_COMMITS
@@ -144,26 +145,48 @@ class HistoryKeeper:
         await self._store.put(self._warehouse.key(f"{location}/{name}"), [content])
         return name
 
-    async def _begin(self, metadata: Metadata) -> Metadata:
-        """A base for a table whose first snapshots went before there was one."""
-        first = min(metadata["snapshots"], key=lambda each: each["sequence-number"])
+    async def _anew(self, metadata: Metadata, first: Mapping[str, Any]) -> dict[str, Any]:
+        """A new base from what snapshot `first` has and did not add, where nothing else can be built upon."""
         number = first["snapshot-id"]
-        listed = await self._listed(first)
         before = {
             **first,
             "snapshot-id": first["parent-snapshot-id"],
             "sequence-number": first["sequence-number"] - 1,
         }
-        base = await self._base(
-            metadata, before, self._new_id(), [], listed, lambda entry: entry.snapshot_id != number
+        return await self._base(
+            metadata,
+            before,
+            self._new_id(),
+            [],
+            await self._listed(first),
+            lambda entry: entry.snapshot_id != number,
         )
-        return history.folded(metadata, base, ())
 
     async def _fold(self, metadata: Metadata, policy: Policy, now_ms: int) -> Metadata:
         """The base with the rows of all snapshots whose time is over; those are gone."""
         old = history.due(metadata, policy, now_ms)
         if not old:
             return metadata
+        try:
+            made = await self._grown(metadata, old)
+        except (Damaged, NotFound, ValueError) as error:
+            _logger.error(
+                "history of %s is begun anew, streams in its oldest part end: %s", metadata["location"], error
+            )
+            made = await self._anew(metadata, await self._behind(metadata, len(old)))
+        count = sum(each.size for each in old)
+        _logger.info("%s: %d snapshots were folded into its first", metadata["location"], count)
+        return history.folded(metadata, made, old)
+
+    async def _behind(self, metadata: Metadata, count: int) -> dict[str, Any]:
+        """The first snapshot behind so many segments."""
+        rest = history.of(metadata).segments[count:]
+        if not rest:
+            return history.oldest_inline(metadata)
+        return history.first_of(await self._reader.read(metadata, rest[0]))
+
+    async def _grown(self, metadata: Metadata, old: Sequence[Segment]) -> dict[str, Any]:
+        """The base with the rows of the oldest segments. Raises StoreError, and ValueError."""
         gone: list[dict[str, Any]] = []
         for each in old:
             texts = await self._reader.read(metadata, each)
@@ -171,17 +194,18 @@ class HistoryKeeper:
         number = history.of(metadata).base
         base = next(each for each in metadata["snapshots"] if each["snapshot-id"] == number)
         listed = await self._listed(gone[-1])
-        if all(each["summary"]["operation"] == "append" for each in gone):
-            known = await self._listed(base)
-            after = base["sequence-number"]
-            newer = [each for each in listed if each.sequence_number > after]
-            made = await self._base(
-                metadata, gone[-1], number, known, newer, lambda entry: entry.sequence_number > after
-            )
-        else:  # files went, so places in the base would mean others: it is a new one
-            made = await self._base(metadata, gone[-1], self._new_id(), [], listed, lambda entry: True)
-        _logger.info("%s: %d snapshots were folded into its first", metadata["location"], len(gone))
-        return history.folded(metadata, made, old)
+        if any(each["summary"]["operation"] != "append" for each in gone):
+            # Files went, so places in the base would mean others: it is a new one.
+            return await self._base(metadata, gone[-1], self._new_id(), [], listed, lambda entry: True)
+        after = base["sequence-number"]
+        return await self._base(
+            metadata,
+            gone[-1],
+            number,
+            await self._listed(base),
+            [each for each in listed if each.sequence_number > after],
+            lambda entry: entry.sequence_number > after,
+        )
 
     async def _base(
         self,

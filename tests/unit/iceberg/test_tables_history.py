@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordination.clock import SystemClock
 from coordination.commands import CommitTable, MoveLogStart
 from coordination.state.types import Done
 from iceberg import history, json_steps, maintenance, manifests, metadata, segments
@@ -229,6 +231,7 @@ async def test_a_table_whose_first_snapshots_went_by_number_gets_a_whole_history
 
 
 async def test_a_damaged_segment_stops_neither_commits_nor_queries(rig: Rig) -> None:
+    rig.options = small(history_max=1000)
     await rig.create_topic(partitions=1)
     committer = rig.committer()
     await commit(rig, committer, 12)
@@ -334,3 +337,58 @@ async def test_pyiceberg_reads_a_table_with_a_long_history(rig: Rig) -> None:
 
         rows = oldest["sequence-number"]
         assert await asyncio.to_thread(read) == (len(found["snapshots"]), 50, rows)
+
+
+class Ahead(SystemClock):
+    """A clock that jumped by two days."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 2 * 86_400_000
+
+
+async def test_one_agents_clock_ends_no_history(rig: Rig) -> None:
+    rig.options = small(history_max=1000)
+    await rig.create_topic(partitions=1, floe__table__history__ms="3600000")
+    committer = Committer(replace(rig.parts, clock=Ahead()), "t")
+    await commit(rig, committer, 30)
+    assert len((await served(rig))["snapshots"]) == 30
+
+
+async def test_a_history_that_does_not_belong_to_its_table_is_begun_anew(rig: Rig) -> None:
+    """As an agent of an older version leaves it, which keeps the newest snapshots and knows of no base."""
+    await rig.create_topic(partitions=1)
+    await commit(rig, rig.committer(), 20)
+    head = await rig.head()
+    location = f"{head.metadata['location']}/metadata/99999-older.metadata.json"
+    old = history.cut(head.metadata, 2)
+    await rig.store.put(rig.warehouse.key(location), [metadata.encode(old)])
+    message = CommitTable(namespace="floe", name="t", expected=head.location, metadata_location=location)
+    assert isinstance(await rig.replica.propose(message), Done)
+    assert (await served(rig))["current-snapshot-id"] == old["current-snapshot-id"]
+    await commit(rig, rig.committer(), 3)
+    fresh = Stream(rig)
+    await fresh.go(await served(rig))
+    assert sorted(fresh.read) == await files(rig)
+    assert len(fresh.read) == 23
+
+
+@pytest.mark.parametrize("bad", [[b"garbage"], None])
+async def test_a_lost_segment_is_got_over_once_its_time_is_over(rig: Rig, bad: list[bytes] | None) -> None:
+    await rig.create_topic(partitions=1)
+    committer = rig.committer()
+    await commit(rig, committer, 20)
+    head = await rig.head()
+    name = history.of(head.metadata).segments[1].name
+    key = rig.warehouse.key(f"{head.metadata['location']}/{name}")
+    if bad is None:
+        await rig.store.delete([key])
+    else:
+        await rig.store.put(key, bad)
+    await commit(rig, rig.committer(), 60)
+    head = await rig.head()
+    assert name not in [each.name for each in history.of(head.metadata).segments]
+    await maintenance.reachable(rig.store, rig.warehouse, head)
+    fresh = Stream(rig)
+    await fresh.go(await served(rig))
+    assert sorted(fresh.read) == await files(rig)
+    assert len(fresh.read) == 80
