@@ -216,9 +216,8 @@ class Committer:
             return 0
         await self._steps.before("find-old-files")
         known = ledger.next_offsets(head.metadata, topic.topic_id)
-        work = _Work(
-            topic, topic.topic_id, table_key(topic), head, self._layouts.build(topic, head), _NO_FILES, known
-        )
+        layout = self._layouts.build(topic, head)
+        work = _Work(topic, topic.topic_id, head, layout, _NO_FILES, known)
         found = await self._without_old(work, starts, incarnation)
         if found is not None:
             after, removed = found
@@ -320,7 +319,7 @@ class Committer:
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
-        return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after, spans)
+        return _Work(topic, topic.topic_id, head, layout, found, after, spans)
 
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -472,7 +471,6 @@ class _Work:
 
     topic: Topic
     topic_id: bytes
-    key: tuple[str, str]
     head: Head
     layout: Layout
     plan: CommitPlan

@@ -213,7 +213,8 @@ def test_no_legal_schema_is_without_a_table(source: bytes, message: str, fields:
     """The native decoder panics on these, anywhere in the file: the plain one reads them."""
     compiled = compile_protos({"m.proto": source})
     table = layout.build(None, samples.Bound(compiled, message))
-    assert not table.problems
+    (told,) = table.problems
+    assert told.startswith(f"schema 1 ({message}) is decoded slowly, some 25,000 rows/s: the native decoder ")
     content = load(compiled, message).message_class(**fields).SerializeToString()
     found = decoded(table, [content])
     assert {name: found[name] for name in fields} == {name: [each] for name, each in fields.items()}
