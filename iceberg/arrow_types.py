@@ -2,50 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from iceberg.evolution import ColumnIds
-from iceberg.mapping import Kind, Leaf, ListOf, MapOf, Node, Struct
-
-ARROW_OF_KIND: dict[Kind, pa.DataType] = {
-    Kind.BOOL: pa.bool_(),
-    Kind.INT32: pa.int32(),
-    Kind.INT64: pa.int64(),
-    Kind.UINT32: pa.int64(),
-    Kind.UINT64: pa.decimal128(20, 0),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BYTES: pa.binary(),
-    Kind.ENUM: pa.string(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.DURATION: pa.int64(),
-    Kind.OPAQUE: pa.binary(),
-}
+from iceberg import evolution
+from iceberg.column_ids import ColumnIds
+from iceberg.mapping import Kind, Leaf, ListOf, Node, Struct
 
 _PRIMITIVES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
     "int": pa.int32(),
     "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "decimal(20, 0)": pa.decimal128(20, 0),
     "string": pa.string(),
     "binary": pa.binary(),
     "timestamptz": pa.timestamp("us", tz="UTC"),
 }
 
+ARROW_OF_KIND: dict[Kind, pa.DataType] = {each: _PRIMITIVES[each.iceberg_type] for each in Kind}
+"""What holds a scalar of a message in a column that no other message has made wider."""
+
+FIELD_ID = b"PARQUET:field_id"
+
 
 def message_fields(
-    shape: Struct, path: str, ids: ColumnIds, columns: Sequence[Mapping[str, Any]]
+    shape: Struct, parent: int, message: str, ids: ColumnIds, columns: Sequence[Mapping[str, Any]]
 ) -> list[pa.Field]:
     """One Arrow field per field of `shape`, in its order, named and numbered as the table's `columns`."""
-    by_id = {each["id"]: each for each in columns}
-    fields = []
-    for each in shape.fields:
-        below = f"{path}.{each.number}"
-        column = by_id[ids.ids[below]]
-        fields.append(field(column["name"], column["id"], _type(each.node, below, ids, column["type"])))
-    return fields
+    found = evolution.columns_of(shape, parent, message, ids, columns)
+    return [
+        field(column["name"], column["id"], _type(each.node, column["id"], message, ids, column["type"]))
+        for each, column in zip(shape.fields, found, strict=True)
+    ]
+
+
+def within(column: Mapping[str, Any], wanted: Collection[int]) -> pa.Field:
+    """The Arrow field of a column, of whose inside only what is `wanted` is left, in the table's order."""
+    kind = _within(column["type"], wanted)
+    return field(column["name"], column["id"], kind, nullable=not column["required"])
+
+
+def numbers(fields: Iterable[pa.Field]) -> Iterator[int]:
+    """The Iceberg ids of all columns in these, nested ones too."""
+    for each in fields:
+        if each.metadata is not None:
+            yield int(each.metadata[FIELD_ID])
+        yield from numbers(inside(each.type))
+
+
+def inside(kind: pa.DataType) -> list[pa.Field]:
+    """The fields that a type is made of."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_list(kind):
+        return [kind.value_field]
+    return [kind.key_field, kind.item_field] if pa.types.is_map(kind) else []
 
 
 def plain_field(column: Mapping[str, Any]) -> pa.Field:
@@ -55,26 +70,36 @@ def plain_field(column: Mapping[str, Any]) -> pa.Field:
 
 def field(name: str, number: int, kind: pa.DataType, *, nullable: bool = True) -> pa.Field:
     """An Arrow field with an Iceberg id."""
-    return pa.field(name, kind, nullable=nullable, metadata={"PARQUET:field_id": str(number)})
+    return pa.field(name, kind, nullable=nullable, metadata={FIELD_ID: str(number)})
 
 
-def _type(node: Node, path: str, ids: ColumnIds, column: Any) -> pa.DataType:
+def _type(node: Node, parent: int, message: str, ids: ColumnIds, column: Any) -> pa.DataType:
     if isinstance(node, Leaf):
-        return ARROW_OF_KIND[node.kind]
+        return _PRIMITIVES[column]
     if isinstance(node, Struct):
-        return pa.struct(message_fields(node, path, ids, column["fields"]))
+        return pa.struct(message_fields(node, parent, message, ids, column["fields"]))
     if isinstance(node, ListOf):
-        element = _type(node.element, f"{path}[]", ids, column["element"])
-        return pa.list_(field("element", column["element-id"], element, nullable=False))
-    return _map_type(node, path, ids, column)
-
-
-def _map_type(node: MapOf, path: str, ids: ColumnIds, column: Any) -> pa.DataType:
-    key = _type(node.key, f"{path}{{k}}", ids, column["key"])
-    value = _type(node.value, f"{path}{{v}}", ids, column["value"])
+        number = column["element-id"]
+        element = _type(node.element, number, message, ids, column["element"])
+        return pa.list_(field("element", number, element, nullable=False))
+    number = column["value-id"]
     return pa.map_(
-        field("key", column["key-id"], key, nullable=False),
-        field("value", column["value-id"], value, nullable=False),
+        field("key", column["key-id"], _PRIMITIVES[column["key"]], nullable=False),
+        field("value", number, _type(node.value, number, message, ids, column["value"]), nullable=False),
+    )
+
+
+def _within(kind: Any, wanted: Collection[int]) -> pa.DataType:
+    if isinstance(kind, str):
+        return _PRIMITIVES[kind]
+    if kind["type"] == "struct":
+        return pa.struct([within(each, wanted) for each in kind["fields"] if each["id"] in wanted])
+    if kind["type"] == "list":
+        element = _within(kind["element"], wanted)
+        return pa.list_(field("element", kind["element-id"], element, nullable=False))
+    return pa.map_(
+        field("key", kind["key-id"], _PRIMITIVES[kind["key"]], nullable=False),
+        field("value", kind["value-id"], _within(kind["value"], wanted), nullable=False),
     )
 
 

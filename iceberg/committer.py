@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING
 from coordination.clock import Clock
 from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
+from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Refused, Topic
-from iceberg import layout as layouts
-from iceberg import ledger, metadata
+from coordination.state.types import Refused, Span, Topic
+from iceberg import history, ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.evolution import ColumnIds
-from iceberg.head import Head, follows, load, pointer, table_key
-from iceberg.layout import Layout
+from iceberg.head import Head, follows, load, place, pointer, table_key
+from iceberg.layout import Layout, MissingSchemas
 from iceberg.manifests import AddedFile, Removed
-from iceberg.metadata import Retention
+from iceberg.metadata import Metadata, Retention
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.plan import Bounds, CommitPlan, FilePlan, Unplanned, fitting
 from iceberg.sealed import sealed
+from iceberg.segments import HistoryKeeper
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
+from iceberg.topic_layouts import TopicLayouts
 from iceberg.warehouse import Warehouse
 from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
@@ -118,9 +119,18 @@ class Committer:
         self._steps = steps or Steps()
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
         self._head: Head | None = None
-        self._layout: tuple[tuple[object, ...], Layout] | None = None
+        self._layouts = TopicLayouts(parts.replica, raw_bytes=parts.options.raw_bytes)
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
+        self.conflict = ""
+        """Why the table does not have the name that it shall have; empty when it has."""
+        self._history = HistoryKeeper(
+            parts.store,
+            parts.warehouse,
+            self._steps,
+            parts.options.retention.snapshots,
+            lambda: parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1,
+        )
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
@@ -146,7 +156,7 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or not self.claim.holds(replica.incarnation):
             return None
-        return head if pointer(replica.state, table_key(topic)) == head.location else None
+        return head if pointer(replica.state, place(replica.state, topic)) == head.location else None
 
     async def run_once(self) -> Committed | None:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
@@ -206,9 +216,8 @@ class Committer:
             return 0
         await self._steps.before("find-old-files")
         known = ledger.next_offsets(head.metadata, topic.topic_id)
-        work = _Work(
-            topic, topic.topic_id, table_key(topic), head, self._build_layout(topic, head), _NO_FILES, known
-        )
+        layout = self._layouts.build(topic, head)
+        work = _Work(topic, topic.topic_id, head, layout, _NO_FILES, known)
         found = await self._without_old(work, starts, incarnation)
         if found is not None:
             after, removed = found
@@ -241,9 +250,7 @@ class Committer:
 
     def _builder(self) -> SnapshotBuilder:
         parts, options = self._parts, self._parts.options
-        return SnapshotBuilder(
-            parts.store, parts.warehouse, self._steps, options.retention, options.manifests_merged_at
-        )
+        return SnapshotBuilder(parts.store, parts.warehouse, self._steps, options.manifests_merged_at)
 
     async def release(self) -> None:
         """Give the claim back, so that another agent need not wait for this one's end to be noticed."""
@@ -259,7 +266,8 @@ class Committer:
 
     async def _load_head(self, topic: Topic, incarnation: int) -> Head:
         """The head that the state points to, made or put in order first where that is needed."""
-        key = table_key(topic)
+        self.conflict = await self._setup.rename(topic, self.claim, incarnation)
+        key = place(self._parts.replica.state, topic)
         location = pointer(self._parts.replica.state, key)
         head = self._head
         if head is None or head.location != location:
@@ -270,8 +278,8 @@ class Committer:
                 raise CommitError(f"the table's metadata {location}: {error}") from error
         if head is None or head.topic_id != topic.topic_id.hex():
             if head is not None:
-                await self._setup.set_aside(key, head, incarnation)
-            fresh = self._build_layout(topic, None)
+                await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
+            fresh = self._layouts.build(topic, None)
             head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
         self._head = head
         if head.location == self._unsure:
@@ -302,35 +310,16 @@ class Committer:
         if found.more and not found.too_small and not found.files and not passed:
             raise Replan  # all that there is was merged while it was planned
         found = replace(found, files=(*passed, *found.files))
-        layout = self._build_layout(topic, head)
+        ranges = [each.range for each in found.files]
+        if any(topic.partitions[each.partition].log_start > each.start for each in ranges):
+            raise Replan  # by what records below the log start were judged is not known any more
+        spans = self._layouts.spans(topic, ranges)
+        layout = self._layouts.build(topic, head, spans)
         changed = layout.fields != metadata.current_fields(head.metadata)
         if not found.files and not changed:
             return None
-        after = ledger.advance(before, [each.range for each in found.files], len(topic.partitions))
-        return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after)
-
-    def _build_layout(self, topic: Topic, head: Head | None) -> Layout:
-        """The table's layout under the topic's bindings of this moment."""
-        schemas = self._parts.replica.state.schemas
-        basis = (
-            topic.topic_id,
-            topic.key_schema_id,
-            topic.value_schema_id,
-            head.metadata["current-schema-id"] if head is not None else None,
-        )
-        if self._layout is None or self._layout[0] != basis:
-            text = head.metadata["properties"].get(ledger.COLUMNS_PROPERTY) if head is not None else None
-            built = layouts.build(
-                None if topic.key_schema_id is None else schemas[topic.key_schema_id],
-                None if topic.value_schema_id is None else schemas[topic.value_schema_id],
-                ids=ColumnIds.from_json(text) if text else None,
-                previous=metadata.current_fields(head.metadata) if head is not None else (),
-                raw_bytes=self._parts.options.raw_bytes,
-            )
-            for problem in built.problems:
-                _logger.warning("topic %s: %s", topic.name, problem)
-            self._layout = (basis, built)
-        return self._layout[1]
+        after = ledger.advance(before, ranges, len(topic.partitions))
+        return _Work(topic, topic.topic_id, head, layout, found, after, spans)
 
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -367,7 +356,8 @@ class Committer:
     async def _store_metadata(self, head: Head, before: Head, now_ms: int) -> Head:
         """The metadata file that succeeds `before`, stored and not yet visible."""
         parts, options = self._parts, self._parts.options
-        final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
+        kept = await self._with_history(head.metadata)
+        final = metadata.following(kept, before.location, before.metadata, now_ms, options.retention)
         version = metadata.version_of(before.location) + 1
         name = metadata.metadata_name(version, parts.clock.random_bytes(16))
         content = await in_turns(metadata.encode_steps(final))
@@ -375,6 +365,19 @@ class Committer:
         await self._steps.before("store-metadata")
         await parts.store.put(parts.warehouse.key(location), content)
         return Head(location, final, head.manifests)
+
+    async def _with_history(self, found: Metadata) -> Metadata:
+        """The metadata with the history of its table as it is to be kept. What is too old is agreed on."""
+        replica = self._parts.replica
+        topic = replica.state.topics.get(self.topic)
+        policy = history.policy_of(
+            found["properties"],
+            topic.configs if topic is not None else {},
+            replica.state.cluster_configs,
+            self._parts.options.retention.history_max,
+        )
+        now_ms = deletion_ms(replica.state, self._parts.clock.now_ms())
+        return await self._history.kept(found, policy, now_ms)
 
     async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:
         """The files of a commit, stored. Raises Replan when something is in the way.
@@ -384,40 +387,47 @@ class Committer:
         """
         files: list[AddedFile] = []
         in_the_way: Replan | None = None
-        for each in work.plan.files:
+        for each, spans in zip(work.plan.files, work.spans, strict=True):
             await self._steps.before("read-records")
             try:
                 slices = await self._obstacles.records(work.topic.partitions[each.range.partition], each)
             except Replan as replan:
                 in_the_way = in_the_way or replan
                 continue
-            stored = await self._write_file(work, each, slices, name) if in_the_way is None else None
-            if stored is not None:
-                files.append(stored)
+            if in_the_way is None:
+                try:
+                    files += await self._write_file(work, each, slices, name, spans)
+                except MissingSchemas as missing:
+                    self._layouts.want(missing.schema_ids)
+                    in_the_way = Replan()
         if in_the_way is not None:
             raise in_the_way
         return files
 
     async def _write_file(
-        self, work: _Work, each: FilePlan, slices: Sequence[memoryview], name: str
-    ) -> AddedFile | None:
+        self,
+        work: _Work,
+        each: FilePlan,
+        slices: Sequence[memoryview],
+        name: str,
+        spans: Sequence[Span],
+    ) -> list[AddedFile]:
         parts = self._parts
         partition, start, end = each.range
         await self._steps.before("write-file")
-        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted)
+        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted, spans)
         if written is None:
-            return None
+            return []
         location = f"{work.head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
         await self._steps.before("store-file")
         await parts.store.put(parts.warehouse.key(location), [written.content])
-        return AddedFile(
-            location, written.content.nbytes, written.rows, written.bounds, written.split_offsets
-        )
+        size, rows = written.content.nbytes, written.rows
+        return [AddedFile(location, size, rows, written.bounds, written.split_offsets)]
 
     async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""
         await self._steps.before("commit-table")
-        namespace, name = work.key
+        namespace, name = place(self._parts.replica.state, work.topic)  # it may have been renamed since
         message = CommitTable(
             namespace=namespace,
             name=name,
@@ -461,8 +471,8 @@ class _Work:
 
     topic: Topic
     topic_id: bytes
-    key: tuple[str, str]
     head: Head
     layout: Layout
     plan: CommitPlan
     after: list[int]
+    spans: Sequence[Sequence[Span]] = ()

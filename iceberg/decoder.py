@@ -1,9 +1,13 @@
 """Serialized messages → Arrow columns, fast where possible and exact always.
 
-Every payload is parsed and written again by google.protobuf first: that finds the bad rows, settles
+Every payload is parsed and written again by google.protobuf first, all of them in one call where they are
+as it would write them (together.py), else each by itself: that finds the bad rows, settles
 what the wire leaves open (merged submessages, two members of a oneof, repeated map keys) and makes the
 result independent of which library reads it next. Then ptars turns all rows into columns at once. Where
 its schema for a message is not what the mapping expects, or it refuses a row, the plain conversion works.
+
+A row is bad too when a field has bytes of another type than the message says, which parsers take for an
+unknown field, or when a required one is missing: there the columns would say what the record does not.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from google.protobuf.message import DecodeError, Message
 from iceberg import plain_decoder
 from iceberg.arrow_types import ARROW_OF_KIND
 from iceberg.mapping import Kind, Leaf, ListOf, Node, Struct
+from iceberg.native import NativePanic, no_panic
+from iceberg.together import Together
 from schema import diagnosis
 from schema.descriptors import MessageType
 
@@ -53,9 +59,10 @@ class Decoder:
         self._kind = kind
         self.shape = shape
         self.fields = list(fields)
-        self._fast = _fast_handler(kind, shape)
+        self._fast, self.why_slow = _fast_handler(kind, shape)
         # Only the order of maps is left open by the serializer; asking for it costs even where there is none.
         self._options = {"deterministic": True} if _has_map(shape) else {}
+        self._together = Together(kind, self._options)
 
     @property
     def fast(self) -> bool:
@@ -64,28 +71,60 @@ class Decoder:
 
     def decode(self, payloads: Sequence[bytes | None]) -> Decoded:
         """Decode; None stands for a row without message."""
-        parse, options = self._kind.message_class.FromString, self._options
-        good: list[bytes] = []
-        rows: list[int] = []
+        good = [each for each in payloads if each is not None]
+        rows = [row for row, each in enumerate(payloads) if each is not None]
         errors: dict[int, str] = {}
-        for row, payload in enumerate(payloads):
-            if payload is None:
-                continue
-            try:
-                good.append(parse(payload).SerializePartialToString(**options))
-                rows.append(row)
-            except DecodeError:
-                errors[row] = diagnosis.why_unparsable(payload, self._kind.descriptor)[:ERROR_CHARS_MAX]
+        if not self._together.canonical(good):
+            good, rows = self._one_by_one(payloads, errors)
         arrays = self._arrays(good, rows, errors)
         if len(good) < len(payloads):
             arrays = _spread(arrays, rows, len(payloads))
         return Decoded(arrays, errors)
 
+    def _one_by_one(
+        self, payloads: Sequence[bytes | None], errors: dict[int, str]
+    ) -> tuple[list[bytes], list[int]]:
+        """The good ones, written again, and their rows; why the others are bad goes to `errors`."""
+        parse, options, required = self._kind.message_class.FromString, self._options, self._kind.has_required
+        good: list[bytes] = []
+        rows: list[int] = []
+        for row, payload in enumerate(payloads):
+            if payload is None:
+                continue
+            try:
+                message = parse(payload)
+            except DecodeError:
+                errors[row] = diagnosis.why_unparsable(payload, self._kind.descriptor)[:ERROR_CHARS_MAX]
+                continue
+            message.DiscardUnknownFields()
+            written = message.SerializePartialToString(**options)
+            # Written again it is the same: then all of it was read. Else unknown fields may have been there.
+            if written != payload or required:
+                why = self._why_bad(message, payload, written)
+                if why is not None:
+                    errors[row] = why[:ERROR_CHARS_MAX]
+                    continue
+            good.append(written)
+            rows.append(row)
+        return good, rows
+
+    def _why_bad(self, message: Message, payload: bytes, written: bytes) -> str | None:
+        """Why a parsed message, without its unknown fields, is not what its schema says; None: it is."""
+        if self._kind.has_required and not message.IsInitialized():
+            return diagnosis.why_incomplete(message)
+        if written == payload:
+            return None
+        whole = self._kind.message_class.FromString(payload)
+        if whole.ByteSize() == message.ByteSize():
+            return None
+        return diagnosis.why_mistyped(payload, self._kind.descriptor)
+
     def _arrays(self, good: list[bytes], rows: list[int], errors: dict[int, str]) -> list[pa.Array]:
         if self._fast is not None:
             try:
-                batch = self._fast.list_to_record_batch(good)
-            except ValueError:  # proto2 text that is not UTF-8; ptars does not say which row
+                with no_panic():
+                    batch = self._fast.list_to_record_batch(good)
+            except (ValueError, NativePanic):  # proto2 text that is not UTF-8; ptars does not say which row
                 pass
             else:
                 return [
@@ -119,20 +158,23 @@ def _spread(arrays: list[pa.Array], rows: list[int], length: int) -> list[pa.Arr
     return [array.take(taken) for array in arrays]
 
 
-def _fast_handler(kind: MessageType, shape: Struct) -> Any:
-    """ptars' handler, or None when the columns it would give are not the mapping's."""
+def _fast_handler(kind: MessageType, shape: Struct) -> tuple[Any, str]:
+    """ptars' handler; None, and why, when the columns it would give are not the mapping's."""
     if _has_group(kind.descriptor, set()):
-        return None  # ptars gives null for them
+        return None, "it has groups"  # ptars gives null for them
     try:
-        handler = ptars.HandlerPool([kind.descriptor.file], config=_CONFIG).get_for_message(kind.descriptor)
-        given = handler.schema()
-    except Exception:  # whatever it cannot do with this message, the plain way can
-        return None
+        with no_panic():
+            handler = ptars.HandlerPool([kind.descriptor.file], config=_CONFIG).get_for_message(
+                kind.descriptor
+            )
+            given = handler.schema()
+    except Exception as error:  # whatever it cannot do with this message, the plain way can
+        return None, str(error)[-ERROR_CHARS_MAX:]
     fits = all(
         given.get_field_index(each.name) >= 0 and _fits(given.field(each.name).type, each.node)
         for each in shape.fields
     )
-    return handler if fits else None
+    return (handler, "") if fits else (None, "it gives other types")
 
 
 def _has_group(descriptor: Descriptor, seen: set[str]) -> bool:
@@ -170,7 +212,7 @@ def _is_any(given: pa.DataType) -> bool:
 def _adapt(array: pa.Array, node: Node, target: pa.DataType) -> pa.Array:
     """ptars' array in the table's type."""
     if isinstance(node, Leaf):
-        return _adapt_leaf(array, node)
+        return _adapt_leaf(array, node, target)
     if isinstance(node, Struct):
         children = [
             _adapt(array.field(each.name), each.node, target.field(position).type)
@@ -189,7 +231,8 @@ def _mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-def _adapt_leaf(array: pa.Array, node: Leaf) -> pa.Array:
+def _adapt_leaf(array: pa.Array, node: Leaf, target: pa.DataType) -> pa.Array:
+    """The column may be wider than this message needs."""
     match node.kind:
         case Kind.UINT32 | Kind.DURATION:
             return array.cast(pa.int64())
@@ -205,7 +248,7 @@ def _adapt_leaf(array: pa.Array, node: Leaf) -> pa.Array:
                 ],
                 pa.binary(),
             )
-    return array
+    return array if array.type == target else array.cast(target)
 
 
 def _enum_names(array: pa.Array, node: Leaf) -> pa.Array:

@@ -1,91 +1,52 @@
-"""Gives columns their Iceberg field ids and keeps them when the message changes.
+"""A table's columns, and how the messages that are bound to its topic add to them.
 
-The identity of a column is the path of protobuf field numbers that leads to it, prefixed by `k` or `v`
-(key or value): `v.20.1`; list elements are `[]`, map keys `{k}`, map values `{v}`. {path → id} is kept
-with the table, retired paths included. Same number renamed = rename; int → long and float → double
-promote; a field that the message lost keeps its column (old rows have it); any other change of type is a
-new column, and the old one stays under its name with `__<id>` appended.
+Columns are never taken away: rows that were written stay readable, and a message that comes back finds its
+columns again (column_ids.py says which those are). The message that is bound now gives its columns their
+names; of columns that only other messages have, one whose name it takes is called `name__<id>`.
+int becomes long and float becomes double where any message needs it, and never goes back.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from iceberg.mapping import Field, Leaf, ListOf, MapOf, Node, Struct
+from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
+from iceberg.mapping import Field, Leaf, ListOf, MapOf, Node, Struct, signature
 
 IcebergType = str | dict[str, Any]
+Column = dict[str, Any]
 
 RAW = "__raw__"
 ERROR = "__err__"
-OWN_NAMES = (
-    RAW,
-    ERROR,
-)  # of key and value; a field of a message that has such a name gets its number appended
 
-_PROMOTIONS = {"int": "long", "float": "double"}
+COLUMNS_MAX = 10_000
+"""Decoded columns of one table, nested and retired ones counted."""
 
 # The columns every table has. Their ids never change meaning.
 KAFKA_ID, PARTITION_ID, OFFSET_ID, TIMESTAMP_ID, TIMESTAMP_TYPE_ID = 1, 2, 3, 4, 5
-KEY_ID, KEY_RAW_ID, VALUE_ID, VALUE_RAW_ID, VALUE_ERROR_ID = 6, 7, 8, 9, 10
+KEY_RAW_ID, VALUE_RAW_ID, VALUE_ERROR_ID = 7, 9, 10
+OWN_IDS = (KEY_RAW_ID, VALUE_RAW_ID, VALUE_ERROR_ID)  # a field that has such a name gets its number appended
 HEADERS_ID, HEADER_ID, HEADER_KEY_ID, HEADER_VALUE_ID = 11, 12, 13, 14
-FIRST_MESSAGE_ID = 15
 
 
-class _Incompatible(Exception):
-    """The new type cannot be read from the old column's files."""
+WIDE = ("long", "double")
+"""Types that a column keeps where a message would do with less (mapping.FAMILIES)."""
 
 
-@dataclass
-class ColumnIds:
-    """{path → Iceberg id} of a table's decoded columns and the last id given, ever."""
-
-    ids: dict[str, int] = field(default_factory=dict)
-    last: int = FIRST_MESSAGE_ID - 1
-
-    def give(self, path: str) -> int:
-        """A new id for `path`; the one it had is forgotten by the path, not reused."""
-        self.last += 1
-        self.ids[path] = self.last
-        return self.last
-
-    def to_json(self) -> str:
-        """The form in which the table's properties hold it."""
-        return json.dumps({"last": self.last, "ids": self.ids}, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> ColumnIds:
-        """Inverse of to_json. Raises ValueError."""
-        content = json.loads(text)
-        return cls({str(path): int(number) for path, number in content["ids"].items()}, int(content["last"]))
-
-    def copy(self) -> ColumnIds:
-        """An independent copy."""
-        return ColumnIds(dict(self.ids), self.last)
+class TooManyColumns(ValueError):
+    """The message cannot be added to this table; the reason says the figure."""
 
 
-def table_fields(
-    key: Struct | None,
-    value: Struct | None,
-    ids: ColumnIds,
-    previous: Iterable[Mapping[str, Any]] = (),
-) -> list[dict[str, Any]]:
-    """The table's top-level fields in Iceberg's JSON. `ids` is extended in place.
-
-    `previous` are the fields of the table's current schema; none when the table is new.
-    """
-    before = {each["name"]: each["type"]["fields"] for each in previous if each["name"] in ("key", "value")}
-    merge = _Merge(ids)
-    keys = merge.struct(key or Struct(()), "k", before.get("key", ()), reserved=(RAW,))
-    values = merge.struct(value or Struct(()), "v", before.get("value", ()), reserved=(RAW, ERROR))
+def new_fields() -> list[Column]:
+    """The top-level fields of a table without any message, in Iceberg's JSON."""
     kafka = [
         _column(PARTITION_ID, "partition", "int", required=True),
         _column(OFFSET_ID, "offset", "long", required=True),
         _column(TIMESTAMP_ID, "timestamp", "timestamptz"),
         _column(TIMESTAMP_TYPE_ID, "timestamp_type", "int", required=True),
     ]
+    values = [_column(VALUE_RAW_ID, RAW, "binary"), _column(VALUE_ERROR_ID, ERROR, "string")]
     header = [
         _column(HEADER_KEY_ID, "key", "string", required=True),
         _column(HEADER_VALUE_ID, "value", "binary"),
@@ -98,111 +59,153 @@ def table_fields(
     }
     return [
         _column(KAFKA_ID, "kafka", _struct(kafka), required=True),
-        _column(KEY_ID, "key", _struct([_column(KEY_RAW_ID, RAW, "binary"), *keys])),
-        _column(
-            VALUE_ID,
-            "value",
-            _struct(
-                [
-                    _column(VALUE_RAW_ID, RAW, "binary"),
-                    _column(VALUE_ERROR_ID, ERROR, "string"),
-                    *values,
-                ]
-            ),
-        ),
+        _column(KEY_ID, "key", _struct([_column(KEY_RAW_ID, RAW, "binary")])),
+        _column(VALUE_ID, "value", _struct(values)),
         _column(HEADERS_ID, "headers", headers),
     ]
+
+
+def with_message(
+    fields: Sequence[Column], top: int, shape: Struct, message: str, ids: ColumnIds, *, names: bool
+) -> tuple[list[Column], ColumnIds]:
+    """The table's fields with the columns of a message in `top` (KEY_ID or VALUE_ID), and their ids.
+
+    `names`: it is the one bound now, and says how its columns are called and in which order they come.
+    Raises TooManyColumns.
+    """
+    ids = ids.copy()
+    merge = _Merge(ids, message, names)
+    after = [
+        {**each, "type": _struct(merge.struct(shape, top, each["type"]["fields"]))}
+        if each["id"] == top
+        else each
+        for each in fields
+    ]
+    count = sum(_count(each["type"]) for each in after) - sum(_count(each["type"]) for each in new_fields())
+    if count > COLUMNS_MAX:
+        raise TooManyColumns(f"with {message} the table would have {count} columns: at most {COLUMNS_MAX}")
+    return after, ids
+
+
+def columns_of(
+    shape: Struct, parent: int, message: str, ids: ColumnIds, columns: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The columns that the message's fields have inside column `parent`, in the order of `shape`."""
+    by_id = {each["id"]: each for each in columns}
+    found = []
+    for each in shape.fields:
+        column = ids.find(parent, each.number, signature(each.node), message, each.name)
+        assert column is not None, f"field {each.name} of {message} has no column"
+        found.append(by_id[column])
+    return found
+
+
+def numbers_of(
+    shape: Struct, parent: int, message: str, ids: ColumnIds, columns: Iterable[Mapping[str, Any]]
+) -> Iterator[int]:
+    """The ids of the columns that the message's fields have inside column `parent`, nested ones too."""
+    for each, column in zip(shape.fields, columns_of(shape, parent, message, ids, columns), strict=True):
+        yield column["id"]
+        node, kind, number = each.node, column["type"], column["id"]
+        if isinstance(node, ListOf):
+            node, kind, number = node.element, kind["element"], kind["element-id"]
+        elif isinstance(node, MapOf):
+            node, kind, number = node.value, kind["value"], kind["value-id"]
+        if isinstance(node, Struct):
+            yield from numbers_of(node, number, message, ids, kind["fields"])
 
 
 class _Merge:
     """Merges the shape of a message into the columns that a table has."""
 
-    def __init__(self, ids: ColumnIds) -> None:
+    def __init__(self, ids: ColumnIds, message: str, names: bool) -> None:
         self._ids = ids
+        self._message = message
+        self._names = names
 
-    def struct(
-        self, shape: Struct, path: str, previous: Iterable[Mapping[str, Any]], reserved: Iterable[str] = ()
-    ) -> list[dict[str, Any]]:
-        names = set(reserved)
-        old = {each["id"]: each for each in previous if each["name"] not in names}
-        fields = []
-        for each in shape.fields:
-            fields.append(self._field(each, f"{path}.{each.number}", old, names))
-            old.pop(fields[-1]["id"], None)
-        for left in old.values():
-            name = left["name"] if left["name"].lower() not in names else f"{left['name']}__{left['id']}"
-            names.add(name.lower())
-            fields.append({**left, "name": name})
-        return fields
+    def struct(self, shape: Struct, parent: int, before: Sequence[Column]) -> list[Column]:
+        """The columns of a struct: Floe's own, the message's, and those that only other messages have."""
+        own = [each for each in before if each["id"] in OWN_IDS]
+        taken = [self._take(each, parent) for each in shape.fields]
+        old = {each["id"]: each for each in before if each["id"] not in OWN_IDS}
+        kinds = {
+            number: self._type(each.node, number, old[number]["type"] if number in old else None)
+            for each, number in zip(shape.fields, taken, strict=True)
+        }
+        names = {each["name"] for each in own}
+        if not self._names:
+            names |= {each["name"].lower() for each in old.values()}
+            kept = [{**each, "type": kinds.get(each["id"], each["type"])} for each in old.values()]
+            added = [
+                _column(number, _free(each.name, number, names), kinds[number])
+                for each, number in zip(shape.fields, taken, strict=True)
+                if number not in old
+            ]
+            return [*own, *kept, *added]
+        named = [
+            _column(number, _free(each.name, each.number, names, "_"), kinds[number])
+            for each, number in zip(shape.fields, taken, strict=True)
+        ]
+        left = [old[number] for number in sorted(old.keys() - set(taken))]
+        return [*own, *named, *({**each, "name": _free(each["name"], each["id"], names)} for each in left)]
 
-    def _field(
-        self, each: Field, path: str, old: Mapping[int, Mapping[str, Any]], names: set[str]
-    ) -> dict[str, Any]:
-        """One column; readers fold case, so names that differ in case only get their number appended."""
-        name = each.name if each.name.lower() not in names else f"{each.name}_{each.number}"
-        names.add(name.lower())
-        before = old.get(self._ids.ids.get(path, 0))
-        if before is not None:
-            trial = self._ids.copy()
-            try:
-                kind = _Merge(trial).type(each.node, path, before["type"])
-            except _Incompatible:
-                self._forget(path)
-            else:
-                self._ids.ids, self._ids.last = trial.ids, trial.last
-                return _column(before["id"], name, kind)
-        number = self._ids.give(path)
-        return _column(number, name, self.type(each.node, path, None))
+    def _take(self, each: Field, parent: int) -> int:
+        return self._ids.take(parent, each.number, signature(each.node), self._message, each.name)
 
-    def type(self, node: Node, path: str, previous: IcebergType | None) -> IcebergType:
-        """The column's type; raises _Incompatible when files with `previous` cannot be read as it."""
+    def _type(self, node: Node, column: int, before: IcebergType | None) -> IcebergType:
+        """The column's type; `before`, of the same signature, is what it was."""
         if isinstance(node, Leaf):
             kind = node.kind.iceberg_type
-            if previous is None or previous == kind:
-                return kind
-            if isinstance(previous, str) and _PROMOTIONS.get(previous) == kind:
-                return kind
-            raise _Incompatible
+            return before if isinstance(before, str) and before in WIDE else kind
+        old: Mapping[str, Any] = before if isinstance(before, dict) else {}
         if isinstance(node, Struct):
-            return _struct(self.struct(node, path, self._old(previous, "struct").get("fields", ())))
+            return _struct(self.struct(node, column, old.get("fields", ())))
         if isinstance(node, ListOf):
-            old = self._old(previous, "list")
+            element = old.get("element-id") or self._ids.give()
             return {
                 "type": "list",
-                "element-id": old.get("element-id") or self._ids.give(f"{path}[]"),
-                "element": self.type(node.element, f"{path}[]", old.get("element")),
+                "element-id": element,
+                "element": self._type(node.element, element, old.get("element")),
                 "element-required": True,
             }
-        return self._map(node, path, self._old(previous, "map"))
+        return self._map(node, old)
 
-    def _map(self, node: MapOf, path: str, old: Mapping[str, Any]) -> IcebergType:
+    def _map(self, node: MapOf, old: Mapping[str, Any]) -> IcebergType:
+        value = old.get("value-id")
+        key = old.get("key-id") or self._ids.give()
+        value = value or self._ids.give()
         return {
             "type": "map",
-            "key-id": old.get("key-id") or self._ids.give(f"{path}{{k}}"),
-            "key": self.type(node.key, f"{path}{{k}}", old.get("key")),
-            "value-id": old.get("value-id") or self._ids.give(f"{path}{{v}}"),
-            "value": self.type(node.value, f"{path}{{v}}", old.get("value")),
+            "key-id": key,
+            "key": node.key.kind.iceberg_type,
+            "value-id": value,
+            "value": self._type(node.value, value, old.get("value")),
             "value-required": True,
         }
 
-    @staticmethod
-    def _old(previous: IcebergType | None, kind: str) -> Mapping[str, Any]:
-        if previous is None:
-            return {}
-        if isinstance(previous, str) or previous["type"] != kind:
-            raise _Incompatible
-        return previous
 
-    def _forget(self, path: str) -> None:
-        """The column at `path` and all below it stop following the message."""
-        below = (f"{path}.", f"{path}[", f"{path}{{")
-        for known in [each for each in self._ids.ids if each == path or each.startswith(below)]:
-            del self._ids.ids[known]
+def _free(name: str, number: int, names: set[str], join: str = "__") -> str:
+    """The name, or with its number where that is taken; readers fold case. It is taken from now on."""
+    while name.lower() in names:
+        name = f"{name}{join}{number}"
+    names.add(name.lower())
+    return name
 
 
-def _column(number: int, name: str, kind: IcebergType, *, required: bool = False) -> dict[str, Any]:
+def _count(kind: IcebergType) -> int:
+    """Columns inside a type."""
+    if isinstance(kind, str):
+        return 0
+    if kind["type"] == "struct":
+        return sum(1 + _count(each["type"]) for each in kind["fields"])
+    if kind["type"] == "list":
+        return _count(kind["element"])
+    return _count(kind["value"])
+
+
+def _column(number: int, name: str, kind: IcebergType, *, required: bool = False) -> Column:
     return {"id": number, "name": name, "required": required, "type": kind}
 
 
-def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
+def _struct(fields: list[Column]) -> dict[str, Any]:
     return {"type": "struct", "fields": fields}

@@ -1,18 +1,23 @@
-"""What a topic's table looks like under its current bindings, ready to turn records into rows."""
+"""What a topic's table looks like under its bindings, ready to turn records into rows.
+
+A record is decoded by its own schema: the one that its frame names, else the one that was bound when it was
+appended. So a layout has a decoder for each schema that its rows may have, and the columns of all of them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from iceberg import arrow_types, evolution, mapping
+from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
-from iceberg.evolution import ColumnIds
+from iceberg.evolution import OWN_IDS, TooManyColumns
 from iceberg.mapping import MappingError, Struct
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
@@ -21,21 +26,23 @@ from schema.validator import BoundSchema
 LAYOUTS_MAX = 256
 """Layouts kept ready; the least used is built anew when needed. All topics without schemas share one."""
 
+SLOW_ROWS = "25,000"
+"""Rows that the plain decoder makes in a second, about."""
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Keys or values: how their bytes become columns. Without decoder they are raw bytes."""
+NAMED_MAX = 10
+"""Schema ids that an error lists."""
 
-    decoder: Decoder | None = None
-    prefix: bytes = b""
 
-    def payload(self, record: bytes) -> bytes:
-        """The message inside a record, framed or not. Raises FramingError."""
-        if record[:1] != b"\x00":
-            return record
-        if record.startswith(self.prefix):
-            return record[len(self.prefix) :]
-        return record[framing.parse(record).start :]
+class MissingSchemas(Exception):
+    """Frames name schemas that were bound to the topic and that this layout has not: take another one."""
+
+    def __init__(self, schema_ids: Iterable[int]) -> None:
+        super().__init__(*sorted(schema_ids))
+
+    @property
+    def schema_ids(self) -> frozenset[int]:
+        """Which."""
+        return frozenset(self.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +54,98 @@ class Binding:
     message: str
 
     @classmethod
-    def of(cls, bound: BoundSchema | None) -> Binding | None:
+    def of(cls, bound: BoundSchema) -> Binding:
         """The part of a schema in the replicated state that matters here."""
-        return None if bound is None else cls(bound.schema_id, bound.descriptor_set, bound.message)
+        return cls(bound.schema_id, bound.descriptor_set, bound.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """Of keys or values: the schemas that rows may have, and which is bound now (its id; 0: none).
+
+    `known`: ids of all that were ever bound, which a frame may name.
+    """
+
+    schemas: tuple[Binding, ...] = ()
+    current: int = 0
+    known: tuple[int, ...] = ()
+
+    @classmethod
+    def only(cls, bound: BoundSchema | None) -> Bindings:
+        """Of a topic that had no other."""
+        return cls() if bound is None else cls((Binding.of(bound),), bound.schema_id, (bound.schema_id,))
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutBasis:
     """All that a layout follows from: equal bases give equal layouts, in any process."""
 
-    key: Binding | None
-    value: Binding | None
+    key: Bindings
+    value: Bindings
     ids: str
     previous: str
     raw_bytes: bool
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A schema of keys or values: how a message's bytes become columns; without decoder they stay raw."""
+
+    indexes: tuple[int, ...] = ()
+    prefix: bytes = b""
+    decoder: Decoder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Keys or values: by schema id how they become columns, and the id of the one bound now (0: none)."""
+
+    parts: Mapping[int, Part]
+    current: int
+    known: frozenset[int]
+
+    def part(self, frame: framing.Frame) -> Part:
+        """The part of the schema that a frame names. Raises FramingError and MissingSchemas."""
+        found = self.parts.get(frame.schema_id)
+        if found is None and frame.schema_id in self.known:
+            raise MissingSchemas([frame.schema_id])
+        if found is None:
+            known = ", ".join(str(number) for number in sorted(self.known)[:NAMED_MAX])
+            more = ", …" if len(self.known) > NAMED_MAX else ""
+            raise framing.FramingError(
+                f"Confluent frame names schema {frame.schema_id}; bound to this topic: {known}{more}"
+            )
+        if found.indexes and found.indexes != frame.indexes:
+            raise framing.FramingError(
+                f"Confluent frame has the message indexes {list(frame.indexes)}; schema {frame.schema_id} "
+                f"is {list(found.indexes)}"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A table's columns and the decoders that fill them.
 
-    `fields` is the Iceberg schema's top level, `arrow` what the files hold (columns that only old files
-    have are missing there). `problems` says why a bound message has no columns.
+    `fields` is the Iceberg schema's top level, `arrow` what the files hold (columns that no schema of this
+    layout has are missing there). `problems` says why a message has no columns, or is decoded slowly.
     """
 
     basis: LayoutBasis
     fields: list[dict[str, Any]]
     ids: ColumnIds
     arrow: pa.Schema
-    key: Part
-    value: Part
+    key: Messages
+    value: Messages
     raw_bytes: bool = True
     problems: tuple[str, ...] = ()
 
 
 def build(
-    key: BoundSchema | None,
-    value: BoundSchema | None,
+    key: BoundSchema | Bindings | None,
+    value: BoundSchema | Bindings | None,
     *,
-    ids: ColumnIds | None = None,
+    ids: str = "",
     previous: Iterable[Mapping[str, Any]] = (),
     raw_bytes: bool = True,
 ) -> Layout:
@@ -93,58 +153,103 @@ def build(
 
     `raw_bytes` False leaves `__raw__` null where the value was decoded.
     """
-    ids_text = (ids or ColumnIds()).to_json()
-    basis = LayoutBasis(Binding.of(key), Binding.of(value), ids_text, json.dumps([*previous]), raw_bytes)
-    return from_basis(basis)
+    keys, values = (each if isinstance(each, Bindings) else Bindings.only(each) for each in (key, value))
+    return from_basis(LayoutBasis(keys, values, ids, json.dumps([*previous]), raw_bytes))
 
 
 @lru_cache(LAYOUTS_MAX)
 def from_basis(basis: LayoutBasis) -> Layout:
     """The layout that follows from `basis`, shared by all that ask: nobody changes it."""
-    key, value = basis.key, basis.value
-    ids = ColumnIds.from_json(basis.ids)
     previous: list[dict[str, Any]] = json.loads(basis.previous)
-    problems: list[str] = []
-    key_kind, key_shape = _shape(key, problems)
-    value_kind, value_shape = _shape(value, problems)
-    fields = evolution.table_fields(key_shape, value_shape, ids, previous)
-    by_name = {each["name"]: each for each in fields}
-    keys, key_part = _part(key, key_kind, key_shape, "k", ids, by_name["key"])
-    values, value_part = _part(value, value_kind, value_shape, "v", ids, by_name["value"])
-    arrow = pa.schema(
-        [
-            arrow_types.plain_field(by_name["kafka"]),
-            arrow_types.field("key", evolution.KEY_ID, pa.struct(keys)),
-            arrow_types.field("value", evolution.VALUE_ID, pa.struct(values)),
-            arrow_types.plain_field(by_name["headers"]),
-        ]
+    ids = ColumnIds.from_json(basis.ids, previous) if basis.ids else ColumnIds()
+    table = _Table(previous or evolution.new_fields(), ids)
+    keys = _shapes(basis.key, KEY_ID, table)
+    values = _shapes(basis.value, VALUE_ID, table)
+    key_parts = {number: each.part(table, KEY_ID) for number, each in keys.items()}
+    value_parts = {number: each.part(table, VALUE_ID) for number, each in values.items()}
+    table.problems += [*_slow(basis.key, key_parts), *_slow(basis.value, value_parts)]
+    return Layout(
+        basis,
+        table.fields,
+        table.ids,
+        _arrow(table.fields, [*key_parts.values(), *value_parts.values()]),
+        Messages(key_parts, basis.key.current, frozenset(basis.key.known)),
+        Messages(value_parts, basis.value.current, frozenset(basis.value.known)),
+        basis.raw_bytes,
+        tuple(table.problems),
     )
-    return Layout(basis, fields, ids, arrow, key_part, value_part, basis.raw_bytes, tuple(problems))
 
 
-def _shape(bound: Binding | None, problems: list[str]) -> tuple[MessageType | None, Struct | None]:
-    if bound is None:
-        return None, None
-    try:
-        kind = descriptors.load(bound.descriptor_set, bound.message)
-        return kind, mapping.shape(kind.descriptor)
-    except (DescriptorError, MappingError) as error:
-        problems.append(f"schema {bound.schema_id} ({bound.message}) has no columns: {error}")
-        return None, None
+@dataclass(slots=True)
+class _Table:
+    """A table's columns while messages are added."""
+
+    fields: list[dict[str, Any]]
+    ids: ColumnIds
+    problems: list[str] = field(default_factory=list)
+
+    def inside(self, top: int) -> list[dict[str, Any]]:
+        """The columns inside `key` or `value`."""
+        found = next(each for each in self.fields if each["id"] == top)
+        columns: list[dict[str, Any]] = found["type"]["fields"]
+        return columns
 
 
-def _part(
-    bound: Binding | None,
-    kind: MessageType | None,
-    shape: Struct | None,
-    path: str,
-    ids: ColumnIds,
-    column: Mapping[str, Any],
-) -> tuple[list[pa.Field], Part]:
-    columns = column["type"]["fields"]
-    fields = [arrow_types.plain_field(each) for each in columns if each["name"] in evolution.OWN_NAMES]
-    if bound is None or kind is None or shape is None:
-        return fields, Part()
-    decoded = arrow_types.message_fields(shape, path, ids, columns)
-    prefix = framing.prefix(bound.schema_id, kind.indexes)
-    return [*fields, *decoded], Part(Decoder(kind, shape, decoded), prefix)
+@dataclass(frozen=True, slots=True)
+class _Shaped:
+    """A schema, and its shape when it has columns."""
+
+    schema_id: int
+    kind: MessageType | None = None
+    shape: Struct | None = None
+
+    def part(self, table: _Table, top: int) -> Part:
+        """How its messages become columns of the finished table."""
+        kind, shape = self.kind, self.shape
+        if kind is None:
+            return Part()
+        prefix = framing.prefix(self.schema_id, kind.indexes)
+        if shape is None:
+            return Part(kind.indexes, prefix)
+        fields = arrow_types.message_fields(shape, top, kind.name, table.ids, table.inside(top))
+        return Part(kind.indexes, prefix, Decoder(kind, shape, fields))
+
+
+def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int, _Shaped]:
+    """By id the schemas, each added to the table; the one bound now comes last and gives the names."""
+    found: dict[int, _Shaped] = {}
+    for each in sorted(bindings.schemas, key=lambda one: (one.schema_id == bindings.current, one.schema_id)):
+        kind = shape = None
+        try:
+            kind = descriptors.load(each.descriptor_set, each.message)
+            mapped = mapping.shape(kind.descriptor)
+            table.fields, table.ids = evolution.with_message(
+                table.fields, top, mapped, kind.name, table.ids, names=each.schema_id == bindings.current
+            )
+            shape = mapped
+        except (DescriptorError, MappingError, TooManyColumns) as error:
+            table.problems.append(f"schema {each.schema_id} ({each.message}) has no columns: {error}")
+        found[each.schema_id] = _Shaped(each.schema_id, kind, shape)
+    return found
+
+
+def _slow(bindings: Bindings, parts: Mapping[int, Part]) -> Iterator[str]:
+    """Which schemas are decoded the slow way."""
+    for each in bindings.schemas:
+        decoder = parts[each.schema_id].decoder
+        if decoder is not None and not decoder.fast:
+            told = f"schema {each.schema_id} ({each.message}) is decoded slowly, some {SLOW_ROWS} rows/s"
+            yield f"{told}: the native decoder does not take it: {decoder.why_slow}"
+
+
+def _arrow(fields: Iterable[Mapping[str, Any]], parts: Iterable[Part]) -> pa.Schema:
+    """What files hold: the columns that every table has, and those of these schemas."""
+    wanted = {*OWN_IDS}
+    for each in parts:
+        if each.decoder is not None:
+            wanted.update(arrow_types.numbers(each.decoder.fields))
+    found = []
+    for column in fields:
+        message = column["id"] in (KEY_ID, VALUE_ID)
+        found.append(arrow_types.within(column, wanted) if message else arrow_types.plain_field(column))
+    return pa.schema(found)

@@ -32,6 +32,9 @@ from schema.descriptors import is_map, is_repeated
 COLUMNS_MAX = 2_000
 """Columns of one message, nested ones counted: beyond it a topic's table holds raw bytes only."""
 
+FAMILIES = {"int": "integer", "long": "integer", "float": "real", "double": "real"}
+"""Types of columns that widen to one that holds both: the first of a family to the second."""
+
 DEPTH_MAX = 32
 """Nesting of messages that become structs; deeper ones are binary."""
 
@@ -146,6 +149,20 @@ def shape(descriptor: Descriptor) -> Struct:
     """The columns of a message. Raises MappingError above COLUMNS_MAX."""
     budget = iter(range(COLUMNS_MAX))
     return Struct(_fields(descriptor, (), budget))
+
+
+def signature(node: Node) -> str:
+    """What a column has to hold, in short: nodes with one signature can share a column.
+
+    Integers and reals widen to what holds both; keys of a map cannot be changed in Iceberg: theirs are exact.
+    """
+    if isinstance(node, Leaf):
+        return FAMILIES.get(node.kind.iceberg_type, node.kind.iceberg_type)
+    if isinstance(node, Struct):
+        return "struct"
+    if isinstance(node, ListOf):
+        return f"list<{signature(node.element)}>"
+    return f"map<{node.key.kind.iceberg_type},{signature(node.value)}>"
 
 
 def _fields(descriptor: Descriptor, above: tuple[str, ...], budget: Iterator[int]) -> tuple[Field, ...]:

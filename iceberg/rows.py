@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg.layout import Layout, Part
+from coordination.state.types import Span
+from iceberg.arrow_types import FIELD_ID
+from iceberg.conforming import conformed, interleaved
+from iceberg.evolution import KEY_RAW_ID, VALUE_ERROR_ID, VALUE_RAW_ID
+from iceberg.layout import Layout, Messages, MissingSchemas, Part
 from objectstore import batch as record_batch
 from objectstore.batch import BatchHeader, CorruptBatch, Headers, Record
 from objectstore.transactions import Aborted, Transactions
+from schema import framing
 from schema.framing import FramingError
 
 PIECE_ROWS = 2_048
 PIECE_BYTES = 1 << 20
-"""Rows and bytes of keys, values and headers turned into columns at once, about: bounds memory, and how long
+"""Rows and bytes of keys, values and headers turned into columns at once, about: spans memory, and how long
 one call holds the interpreter (ms). What a batch was compressed to says nothing of either."""
 
 OPENED_RECORDS_MAX = 65_536
@@ -30,10 +36,15 @@ UNREADABLE_HEADER = "floe.unreadable"
 _TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 
 
+_NOTHING_BOUND = Span(0, 0, 0)
+
+
 @dataclass(slots=True)
 class _Piece:
-    """Rows gathered, by column."""
+    """Rows gathered, by column, all of one binding. `unreadable`: it is one row for a batch, and why."""
 
+    bound: Span
+    unreadable: str = ""
     offsets: list[int] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     timestamp_types: list[int] = field(default_factory=list)
@@ -85,33 +96,69 @@ def arrow_batches(
     start: int,
     end: int,
     aborted: Sequence[Aborted] = (),
+    spans: Sequence[Span] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The records of one partition with start ≤ offset < end, in order, as the table's rows.
 
     Each element of `slices` is filled by record batches with their final offsets. Control batches and those
-    of aborted transactions give no rows; a batch whose CRC holds but that cannot be opened gives one. Raises
-    objectstore.batch.CorruptBatch for bytes that are not what was stored.
+    of aborted transactions give no rows; a batch whose CRC holds but that cannot be opened gives one.
+    `spans`: by what records were judged, in order, from `start` or earlier on; none: by what is bound now.
+    Raises objectstore.batch.CorruptBatch for bytes that are not what was stored, and layout.MissingSchemas.
     """
-    piece, transactions = _Piece(), Transactions(aborted)
+    spans = spans or [Span(start, layout.key.current, layout.value.current)]
+    piece, transactions = _Piece(spans[0]), Transactions(aborted)
+    for records, timestamp_type, unreadable in _read(slices, start, end, transactions):
+        for run, bound in _runs(records, spans):
+            if piece.full or piece.unreadable or unreadable or bound is not piece.bound:
+                if piece.offsets:
+                    yield from _cut(layout, partition, piece)
+                piece = _Piece(bound, unreadable)
+            piece.add(run, timestamp_type)
+    if piece.offsets:
+        yield from _cut(layout, partition, piece)
+
+
+def _read(
+    slices: Sequence[memoryview], start: int, end: int, transactions: Transactions
+) -> Iterator[tuple[Sequence[Record], int, str]]:
+    """Records of one batch with their timestamp type; a batch that nobody can open as one, and why."""
     for view in slices:
         for position, size in record_batch.split(view):
             header = record_batch.peek(view, position)
             last = header.base_offset + header.last_offset_delta
             if header.control or last < start or header.base_offset >= end or transactions.aborted(header):
                 continue
-            for records in _opened(view[position : position + size], header, start, end):
-                piece.add(records, header.timestamp_type)
-                if piece.full:
-                    yield from _cut(layout, partition, piece)
-                    piece = _Piece()
-    if piece.offsets:
-        yield from _cut(layout, partition, piece)
+            batch = view[position : position + size]
+            try:
+                for records in _opened(batch, header, start, end):
+                    yield records, header.timestamp_type, ""
+            except _Unreadable as why:
+                if header.base_offset >= start:
+                    yield [_stands_for(batch, header, str(why))], header.timestamp_type, str(why)
+
+
+def _runs(records: Sequence[Record], spans: Sequence[Span]) -> Iterator[tuple[Sequence[Record], Span]]:
+    """The records in runs of one binding."""
+    at = bisect_right(spans, records[0].offset, key=lambda each: each.first_offset) - 1
+    while records:
+        bound, until = spans[max(at, 0)], spans[at + 1].first_offset if at + 1 < len(spans) else None
+        if until is None or records[-1].offset < until:
+            yield records, bound
+            return
+        run = [each for each in records if each.offset < until]
+        if run:
+            yield run, bound
+        records, at = records[len(run) :], at + 1
+
+
+class _Unreadable(Exception):
+    """A batch whose CRC holds cannot be opened; the reason says its offsets."""
 
 
 def _opened(batch: memoryview, header: BatchHeader, start: int, end: int) -> Iterator[Sequence[Record]]:
     """The batch's records with start ≤ offset < end, at most OPENED_RECORDS_MAX at once, none empty.
 
-    A batch gives all of its records or the one that stands for it, so a large one is gone through before.
+    A batch gives all of its records or raises _Unreadable first, so a large one is gone through before.
     """
     try:
         if header.record_count > OPENED_RECORDS_MAX:
@@ -122,7 +169,9 @@ def _opened(batch: memoryview, header: BatchHeader, start: int, end: int) -> Ite
     except CorruptBatch as error:
         if not record_batch.check_crc(batch, 0, len(batch)):
             raise
-        first, found = [_unreadable(batch, error)], iter(())
+        last = header.base_offset + header.last_offset_delta
+        where = f"batch of offsets {header.base_offset} to {last}"
+        raise _Unreadable(f"{where} cannot be opened: {error}") from error
     while records := first or list(islice(found, OPENED_RECORDS_MAX)):
         first = []
         if records[0].offset < start or records[-1].offset >= end:
@@ -131,26 +180,30 @@ def _opened(batch: memoryview, header: BatchHeader, start: int, end: int) -> Ite
             yield records
 
 
-def _unreadable(batch: memoryview, error: CorruptBatch) -> Record:
+def _stands_for(batch: memoryview, header: BatchHeader, reason: str) -> Record:
     """What a batch that no consumer can open becomes: one row at its first offset that keeps its bytes.
 
     Its CRC holds, so these are the bytes that its producer sent; a table must not wait for them for ever.
     """
-    header = record_batch.peek(batch)
-    last = header.base_offset + header.last_offset_delta
-    reason = f"batch of offsets {header.base_offset} to {last} cannot be opened: {error}"
     marks = [(UNREADABLE_HEADER, reason.encode())]
     return Record(header.base_offset, header.max_timestamp, None, bytes(batch), marks)
 
 
 def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
     """The piece as columns; a large record batch is cut into several."""
+    bound = piece.bound if not piece.unreadable else _NOTHING_BOUND
+    keys, values = layout.arrow.field("key").type, layout.arrow.field("value").type
     for rows in piece.cuts():
         columns = [
             _kafka(layout, partition, piece, rows),
-            _message(layout.arrow.field("key").type, layout.key, piece.keys[rows], keep_raw=True),
+            _message(keys, layout.key, bound.key_schema_id, piece.keys[rows], keep_raw=True),
             _message(
-                layout.arrow.field("value").type, layout.value, piece.values[rows], keep_raw=layout.raw_bytes
+                values,
+                layout.value,
+                bound.value_schema_id,
+                piece.values[rows],
+                keep_raw=layout.raw_bytes,
+                unreadable=piece.unreadable,
             ),
             _headers(layout.arrow.field("headers").type, piece.headers[rows]),
         ]
@@ -173,40 +226,111 @@ def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.Str
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The rows of one schema, and their messages."""
+
+    part: Part
+    rows: Sequence[int]
+    payloads: Sequence[bytes | None]
+
+
 def _message(
-    kind: pa.StructType, part: Part, records: Sequence[bytes | None], *, keep_raw: bool
+    kind: pa.StructType,
+    messages: Messages,
+    bound: int,
+    records: Sequence[bytes | None],
+    *,
+    keep_raw: bool,
+    unreadable: str = "",
 ) -> pa.StructArray:
+    """The records as `key` or `value`: raw, and decoded by the schema that a frame names, else by `bound`.
+
+    Where none was bound there is nothing to decode, whatever the bytes look like.
+    """
+    count = len(records)
     raw = pa.array(records, pa.binary())
-    errors: dict[int, str] = {}
-    arrays: list[pa.Array] = []
-    if part.decoder is not None:
-        framed = pc.any(pc.starts_with(raw, b"\x00")).as_py()
-        payloads = _payloads(part, records, errors) if framed else records
-        decoded = part.decoder.decode(payloads)
-        arrays = decoded.arrays
-        errors |= decoded.errors
+    errors = {0: unreadable} if unreadable else {}
+    columns: dict[str, pa.Array] = {}
+    if bound:
+        groups = _by_schema(messages, bound, records, raw, errors)
+        columns = _decoded(kind, groups, count, errors)
         if not keep_raw:
-            raw = pa.array([each if row in errors else None for row, each in enumerate(records)], pa.binary())
-    own = [raw]
-    if kind.get_field_index("__err__") >= 0:
-        own.append(
-            pa.array([errors.get(row) for row in range(len(records))], pa.string())
-            if errors
-            else pa.nulls(len(records), pa.string())
-        )
+            shown = {row for each in groups for row in each.rows if row not in errors}
+            raw = pa.array([None if row in shown else each for row, each in enumerate(records)], pa.binary())
+    own = {KEY_RAW_ID: raw, VALUE_RAW_ID: raw, VALUE_ERROR_ID: _errors(errors, count)}
+    arrays = []
+    for each in kind:
+        array = own.get(int(each.metadata[FIELD_ID]))
+        array = array if array is not None else columns.get(each.name)
+        arrays.append(array if array is not None else pa.nulls(count, each.type))
     mask = pa.array([each is None for each in records]) if None in records else None
-    return pa.StructArray.from_arrays([*own, *arrays], fields=list(kind), mask=mask)
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
 
-def _payloads(part: Part, records: Sequence[bytes | None], errors: dict[int, str]) -> list[bytes | None]:
-    payloads: list[bytes | None] = []
+def _errors(errors: Mapping[int, str], count: int) -> pa.Array:
+    if not errors:
+        return pa.nulls(count, pa.string())
+    return pa.array([errors.get(row) for row in range(count)], pa.string())
+
+
+def _by_schema(
+    messages: Messages,
+    bound: int,
+    records: Sequence[bytes | None],
+    raw: pa.Array,
+    errors: dict[int, str],
+) -> list[_Group]:
+    """The records by their schema, without those whose schema has no columns. Raises MissingSchemas."""
+    usual = messages.parts.get(bound)
+    if usual is None:
+        raise MissingSchemas([bound])
+    if not pc.any(pc.starts_with(raw, b"\x00")).as_py():
+        return [_Group(usual, range(len(records)), records)] if usual.decoder is not None else []
+    found: dict[int, tuple[Part, list[int], list[bytes]]] = {}
+    missing: set[int] = set()
     for row, record in enumerate(records):
-        try:
-            payloads.append(None if record is None else part.payload(record))
-        except FramingError as error:
-            errors[row] = str(error)
-            payloads.append(None)
-    return payloads
+        if record is None:
+            continue
+        part, payload = usual, record
+        if usual.prefix and record.startswith(usual.prefix):
+            payload = record[len(usual.prefix) :]
+        elif record[:1] == b"\x00":
+            try:
+                frame = framing.parse(record)
+                part, payload = messages.part(frame), record[frame.start :]
+            except FramingError as error:
+                errors[row] = str(error)
+                continue
+            except MissingSchemas as others:
+                missing |= others.schema_ids
+                continue
+        if part.decoder is not None:
+            _, rows, payloads = found.setdefault(id(part), (part, [], []))
+            rows.append(row)
+            payloads.append(payload)
+    if missing:
+        raise MissingSchemas(missing)
+    return [_Group(*each) for each in found.values()]
+
+
+def _decoded(
+    kind: pa.StructType, groups: Sequence[_Group], count: int, errors: dict[int, str]
+) -> dict[str, pa.Array]:
+    """The columns that these rows have, by name; rows without good message are null in all of them."""
+    parts: dict[str, list[tuple[Sequence[int], pa.Array]]] = {}
+    for group in groups:
+        decoder = group.part.decoder
+        assert decoder is not None, "a group is of a schema with columns"
+        done = decoder.decode(group.payloads)
+        errors |= {group.rows[row]: why for row, why in done.errors.items()}
+        for each, array in zip(decoder.fields, done.arrays, strict=True):
+            wanted = kind.field(each.name).type
+            parts.setdefault(each.name, []).append((group.rows, conformed(array, wanted)))
+    return {
+        name: found[0][1] if len(found[0][0]) == count else interleaved(found, count)
+        for name, found in parts.items()
+    }
 
 
 def _headers(kind: pa.ListType, headers: Sequence[Headers]) -> pa.ListArray:

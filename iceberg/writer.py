@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coordination.state.types import Span
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
 from iceberg.rows import arrow_batches
@@ -49,12 +50,14 @@ def write_file(
     start: int,
     end: int,
     aborted: Sequence[Aborted] = (),
+    spans: Sequence[Span] = (),
 ) -> FileContent | None:
     """The rows with start ≤ offset < end as Parquet, in order; None when there is no row.
 
-    Raises objectstore.batch.CorruptBatch.
+    `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas and
+    objectstore.batch.CorruptBatch.
     """
-    groups = _row_groups(arrow_batches(layout, partition, slices, start, end, aborted))
+    groups = _row_groups(arrow_batches(layout, partition, slices, start, end, aborted, spans))
     first = next(groups, None)
     if first is None:
         return None

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from coordination.helper import Helper, HelperDied
+from coordination.state.types import Span
 from iceberg import writer
-from iceberg.layout import Layout, LayoutBasis
+from iceberg.layout import Layout, LayoutBasis, MissingSchemas
 from iceberg.writer import Bounds, FileContent
 from objectstore.batch import CorruptBatch
 from objectstore.transactions import Aborted
@@ -36,8 +38,12 @@ class FileWriter(Protocol):
         start: int,
         end: int,
         aborted: Sequence[Aborted] = (),
+        spans: Sequence[Span] = (),
     ) -> FileContent | None:
-        """The rows with start ≤ offset < end but aborted ones. Raises CorruptBatch and WriterDied."""
+        """The rows with start ≤ offset < end but aborted ones.
+
+        Raises CorruptBatch, MissingSchemas and WriterDied.
+        """
         ...
 
 
@@ -52,9 +58,11 @@ class ThreadWriter:
         start: int,
         end: int,
         aborted: Sequence[Aborted] = (),
+        spans: Sequence[Span] = (),
     ) -> FileContent | None:
         """See FileWriter."""
-        return await asyncio.to_thread(writer.write_file, layout, partition, slices, start, end, aborted)
+        write = partial(writer.write_file, layout, partition, slices, start, end, aborted, spans)
+        return await asyncio.to_thread(write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +75,15 @@ class Request:
     end: int
     lengths: list[int]
     aborted: Sequence[Aborted] = ()
+    spans: Sequence[Span] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the helper says: an error, or the file's facts; the file's bytes follow."""
+    """What the helper says: an error, schemas it lacks, or the file's facts; the file's bytes follow."""
 
     corrupt: str = ""
+    missing: Sequence[int] = ()
     failed: str = ""
     rows: int = 0
     bounds: dict[int, Bounds] = field(default_factory=dict)
@@ -99,9 +109,11 @@ class ProcessWriter:
         start: int,
         end: int,
         aborted: Sequence[Aborted] = (),
+        spans: Sequence[Span] = (),
     ) -> FileContent | None:
         """See FileWriter."""
-        request = Request(layout.basis, partition, start, end, [len(each) for each in slices], aborted)
+        lengths = [len(each) for each in slices]
+        request = Request(layout.basis, partition, start, end, lengths, aborted, [*spans])
         try:
             answer, content = await self._helper.ask(request, slices)
         except HelperDied as error:
@@ -109,6 +121,8 @@ class ProcessWriter:
         assert isinstance(answer, Answer)
         if answer.corrupt:
             raise CorruptBatch(answer.corrupt)
+        if answer.missing:
+            raise MissingSchemas(answer.missing)
         if answer.failed:
             raise WriterDied(f"the helper failed to write a file: {answer.failed}")
         return FileContent(content, answer.rows, answer.bounds, answer.split_offsets) if answer.rows else None

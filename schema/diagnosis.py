@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from schema.descriptors import is_repeated
 
@@ -21,6 +23,7 @@ _CONFLUENT_BYTES = 5
 DEPTH_MAX = 100
 """Nesting of messages that google.protobuf's parser accepts."""
 
+_MISSING_NAMED = 5
 _VARINT_BYTES_MAX = 10
 _FIELD_NUMBER_MAX = (1 << 29) - 1
 _BAD_PIECE_BYTES = 8
@@ -74,6 +77,28 @@ def why_unknown(payload: bytes, descriptor: Descriptor) -> str:
     return f"has fields that {descriptor.full_name} does not have"
 
 
+def why_mistyped(payload: bytes, descriptor: Descriptor) -> str | None:
+    """Names the first field of a parsable `payload` whose bytes are of another type than the message's.
+
+    The parser takes such a field for unknown, and the message for one that lacks it. None: there is none;
+    fields that the message does not have at all may be there.
+    """
+    try:
+        walk = _Walk(payload, check_utf8=False, strict=True, unknown=True)
+        walk.message(descriptor, 0, len(payload), "", 0)
+    except _Bad as bad:
+        return str(bad)
+    return None
+
+
+def why_incomplete(message: Message) -> str:
+    """Names the required fields (proto2, editions) that a parsed message lacks."""
+    names = cast(Any, message).FindInitializationErrors()
+    more = f" and {len(names) - _MISSING_NAMED} more" if len(names) > _MISSING_NAMED else ""
+    named = ", ".join(f"`{name}`" for name in names[:_MISSING_NAMED])
+    return f"required field {named}{more} is missing"
+
+
 def looks_like_json(record: bytes) -> bool:
     """Whether a refused record has the shape of a JSON object or array, with or without Confluent's frame."""
     text = record[_CONFLUENT_BYTES:] if record[:1] == b"\x00" else record
@@ -81,10 +106,11 @@ def looks_like_json(record: bytes) -> bool:
 
 
 class _Walk:
-    def __init__(self, payload: bytes, *, check_utf8: bool, strict: bool) -> None:
+    def __init__(self, payload: bytes, *, check_utf8: bool, strict: bool, unknown: bool = False) -> None:
         self._payload = payload
         self._check_utf8 = check_utf8
         self._strict = strict
+        self._unknown = unknown  # fields and values of enums that the message does not have may be there
 
     def message(
         self, descriptor: Descriptor | None, position: int, end: int, path: str, depth: int, group: int = 0
@@ -165,6 +191,8 @@ class _Walk:
     def _judge(
         self, field: FieldDescriptor | None, wire: int, number: int, name: str, descriptor: Descriptor | None
     ) -> None:
+        if field is None and self._unknown:
+            return
         if field is None:
             owner = descriptor.full_name if descriptor is not None else "the message"
             raise _Bad(f"{_field(name)}: {owner} has no field number {number}")
@@ -175,7 +203,9 @@ class _Walk:
             )
 
     def _closed_enum(self, field: FieldDescriptor | None, value: int, name: str) -> None:
-        if not self._strict or field is None or field.enum_type is None or not field.enum_type.is_closed:
+        if not self._strict or self._unknown or field is None:
+            return
+        if field.enum_type is None or not field.enum_type.is_closed:
             return
         signed = value - (1 << 64) if value >> 63 else value
         if signed not in field.enum_type.values_by_number:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -31,8 +31,6 @@ REASON_CHARS_MAX = 400
 
 INLINE_BYTES_MAX = 16 << 10
 """Uncompressed batches up to this many bytes are judged on the event loop (about 0.1 ms)."""
-
-_MISSING_NAMED = 5
 
 
 class Framing(IntEnum):
@@ -161,10 +159,7 @@ class _Part:
         except DecodeError:
             return diagnosis.why_unparsable(payload, kind.descriptor)
         if kind.has_required and not message.IsInitialized():
-            names = cast(Any, message).FindInitializationErrors()
-            more = f" and {len(names) - _MISSING_NAMED} more" if len(names) > _MISSING_NAMED else ""
-            named = ", ".join(f"`{name}`" for name in names[:_MISSING_NAMED])
-            return f"required field {named}{more} is missing"
+            return diagnosis.why_incomplete(message)
         if not self._allow_unknown and _has_unknown(message, kind):
             return diagnosis.why_unknown(payload, kind.descriptor)
         return None

@@ -106,6 +106,9 @@ def bind(
     framing: Framing = "any",
     tombstones: Tombstones = False,
     unbind: Annotated[str, typer.Option(help="Remove the binding of: value, key.")] = "",
+    force: Annotated[
+        bool, typer.Option(help="Also where columns of the topic's table get another meaning.")
+    ] = False,
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
@@ -117,6 +120,8 @@ def bind(
         bindings.append({"role": unbind, "unbind": True})
     if not bindings:
         raise usage("nothing to bind: give --proto and --message, --key-proto and --key-message, or --unbind")
+    if force:
+        bindings = [{**each, "force": True} for each in bindings]
     schemas = _bind(http, name, bindings, output)
     if output is Form.JSON:
         print_json({"topic": name, "schemas": schemas})

@@ -16,20 +16,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from agent.http.answers import Problem, parse_json, read_body, refused
+from agent.http.answers import Problem, flag, number, parse_json, read_body, refused
 from agent.http.barrier import barrier, submit
+from agent.http.bindings import as_json, bound_ever, bound_now, spans_of
 from agent.http.parts import Parts
 from coordination.commands import BindSchema, command
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
-from coordination.state.types import Refused, Schema, Topic
+from coordination.state.types import Refused, Topic
+from iceberg.compatibility import LOOKED_AT_MAX, changes
+from iceberg.head import enabled
 from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, load
 
 Role = Literal["value", "key"]
 Framing = Literal["any", "plain", "confluent"]
 SOURCES_MAX = 256
-ROLES: dict[int, str] = {number: name.lower() for name, number in BindSchema.Role.items()}
-FRAMINGS: dict[int, str] = {number: name.lower() for name, number in BindSchema.Framing.items()}
 
 
 class Binding(BaseModel):
@@ -44,6 +45,7 @@ class Binding(BaseModel):
     descriptor_set: str = ""
     sources: Mapping[str, str] = Field(default_factory=dict, max_length=SOURCES_MAX)
     unbind: bool = False
+    force: bool = False
 
 
 class AdminRoutes:
@@ -53,10 +55,32 @@ class AdminRoutes:
         self._parts = parts
 
     async def read(self, request: Request) -> Response:
-        """The topic's bindings, as of now (a read barrier comes first)."""
+        """The topic's bindings as of now (a read barrier comes first), and those that it had before.
+
+        `descriptors=true`: with their descriptor sets; `after`: of ids above it. `spans=true`: also which of
+        them judged the records, by partition; `from_partition`: from its index on.
+        """
+        descriptors, spans = flag(request, "descriptors"), flag(request, "spans")
+        after, first = number(request, "after", 0), number(request, "from_partition", 0)
         await barrier(self._parts)
-        topic = topic_of(self._parts, request)
-        return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic)})
+        state, topic = self._parts.replica.state, topic_of(self._parts, request)
+        answer: dict[str, object] = {"topic": topic.name}
+        now = bound_now(state, topic)
+        ever, go_on_after = bound_ever(state, topic, after, descriptors=descriptors)
+        if go_on_after is not None:
+            answer["next_after"] = go_on_after
+        if spans:
+            answer["spans"], go_on_from = spans_of(state, topic, first)
+            if go_on_from is not None:
+                answer["next_partition"] = go_on_from
+
+        def told() -> Response:
+            """Descriptor sets may have some MiB, so not on the event loop. A schema never changes."""
+            answer["schemas"] = [as_json(each) for each in now]
+            answer["history"] = [as_json(each, descriptors=descriptors) for each in ever]
+            return JSONResponse(answer)
+
+        return await asyncio.to_thread(told)
 
     async def bind(self, request: Request) -> Response:
         """Bind, replace or remove one binding; answers with the topic's bindings after it."""
@@ -65,6 +89,8 @@ class AdminRoutes:
         await barrier(self._parts)
         topic = topic_of(self._parts, request)
         descriptor_set = b"" if wanted.unbind else await _descriptor_set(wanted)
+        if not wanted.unbind and not wanted.force:
+            await self._refuse_changed_columns(topic_of(self._parts, request), wanted, descriptor_set)
         message = BindSchema(
             topic=topic.name,
             role=BindSchema.Role.Value(wanted.role.upper()),
@@ -79,10 +105,24 @@ class AdminRoutes:
             raise refused(result)
         return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic_of(self._parts, request))})
 
+    async def _refuse_changed_columns(self, topic: Topic, wanted: Binding, descriptor_set: bytes) -> None:
+        """Raises Problem 409 where a name would stand for another column of the table from now on."""
+        state, key = self._parts.replica.state, wanted.role == "key"
+        if not enabled(topic, state.cluster_configs):
+            return
+        role = BindSchema.Role.Value(wanted.role.upper())
+        ever = [state.schemas[schema_id] for schema_id in topic.schema_ids[-LOOKED_AT_MAX:]]
+        earlier = [(each.descriptor_set, each.message) for each in ever if each.role == role]
+        if not earlier:
+            return
+        told = await asyncio.to_thread(changes, earlier, descriptor_set, wanted.message, key=key)
+        if told:
+            message = f"{wanted.message} would change what columns of topic {topic.name}'s table are: "
+            remedy = "keep names and types of fields; or force it (force: true, floe topic bind --force)"
+            raise Problem(409, message + "; ".join(told), remedy)
+
     def _bindings(self, topic: Topic) -> list[dict[str, object]]:
-        ids = (topic.value_schema_id, topic.key_schema_id)
-        schemas = self._parts.replica.state.schemas
-        return [_shown(schemas[schema_id]) for schema_id in ids if schema_id is not None]
+        return [as_json(each) for each in bound_now(self._parts.replica.state, topic)]
 
 
 def topic_of(parts: Parts, request: Request) -> Topic:
@@ -145,15 +185,3 @@ def _decode(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise Problem(400, "descriptor_set is not base64", "give a FileDescriptorSet in base64") from None
-
-
-def _shown(schema: Schema) -> dict[str, object]:
-    return {
-        "schema_id": schema.schema_id,
-        "role": ROLES[schema.role],
-        "version": schema.version,
-        "message": schema.message,
-        "framing": FRAMINGS[schema.framing],
-        "tombstones": schema.tombstones,
-        "descriptor_set": base64.b64encode(schema.descriptor_set).decode(),
-    }

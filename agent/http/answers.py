@@ -35,6 +35,24 @@ def refused(result: Refused) -> Problem:
     return Problem(status, f"{result.code.name}: {result.message}")
 
 
+def number(request: Request, name: str, default: int | None = None) -> int:
+    """A whole number from 0 on of the query. Raises Problem 400, also where neither it nor a default is."""
+    given = request.query_params.get(name)
+    if given is None and default is not None:
+        return default
+    if given is None or not (given.isascii() and given.isdigit() and len(given) < 20):
+        raise Problem(400, f"{name}={given!r} is no whole number from 0 on", f"?{name}=0")
+    return int(given)
+
+
+def flag(request: Request, name: str) -> bool:
+    """Whether the query says `name=true`; false unless given. Raises Problem 400 for anything else."""
+    given = request.query_params.get(name, "false")
+    if given not in ("true", "false"):
+        raise Problem(400, f"{name}={given!r} is neither true nor false", f"?{name}=true")
+    return given == "true"
+
+
 async def read_body(request: Request, bytes_max: int) -> bytes:
     """The whole body. Raises Problem 413 above `bytes_max`, before more than that is held."""
     declared = request.headers.get("content-length", "0")

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agent.http.admin import topic_of
-from agent.http.answers import Problem, parse_json, read_body, refused
+from agent.http.answers import Problem, number, parse_json, read_body, refused
 from agent.http.barrier import barrier, submit
 from agent.http.parts import Parts
 from agent.telemetry.logs import logger
@@ -47,7 +47,7 @@ class DamageRoutes:
 
     async def damaged(self, request: Request) -> Response:
         """What is damaged from offset `from` of `partition` on; go on at `to` until that is `end`."""
-        index, start = _number(request, "partition"), _number(request, "from", 0)
+        index, start = number(request, "partition"), number(request, "from", 0)
         await barrier(self._parts)
         handle = self._partition(topic_of(self._parts, request), index).handle
 
@@ -123,15 +123,6 @@ def _shown(partition: Partition) -> list[dict[str, object]]:
     ]
 
 
-def _number(request: Request, name: str, default: int | None = None) -> int:
-    given = request.query_params.get(name)
-    if given is None and default is not None:
-        return default
-    if given is None or not (given.isascii() and given.isdigit() and len(given) < 20):
-        raise Problem(400, f"{name}={given!r} is no whole number from 0 on", "?partition=0&from=0")
-    return int(given)
-
-
 def _wanted(body: bytes) -> Skip:
     try:
         wanted = Skip.model_validate(parse_json(body))
@@ -140,6 +131,6 @@ def _wanted(body: bytes) -> Skip:
         place = ".".join(str(part) for part in first["loc"]) or "body"
         raise Problem(400, f"{place}: {first['msg']}", f"fields are {', '.join(Skip.model_fields)}") from None
     bound = 1 << 63
-    if any(not -bound <= number < bound for pair in wanted.ranges for number in pair):
+    if any(not -bound <= offset < bound for pair in wanted.ranges for offset in pair):
         raise Problem(400, "ranges: an offset has at most 63 bits", "give [first, behind the last] offsets")
     return wanted

@@ -485,6 +485,7 @@ class Partition(_message.Message):
     MERGED_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
+    SPANS_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     log_start: _builtins.int
     high_watermark: _builtins.int
@@ -505,6 +506,10 @@ class Partition(_message.Message):
 
     @_builtins.property
     def skipped(self) -> _containers.RepeatedCompositeFieldContainer[Global___SkippedRange]: ...
+    @_builtins.property
+    def spans(self) -> Global___BindingSpans:
+        """unset: there are none"""
+
     def __init__(
         self,
         *,
@@ -517,14 +522,47 @@ class Partition(_message.Message):
         merged: Global___MergedRange | None = ...,
         transactions: _builtins.bytes = ...,
         skipped: _abc.Iterable[Global___SkippedRange] | None = ...,
+        spans: Global___BindingSpans | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["merged", b"merged"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["merged", b"merged", "spans", b"spans"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "skipped", b"skipped", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "handle", b"handle", "high_watermark", b"high_watermark", "log_start", b"log_start", "merged", b"merged", "producers", b"producers", "rows", b"rows", "skipped", b"skipped", "spans", b"spans", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Partition: _TypeAlias = Partition  # noqa: Y015
+
+@_typing.final
+class BindingSpans(_message.Message):
+    """Columns: from which offsets on the partition's records were judged by which schemas (0: none), ascending.
+    The first offset is itself, of each other how far it is behind the one before. From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_STEP_FIELD_NUMBER: _builtins.int
+    KEY_SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    VALUE_SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def offset_step(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def key_schema_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def value_schema_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        offset_step: _abc.Iterable[_builtins.int] | None = ...,
+        key_schema_id: _abc.Iterable[_builtins.int] | None = ...,
+        value_schema_id: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_schema_id", b"key_schema_id", "offset_step", b"offset_step", "value_schema_id", b"value_schema_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BindingSpans: _TypeAlias = BindingSpans  # noqa: Y015
 
 @_typing.final
 class SkippedRange(_message.Message):

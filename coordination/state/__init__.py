@@ -19,6 +19,7 @@ from coordination.state.types import (
     Result,
     Schema,
     SnapshotRecord,
+    Span,
     Table,
     Topic,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Refused",
     "Topic",
     "Partition",
+    "Span",
     "SliceIndex",
     "ProducerEntry",
     "Broker",

@@ -16,6 +16,7 @@ from coordination.state.data import StateData
 from coordination.state.levels import TRANSACTIONS
 from coordination.state.producers import own
 from coordination.state.slices import ROW
+from coordination.state.spans import begin as begin_span
 from coordination.state.transaction_batches import SEQUENCE_MASK
 from coordination.state.types import At, ChunkCommitted, Done, Partition, ProducerEntry, Refused, Result
 from objectstore.naming import ChunkId
@@ -106,10 +107,11 @@ def _append(
         if partition is previous:
             slices.extend_last(end, length, newest)
             continue
+        if partition.begins_span:
+            begin_span(partition, base)
         slices.rows += pack(end, serial, start, length, newest)
         slices.size_bytes += length
-        references += 1
-        previous = partition
+        references, previous = references + 1, partition
     return references
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.freeze_transactions import encode_partition
 from coordination.state.slices import ROW_BYTES
-from coordination.state.types import Merged, Partition, ProducerEntry, Skipped
+from coordination.state.types import Merged, Partition, ProducerEntry, Skipped, Span
 
 PARTITIONS_PER_STEP = 256  # partitions noted, or encoded, in one step
 PRODUCERS_PER_STEP = 2048  # producers encoded in one step
@@ -16,11 +17,23 @@ PRODUCERS_NOTED_PER_STEP = 16_384
 SECTION_BYTES = 16_384 * ROW_BYTES  # rows and producers of one section, about; what is larger goes in pieces
 PRODUCER_BYTES = SECTION_BYTES // PRODUCERS_PER_STEP  # counted for a producer: more than it ever has
 SKIPPED_BYTES = 256  # counted for a skipped range, whose text is short
+SPAN_BYTES = 24  # counted for a span of a binding: the most that it has
 # Handle, log start, high watermark, first offset; rows with the live part's bounds; number of producers;
-# merged range; transactions, encoded; skipped ranges. Made of what the garbage collector need not look into:
-# notes on 100,000 partitions would set off full collections.
+# merged range; transactions, encoded; skipped ranges; spans of bindings. Made of what the garbage collector
+# need not look into: notes on 100,000 partitions would set off full collections.
 FrozenPartition = tuple[
-    int, int, int, int, bytearray, int, int, int, tuple[int, ...] | None, bytes, tuple[Skipped, ...]
+    int,
+    int,
+    int,
+    int,
+    bytearray,
+    int,
+    int,
+    int,
+    tuple[int, ...] | None,
+    bytes,
+    tuple[Skipped, ...],
+    tuple[Span, ...],
 ]
 _MERGED_FIELDS = ("incarnation", "number", *Merged._fields[1:])
 
@@ -59,6 +72,7 @@ def note_partition(partition: Partition) -> FrozenPartition:
         _note_merged(partition.merged),
         encode_partition(partition.transactions),
         partition.skipped,
+        partition.spans,
     )
 
 
@@ -126,7 +140,8 @@ def _section(group: Sequence[pb.Partition]) -> pb.Section:
 
 def _size(noted: FrozenPartition) -> int:
     _, head, end, count = noted[4:8]
-    return end - head + count * PRODUCER_BYTES + len(noted[9]) + len(noted[10]) * SKIPPED_BYTES
+    rest = len(noted[9]) + len(noted[10]) * SKIPPED_BYTES + len(noted[11]) * SPAN_BYTES
+    return end - head + count * PRODUCER_BYTES + rest
 
 
 def _bare(noted: FrozenPartition) -> pb.Partition:
@@ -142,7 +157,24 @@ def _bare(noted: FrozenPartition) -> pb.Partition:
     )
     if merged is not None:
         message.merged.CopyFrom(pb.MergedRange(**dict(zip(_MERGED_FIELDS, merged, strict=True))))
+    if noted[11]:
+        message.spans.CopyFrom(encode_spans(noted[11]))
     return message
+
+
+def encode_spans(spans: Sequence[Span]) -> pb.BindingSpans:
+    """As columns, each offset as its distance from the one before."""
+    offsets, keys, values = zip(*spans, strict=True)
+    steps = map(operator.sub, offsets, (0, *offsets))
+    return pb.BindingSpans(offset_step=steps, key_schema_id=keys, value_schema_id=values)
+
+
+def thaw_spans(message: pb.BindingSpans) -> tuple[Span, ...]:
+    """The reverse. ValueError for columns of different lengths."""
+    columns = zip(
+        accumulate(message.offset_step), message.key_schema_id, message.value_schema_id, strict=True
+    )
+    return tuple(Span(*row) for row in columns)
 
 
 def _message(ids: Sequence[int], entries: Sequence[ProducerEntry]) -> pb.Producers:

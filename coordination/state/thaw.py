@@ -8,11 +8,13 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
+from coordination.state import spans, table_names
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
+from coordination.state.freeze_partitions import thaw_spans
 from coordination.state.freeze_transactions import (
     thaw_extents,
     thaw_partition,
@@ -20,6 +22,7 @@ from coordination.state.freeze_transactions import (
     thaw_transaction,
 )
 from coordination.state.group_types import Group
+from coordination.state.levels import BINDING_SPANS
 from coordination.state.segments import let_go
 from coordination.state.slices import ROW_BYTES, SliceIndex
 from coordination.state.state import State
@@ -169,6 +172,7 @@ class Thaw:
         state.topics[topic.name] = state.topics_by_id[topic.topic_id] = topic
         unified = topic.name.replace(".", "_")
         state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)
+        table_names.note(state, topic)
 
     def _partitions(self, group: pb.PartitionGroup) -> Steps:
         topic, state = self._topic, self.state
@@ -190,6 +194,8 @@ class Thaw:
             if message.transactions:
                 partition.transactions = thaw_partition(message.transactions)
             partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
+            partition.spans = thaw_spans(message.spans)
+            partition.begins_span = state.feature_level >= BINDING_SPANS and spans.begins(partition)
             topic.partitions.append(partition)
             state.partitions[message.handle] = partition
             state.live_in_range[message.handle // HANDLE_RANGE] += 1
@@ -224,6 +230,8 @@ class Thaw:
             tuple(t.next_offsets),
             t.topic_id,
         )
+        if t.topic_id:
+            self.state.tables_by_topic[t.topic_id] = (t.namespace, t.name)
 
     def _namespace(self, message: pb.Namespace) -> None:
         self.state.namespaces[message.name] = {p.name: p.value for p in message.properties}

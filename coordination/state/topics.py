@@ -12,11 +12,11 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import bounds, skipped
+from coordination.state import bounds, skipped, spans, table_names
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
-from coordination.state.levels import NAMES_OF_ONE_REQUEST
+from coordination.state.levels import BINDING_SPANS, NAMES_OF_ONE_REQUEST
 from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
 from coordination.state.types import At, Done, Partition, Refused, Result, Topic
@@ -67,11 +67,13 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
         )
     configs = {entry.name: entry.value for entry in message.configs}
     refusal = topic_refusal(configs, state.cluster_configs, state.feature_level)
+    refusal = refusal or table_names.refusal_of_new(state, name, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic = Topic(name, message.topic_id, configs, at.now_ms)
     state.topics[name] = state.topics_by_id[topic.topic_id] = topic
     state.names_without_dots[unified] = (*twins, name)
+    table_names.note(state, topic)
     at.requests[name] = message.request
     add_partitions(state, topic, message.partitions)
     return Done(topic.topic_id)
@@ -96,6 +98,7 @@ def add_partitions(state: StateData, topic: Topic, total: int) -> None:
         if partition.handle % HANDLE_RANGE == 0:
             state.live_in_range.append(0)
         state.live_in_range[-1] += 1
+        partition.begins_span = state.feature_level >= BINDING_SPANS and spans.begins(partition)
         state.partitions.append(partition)
         topic.partitions.append(partition)
         state.partition_count += 1
@@ -111,6 +114,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     _forget_name(state, topic.name)
+    table_names.forget(state, topic)
     for partition in topic.partitions:
         state.chunks.release(partition.slices.serials(), at.now_ms)
         partition.slices = SliceIndex(state.chunks)  # who still looks at it finds nothing, not what is gone
@@ -177,6 +181,7 @@ def move_log_start(state: StateData, message: MoveLogStart, at: At) -> Result:
             if partition.transactions is not None:
                 partition.transactions.forget_below(offset)
             skipped.forget_below(partition, offset)
+            spans.forget_below(partition, offset)
             at.touched.append(handle)
         starts.append(partition.log_start)
     return Done(tuple(starts))

@@ -68,6 +68,17 @@ class Skipped(NamedTuple):
     by: str
 
 
+class Span(NamedTuple):
+    """Records from `first_offset` on, up to the next span, were judged by these schemas; 0: by none."""
+
+    first_offset: int
+    key_schema_id: int
+    value_schema_id: int
+
+
+UNBOUND = (0, 0)  # what a topic without schemas of its keys and values is bound to
+
+
 class Partition:
     """One partition. Offsets [log_start, high_watermark) are readable; `handle` is its name in the log.
 
@@ -75,6 +86,7 @@ class Partition:
     """
 
     __slots__ = (
+        "begins_span",
         "handle",
         "high_watermark",
         "index",
@@ -83,6 +95,7 @@ class Partition:
         "producers",
         "skipped",
         "slices",
+        "spans",
         "topic",
         "transactions",
     )
@@ -98,6 +111,8 @@ class Partition:
         self.producers: dict[int, ProducerEntry] = {}
         self.transactions: PartitionTransactions | None = None  # until there is one
         self.skipped: tuple[Skipped, ...] = ()  # in order, apart from each other
+        self.spans: tuple[Span, ...] = ()  # ascending (spans.py); before the first one: bound to nothing
+        self.begins_span = False  # the next record does: what the newest names is not the topic's binding
 
     @property
     def size_bytes(self) -> int:
@@ -147,6 +162,11 @@ class Topic:
         self.key_schema_id: int | None = None
         self.bound_revision = 0  # of the last change of these two; 0: none since JUDGED_BATCHES
         self.extents: list[Extent] = []  # of committed transactions that its table may lack, oldest first
+
+    @property
+    def binding(self) -> tuple[int, int]:
+        """The ids of the schemas of its keys and values; 0: none."""
+        return self.key_schema_id or 0, self.value_schema_id or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,8 @@ class Storyteller:
                     yield f"  {s.base_offset}..{s.end_offset - 1} {self._where(s)}"
                 for skipped in partition.skipped:
                     yield f"  damage in {skipped.start}..{skipped.end - 1} is passed over, says {skipped.by}"
+                for first, key, value in partition.spans:
+                    yield f"  from {first} on keys of schema {key}, values of schema {value}"
                 for key, entry in partition.producers.items():
                     yield f"  producer {key} epoch {entry.epoch} last {entry.last_sequence}"
                 for each in partition.aborted(0, 1 << 60):

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coordination.commands import (
     AssignClassicGeneration,
+    BindSchema,
     ClassicMember,
     CommitOffsets,
     DeleteTopic,
@@ -26,6 +27,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, State
+from coordination.state.schemas import spans_between
 from coordination.state.types import Partition
 from tests.unit.coordination.kit import DAY_MS, Script, chunk, swap, tiles
 
@@ -45,9 +47,13 @@ class ModelProducer:
 
 @dataclass
 class ModelPartition:
-    """Records as a list: element n is the record at offset n."""
+    """Records as a list: element n is the record at offset n, as the schemas of key and value that judged it.
 
-    records: list[object] = field(default_factory=list)
+    `binding`: those of now.
+    """
+
+    records: list[tuple[int, int]] = field(default_factory=list)
+    binding: tuple[int, int] = (0, 0)
     start: int = 0
     merged_end: int = 0
     producers: dict[int, ModelProducer] = field(default_factory=dict)
@@ -85,7 +91,7 @@ class ModelPartition:
         return int(Code.DUPLICATE_SEQUENCE_NUMBER if old else Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def _write(self, count: int) -> int:
-        self.records += [object()] * count
+        self.records += [self.binding] * count
         return len(self.records) - count
 
 
@@ -161,6 +167,27 @@ class Machine(RuleBasedStateMachine):
             del self.model[handle]
             for group in self.groups.values():
                 group.offsets.pop(handle, None)
+
+    @precondition(lambda self: self.topics)
+    @rule(data=st.data(), key=st.booleans(), message=st.sampled_from(["", "", "m", "n"]))
+    def bind(self, data: st.DataObject, key: bool, message: str) -> None:
+        """Bind keys or values to one of two messages, or to none."""
+        name = data.draw(st.sampled_from(sorted(self.topics)))
+        command = BindSchema(
+            topic=name,
+            role=BindSchema.KEY if key else BindSchema.VALUE,
+            descriptor_set=b"d",
+            message=message,
+            unbind=not message,
+        )
+        result = self.script.one(self.live[0], command)
+        assert isinstance(result, Done)
+        assert result.value is None or isinstance(result.value, int)
+        for handle in self.topics[name]:
+            partition = self.model[handle]
+            keys, values = partition.binding
+            new = result.value or 0
+            partition.binding = (new, values) if key else (keys, new)
 
     @rule(name=GROUPS, members=st.lists(st.sampled_from("xyz"), unique=True), stale=st.booleans())
     def put_generation(self, name: str, members: list[str], stale: bool) -> None:
@@ -328,6 +355,26 @@ class Machine(RuleBasedStateMachine):
                 if first_row <= offset < len(partition.records):
                     first = shown.slices.plan(offset, 0)[0]
                     assert first.base_offset <= offset < first.end_offset
+
+    @invariant()
+    def each_record_is_of_the_binding_at_its_place(self) -> None:
+        for handle, partition in self.model.items():
+            shown = self._shown(handle)
+            assert shown.begins_span == (
+                (shown.spans[-1][1:] if shown.spans else (0, 0)) != partition.binding
+            )
+            start, end = partition.start, len(partition.records)
+            found = spans_between(self.script.state, shown, start, end)
+            changes = [
+                at
+                for at in range(start, end)
+                if partition.records[at - 1 : at] != partition.records[at : at + 1]
+            ]
+            expected = [(at, *partition.records[at]) for at in dict.fromkeys([start, *changes]) if at < end]
+            assert [tuple(span) for span in found] == expected
+            assert {
+                schema for span in found for schema in span[1:] if schema
+            } <= self.script.state.schemas.keys()
 
     @invariant()
     def the_groups_are_the_models(self) -> None:

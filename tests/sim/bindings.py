@@ -3,7 +3,8 @@
 An agent judges a record by the state that it has, which may be older than the binding that another one made.
 So what counts is the record's place in the log: none that breaks the binding there may be acknowledged.
 Bindings are written down with the watermark at which they began when the first agent applies them; who writes
-is told offsets.
+is told offsets. In the end every agent must name, for each record that was taken, the schema that was bound
+where it stands in the log (coordination/state/spans.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from coordination.log import LogError
 from coordination.replica.errors import ReplicaFailed
 from coordination.state import schemas
 from coordination.state.data import StateData
+from coordination.state.types import Span
 from objectstore.batch import NewRecord, build
 from tests.checker.findings import Finding
 from tests.equipment.transactional_client import Connection
@@ -49,8 +51,10 @@ class Bindings:
     """What the log says: from which offset on the topic was bound, and to what."""
 
     def __init__(self) -> None:
-        self._from: dict[int, tuple[int, bool]] = {}
-        """By revision: the watermark at which it began, and whether the topic was bound from there on."""
+        self._from: dict[int, tuple[int, int]] = {}
+        """By revision: the watermark at which it began, and the schema of values from there on; 0: none."""
+        self.taken: list[int] = []
+        """Offsets of records that were acknowledged."""
 
     @contextmanager
     def watches(self) -> Iterator[None]:
@@ -59,7 +63,7 @@ class Bindings:
 
         def noted(state: StateData, topic: Any, role: int, schema_id: int | None, at: Any) -> None:
             if topic.name == BOUND:
-                self._from[at.revision] = (topic.partitions[0].high_watermark, schema_id is not None)
+                self._from[at.revision] = (topic.partitions[0].high_watermark, schema_id or 0)
             set_binding(state, topic, role, schema_id, at)
 
         schemas._set = noted
@@ -68,13 +72,26 @@ class Bindings:
         finally:
             schemas._set = set_binding
 
-    def bound_at(self, offset: int) -> bool:
-        """Whether the record at an offset had to be of the schema."""
-        before = [bound for start, bound in self._in_order() if start <= offset]
-        return bool(before) and before[-1]
+    def bound_at(self, offset: int) -> int:
+        """The schema that the record at an offset had to be of; 0: none."""
+        before = [schema_id for start, schema_id in self._in_order() if start <= offset]
+        return before[-1] if before else 0
 
-    def _in_order(self) -> Sequence[tuple[int, bool]]:
+    def _in_order(self) -> Sequence[tuple[int, int]]:
         return [self._from[revision] for revision in sorted(self._from)]
+
+    def judged(self, agent: AgentNode) -> Iterator[Finding]:
+        """Records for which an agent, healed and up to date, names another schema than was bound there."""
+        assert agent.app is not None, "healed before it is judged"
+        state = agent.app.replica.state
+        topic = state.topics.get(BOUND)
+        if topic is None:  # nobody could make it
+            return
+        for offset in self.taken:
+            told = schemas.spans_between(state, topic.partitions[0], offset, offset + 1)
+            expected = [Span(offset, 0, self.bound_at(offset))]
+            if told != expected:
+                yield Finding("span-wrong", BOUND, f"the record at {offset}: {told}, not {expected}", ())
 
 
 def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], Awaitable[Any]]:
@@ -171,7 +188,8 @@ class Binder:
         return ProduceRequest(None, -1, PRODUCE_MS, [data])
 
     def _judge(self, value: bytes, offset: int) -> None:
-        bound = self._bindings.bound_at(offset)
+        self._bindings.taken.append(offset)
+        bound = self._bindings.bound_at(offset) > 0
         self._around.counts["records taken by a binding"] += bound
         if bound and value == BAD:
             detail = f"the record at {offset} breaks the binding at its place, and is acknowledged"

@@ -35,7 +35,6 @@ from objectstore import collect
 from objectstore.collect import Standing, Verdict
 from objectstore.collect_merged import MergedCollector
 from objectstore.offset_map import OffsetMap
-from tests.sim.control_of_bindings import bound_meanwhile
 from tests.sim.control_of_clocks import (
     agents_are_ahead,
     agents_clocks_for_files,
@@ -429,14 +428,6 @@ CONTROLS: tuple[Control, ...] = (
         frozenset({"stale-position"}),
         lambda: patched(*positions_without_barrier()),
         lambda plan: "v2" in (*plan.transactors, plan.relay) and plan.log_s[1] > 0,
-    ),
-    Control(
-        "bound-meanwhile",
-        "19: a record is judged by the binding at its place",
-        frozenset({"binding-broken"}),
-        lambda: patched(*bound_meanwhile()),
-        _has(level=FEATURE_LEVEL_MAX),
-        lambda plan: replace(plan, binder=True),
     ),
     Control("trimmed-too-early", "6, 9: the log is trimmed behind snapshots", LOST, _trimmed_too_early),
     Control("collected-too-early", "9: nothing goes that may be referenced", LOST, _collected_too_early),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim.controls import CONTROLS, Control
+from tests.sim.controls_of_bindings import BINDINGS
 from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
@@ -29,7 +30,7 @@ class Caught(NamedTuple):
 
 def catch(names: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[Caught]:
     """Each control, or those of these names."""
-    for control in (*PRODUCERS, *CONTROLS, *DAMAGE, *HEALTH):
+    for control in (*PRODUCERS, *CONTROLS, *BINDINGS, *DAMAGE, *HEALTH):
         if not names or control.name in names:
             yield _catch(control, seconds)
 

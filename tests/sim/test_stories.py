@@ -45,6 +45,7 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("member_stands_still_between_its_positions_and_its_end", "pending-counts-as-stable", "copied-twice"),
         ("positions_of_the_transaction_before_arrive", "late-positions-are-taken", "position-foreign"),
         ("topic_is_bound_while_records_are_on_their_way", "bound-meanwhile", "binding-broken"),
+        ("topic_is_bound_while_records_are_on_their_way", "spans-lag", "span-wrong"),
     ],
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:

@@ -220,6 +220,8 @@ class World:
         judgement.findings += findings
         judgement.findings += self.ledger.findings
         judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
+        if self.plan.level == FEATURE_LEVEL_MAX:  # before it nobody knows what judged a record
+            judgement.findings += [e for a in self.agents for e in self.witness.bindings.judged(a)]
         if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
             judgement.findings += await restored.play(self)
         judgement.findings += self.witness.findings + self.broken + around.findings
@@ -316,6 +318,7 @@ class World:
             counts.update(self.around.counts)
             counts["skipped behind an abort"] += len(self.around.skipped)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
+        counts["records whose span was looked at"] += len(self.witness.bindings.taken)
         counts["positions asked for behind the log"] += self.witness.positions.behind
         for kind, number in self.witness.commands.items():
             counts[f"command {kind}"] += number

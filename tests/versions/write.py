@@ -157,6 +157,8 @@ class Writer:
             message.producer_id.append(draw(-1, 3))
             message.producer_epoch.append(draw(0, 2))
             message.base_sequence.append(draw(0, 12))
+        if "judged_revision" in message.DESCRIPTOR.fields_by_name and self.state.revision % 4:
+            message.judged_revision = self.state.revision  # else by an older binding, mostly
         if "transaction" in message.DESCRIPTOR.fields_by_name and draw(3):
             message.transaction.extend(draw(0, 3) for _ in range(batches))  # at level 1 it says nothing
 
@@ -176,6 +178,8 @@ class Writer:
         known = self.state.tables.get((message.namespace, message.name))
         if known is not None and "expected" in message.DESCRIPTOR.fields_by_name:
             message.expected = known.metadata_location
+        if "claim" in message.DESCRIPTOR.fields_by_name:
+            message.claim = ""  # a rename by a committer is what unit tests write
 
     def _swap(self, message: Any) -> None:
         """Mostly by a job that knows the partition: rows up to one in a chunk, or the segments anew."""

@@ -97,9 +97,14 @@ class Script:
     def commit(
         self, author: int, *batches: tuple[int, ...], timestamps: Sequence[int] = ()
     ) -> ChunkCommitted:
-        """Commit a chunk of batches (handle, records) or (handle, records, producer, epoch, sequence)."""
+        """Commit a chunk of batches (handle, records) or (handle, records, producer, epoch, sequence).
+
+        They were judged by the bindings of now.
+        """
         self.chunks[author] = self.chunks.get(author, 0) + 1
-        result = self.one(author, chunk(self.chunks[author], *batches, timestamps=timestamps))
+        message = chunk(self.chunks[author], *batches, timestamps=timestamps)
+        message.judged_revision = self.state.revision
+        result = self.one(author, message)
         assert isinstance(result, ChunkCommitted), result
         return result
 

@@ -49,7 +49,7 @@ from coordination.commands import (
 )
 from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode
-from coordination.state import Done, Refused, State, UnsupportedFeature, freeze_partitions
+from coordination.state import ChunkCommitted, Done, Refused, State, UnsupportedFeature, freeze_partitions
 from coordination.state.freeze import freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.thaw import BadSnapshot, Thaw
@@ -135,12 +135,15 @@ def tables(script: Script) -> None:
 
 
 def schemas(script: Script) -> None:
-    """Schemas of the topic's keys and values, the second version of one; from here on commits name them."""
+    """Schemas of the topic's keys and values, the second version of one, with a record judged by them."""
     for content, role, tombstones in ((b"d", 1, True), (b"e", 1, True), (b"f", 0, False)):
         bind = BindSchema(
             topic="t", role=role, descriptor_set=content, message="M", framing=2, tombstones=tombstones
         )
         script.one(A, bind)
+    written = chunk(20, (0, 1))
+    written.judged_revision = script.state.revision
+    assert isinstance(script.one(A, written), ChunkCommitted)
 
 
 def groups(script: Script) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from coordination import snapshot
-from coordination.commands import SkipDamaged
+from coordination.commands import BindSchema, SkipDamaged
 from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode, encode_steps
 from coordination.state import freeze as notes
@@ -17,7 +17,7 @@ from coordination.state.freeze import freeze, freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.state import State
 from coordination.state.thaw import BadSnapshot, Thaw
-from tests.unit.coordination.kit import A, Producer, Script
+from tests.unit.coordination.kit import A, Producer, Script, chunk
 from tests.unit.coordination.reflect import plain
 
 ROWS, PRODUCERS = 4, 3  # of one section, or noted in one step
@@ -81,6 +81,20 @@ def test_skipped_ranges_count_for_the_size_of_a_section(monkeypatch: pytest.Monk
     monkeypatch.setattr(freeze_partitions, "SKIPPED_BYTES", ROWS * ROW_BYTES)
     made = list(sections(freeze_now(script.state)))
     held = [sum(len(one.skipped) for one in section.partitions.partitions) for section in made]
+    assert (sum(held), max(held)) == (4, 1)
+    assert plain(decode(encode(script.state))) == plain(script.state)
+
+
+def test_spans_of_bindings_count_for_the_size_of_a_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions side by side may have a thousand each."""
+    script = filled()
+    script.one(A, BindSchema(topic="u", descriptor_set=b"set", message="m"))
+    written = chunk(99, *((handle, 1) for handle in (8, 9, 10, 11)))
+    written.judged_revision = script.state.revision
+    script.one(A, written)
+    monkeypatch.setattr(freeze_partitions, "SPAN_BYTES", ROWS * ROW_BYTES)
+    made = list(sections(freeze_now(script.state)))
+    held = [sum(len(one.spans.offset_step) for one in section.partitions.partitions) for section in made]
     assert (sum(held), max(held)) == (4, 1)
     assert plain(decode(encode(script.state))) == plain(script.state)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from iceberg import arrow_types, evolution, mapping
+from iceberg.column_ids import VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
-from iceberg.evolution import ColumnIds
 from tests.unit.schema import samples
 
 
@@ -12,7 +12,8 @@ def decoder(source: bytes, name: str) -> Decoder:
     """A decoder for the values of a fresh table."""
     kind = samples.message_type(source, name)
     shape = mapping.shape(kind.descriptor)
-    ids = ColumnIds()
-    fields = evolution.table_fields(None, shape, ids)
-    columns = next(each for each in fields if each["name"] == "value")["type"]["fields"]
-    return Decoder(kind, shape, arrow_types.message_fields(shape, "v", ids, columns))
+    fields, ids = evolution.with_message(
+        evolution.new_fields(), VALUE_ID, shape, kind.name, ColumnIds(), names=True
+    )
+    columns = next(each for each in fields if each["id"] == VALUE_ID)["type"]["fields"]
+    return Decoder(kind, shape, arrow_types.message_fields(shape, VALUE_ID, kind.name, ids, columns))

@@ -1,40 +1,65 @@
 """Protobuf message → Iceberg columns, and what happens to them when the message changes."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from iceberg import evolution, layout, mapping
-from iceberg.evolution import FIRST_MESSAGE_ID, ColumnIds
+from iceberg.column_ids import FIRST_MESSAGE_ID, VALUE_ID, ColumnIds
 from iceberg.mapping import MappingError
 from schema.compiler import compile_protos
 from tests.unit.schema import samples
 
 
-def columns(source: str, ids: ColumnIds | None = None, before: Any = ()) -> dict[str, Any]:
-    """{name: (id, type)} of the value's columns of message `p.M` under this body; `ids` is extended."""
-    text = f'syntax = "proto3"; package p; {source}'
-    fields = evolution.table_fields(None, shape_of(text), ids if ids is not None else ColumnIds(), before)
-    value = next(each for each in fields if each["name"] == "value")["type"]["fields"]
-    return {each["name"]: (each["id"], each["type"]) for each in value[2:]}
+class Table:
+    """A table's columns under one message after another."""
+
+    def __init__(self) -> None:
+        self.fields: list[dict[str, Any]] = evolution.new_fields()
+        self.ids = ColumnIds()
+
+    def bind(self, source: str, message: str = "p.M", *, names: bool = True) -> dict[str, Any]:
+        """{name: (id, type)} of the value's columns with this message."""
+        text = f'syntax = "proto3"; package {message.rpartition(".")[0]}; {source}'
+        return self.add(shape_of(text, message), message, names=names)
+
+    def add(self, shape: mapping.Struct, message: str, *, names: bool = True) -> dict[str, Any]:
+        """The same of a shape."""
+        self.fields, self.ids = evolution.with_message(
+            self.fields, VALUE_ID, shape, message, ColumnIds.from_json(self.ids.to_json()), names=names
+        )
+        value = next(each for each in self.fields if each["name"] == "value")["type"]["fields"]
+        return {each["name"]: (each["id"], each["type"]) for each in value[2:]}
+
+    @property
+    def numbers(self) -> list[int]:
+        """The ids of all columns that messages have, insides of lists and maps too."""
+        return sorted(number for number in _numbers(self.fields) if number >= FIRST_MESSAGE_ID)
 
 
-def table_of(source: str, ids: ColumnIds, before: Any = ()) -> list[dict[str, Any]]:
-    """The table's fields."""
-    text = f'syntax = "proto3"; package p; {source}'
-    return evolution.table_fields(None, shape_of(text), ids, before)
+def _numbers(kind: Any) -> Iterator[int]:
+    if isinstance(kind, list):
+        for each in kind:
+            yield from _numbers(each)
+    elif isinstance(kind, dict):
+        yield from (kind[name] for name in ("id", "element-id", "key-id", "value-id") if name in kind)
+        for name in ("type", "fields", "element", "key", "value"):
+            yield from _numbers(kind.get(name))
 
 
-def shape_of(text: str) -> mapping.Struct:
-    """The shape of `p.M`."""
+def shape_of(text: str, message: str = "p.M") -> mapping.Struct:
+    """The shape of a message."""
     compiled = compile_protos({"m.proto": text.encode()})
-    return mapping.shape(samples.descriptors.load(compiled, "p.M").descriptor)
+    return mapping.shape(samples.descriptors.load(compiled, message).descriptor)
 
 
 def test_every_kind_of_field_has_its_column() -> None:
     kind = samples.message_type(samples.ZOO, "zoo.All")
-    fields = evolution.table_fields(None, mapping.shape(kind.descriptor), ColumnIds())
-    value = {each["name"]: each for each in fields[2]["type"]["fields"]}
+    table = Table()
+    table.add(mapping.shape(kind.descriptor), kind.name)
+    value = {each["name"]: each for each in table.fields[2]["type"]["fields"]}
     primitive = {name: each["type"] for name, each in value.items() if isinstance(each["type"], str)}
     assert primitive == {
         "__raw__": "binary",
@@ -64,55 +89,96 @@ def test_every_kind_of_field_has_its_column() -> None:
 
 def test_ids_are_unique_and_begin_behind_the_fixed_ones() -> None:
     kind = samples.message_type(samples.ZOO, "zoo.All")
-    ids = ColumnIds()
-    evolution.table_fields(mapping.shape(kind.descriptor), mapping.shape(kind.descriptor), ids)
-    assert sorted(ids.ids.values()) == list(range(FIRST_MESSAGE_ID, ids.last + 1))
-    assert ColumnIds.from_json(ids.to_json()) == ids
+    table = Table()
+    table.add(mapping.shape(kind.descriptor), kind.name)
+    assert table.numbers == list(range(FIRST_MESSAGE_ID, table.ids.last + 1))
 
 
 def test_a_rename_keeps_the_id() -> None:
-    ids = ColumnIds()
-    before = table_of("message M { int32 a = 1; }", ids)
-    assert columns("message M { int32 b = 1; }", ids, before) == {"b": (15, "int")}
+    table = Table()
+    table.bind("message M { int32 a = 1; }")
+    assert table.bind("message M { int32 b = 1; }") == {"b": (15, "int")}
 
 
-def test_promotions_keep_the_id() -> None:
-    ids = ColumnIds()
-    before = table_of("message M { int32 a = 1; float b = 2; repeated int32 c = 3; }", ids)
-    after = columns("message M { int64 a = 1; double b = 2; repeated int64 c = 3; }", ids, before)
-    assert (after["a"], after["b"]) == ((15, "long"), (16, "double"))
-    assert (after["c"][0], after["c"][1]["element"]) == (17, "long")
+def test_promotions_keep_the_id_and_never_go_back() -> None:
+    table = Table()
+    narrow = "message M { int32 a = 1; float b = 2; repeated int32 c = 3; map<string, int32> d = 4; }"
+    table.bind(narrow)
+    wide = table.bind(
+        "message M { int64 a = 1; double b = 2; repeated int64 c = 3; map<string, int64> d = 4; }"
+    )
+    assert (wide["a"], wide["b"]) == ((15, "long"), (16, "double"))
+    assert (wide["c"][0], wide["c"][1]["element"]) == (17, "long")
+    assert (wide["d"][0], wide["d"][1]["value"]) == (18, "long")
+    assert table.bind(narrow) == wide
 
 
 def test_any_other_change_is_a_new_column_and_the_old_one_stays_readable() -> None:
-    ids = ColumnIds()
-    before = table_of("message M { int64 a = 1; string b = 2; }", ids)
-    after = columns("message M { string a = 1; string b = 2; }", ids, before)
+    table = Table()
+    table.bind("message M { int64 a = 1; string b = 2; }")
+    after = table.bind("message M { string a = 1; string b = 2; }")
     assert after == {"a": (17, "string"), "b": (16, "string"), "a__15": (15, "long")}
 
 
+def test_going_back_finds_the_columns_again_and_their_names() -> None:
+    table, first = Table(), "message I { int32 x = 1; } message M { int64 a = 1; repeated I i = 2; I j = 3; }"
+    before = table.bind(first)
+    table.bind("message M { string a = 1; string i = 2; map<string, int32> j = 3; }")
+    last = table.ids.last
+    after = table.bind(first)
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"a__21", "i__22", "j__23"}
+    assert table.ids.last == last
+
+
+def test_a_map_whose_key_changes_is_a_new_column_with_new_insides() -> None:
+    table = Table()
+    old = table.bind("message I { int32 x = 1; } message M { map<int32, I> m = 1; }")["m"]
+    new = table.bind("message I { int32 x = 1; } message M { map<int64, I> m = 1; }")["m"]
+    assert not set(_numbers([{"id": old[0], "type": old[1]}])) & set(
+        _numbers([{"id": new[0], "type": new[1]}])
+    )
+
+
 def test_a_removed_field_keeps_its_column_and_gets_it_back() -> None:
-    ids = ColumnIds()
-    first = table_of("message M { int32 a = 1; int32 b = 2; }", ids)
-    second = table_of("message M { int32 b = 2; int32 c = 3; }", ids, first)
-    assert columns("message M { int32 b = 2; int32 c = 3; }", ids, second)["a"] == (15, "int")
-    assert columns("message M { int32 a = 1; int32 b = 2; }", ids, second)["a"] == (15, "int")
+    table = Table()
+    table.bind("message M { int32 a = 1; int32 b = 2; }")
+    assert table.bind("message M { int32 b = 2; int32 c = 3; }")["a"] == (15, "int")
+    assert table.bind("message M { int32 a = 1; int32 b = 2; }")["a"] == (15, "int")
+
+
+def test_another_message_shares_columns_only_where_the_names_are_the_same() -> None:
+    table = Table()
+    table.bind("message Order { string user = 1; int64 cents = 2; }", "v1.Order")
+    moved = table.bind("message Order { string user = 1; int64 cents = 2; int32 kind = 3; }", "v2.Order")
+    assert moved == {"user": (15, "string"), "cents": (16, "long"), "kind": (17, "int")}
+    other = table.bind("message Payment { string payee = 1; int64 cents = 2; }", "v1.Payment")
+    assert other["payee"] == (18, "string"), "a payee is no user"
+    assert (other["user"], other["cents"]) == ((15, "string"), (16, "long"))
+    back = table.bind("message Order { string user_name = 1; int64 cents = 2; }", "v1.Order")
+    assert (back["user_name"], back["payee"]) == ((15, "string"), (18, "string")), "a rename of its own"
+
+
+def test_an_earlier_message_adds_its_columns_without_taking_names() -> None:
+    table = Table()
+    now = table.bind("message M { string a = 1; int32 b = 2; }")
+    added = table.bind("message M { int64 a = 1; int32 c = 2; int32 B = 3; }", names=False)
+    assert added == {**now, "a__17": (17, "long"), "B__18": (18, "int")}
+    assert table.bind("message M { string a = 1; int32 b = 2; }") == added
 
 
 def test_a_new_field_gets_a_number_never_used_before() -> None:
-    ids = ColumnIds()
-    before = table_of("message I { int32 x = 1; } message M { I i = 1; int32 z = 3; }", ids)
-    after = columns(
-        "message I { int32 x = 1; int32 y = 2; } message M { I i = 1; int32 z = 3; }", ids, before
-    )
+    table = Table()
+    table.bind("message I { int32 x = 1; } message M { I i = 1; int32 z = 3; }")
+    after = table.bind("message I { int32 x = 1; int32 y = 2; } message M { I i = 1; int32 z = 3; }")
     inner = {each["name"]: each["id"] for each in after["i"][1]["fields"]}
-    assert (after["i"][0], inner, after["z"][0]) == (15, {"x": 16, "y": 18}, 17)
+    assert (after["i"][0], inner, after["z"][0]) == (15, {"x": 17, "y": 18}, 16)
 
 
 def test_a_list_whose_element_changes_is_a_new_column_with_new_insides() -> None:
-    ids = ColumnIds()
-    before = table_of("message I { int32 x = 1; } message M { repeated I i = 1; }", ids)
-    after = columns("message M { repeated string i = 1; }", ids, before)
+    table = Table()
+    table.bind("message I { int32 x = 1; } message M { repeated I i = 1; }")
+    after = table.bind("message M { repeated string i = 1; }")
     assert after["i"][0] == 18
     assert after["i"][1]["element-id"] == 19
     assert after["i__15"][0] == 15
@@ -120,25 +186,56 @@ def test_a_list_whose_element_changes_is_a_new_column_with_new_insides() -> None
 
 def test_the_same_message_again_changes_nothing() -> None:
     kind = samples.message_type(samples.ZOO, "zoo.All")
-    ids = ColumnIds()
-    before = evolution.table_fields(None, mapping.shape(kind.descriptor), ids)
-    count = ids.last
-    assert evolution.table_fields(None, mapping.shape(kind.descriptor), ids, before) == before
-    assert ids.last == count
+    table = Table()
+    first = table.add(mapping.shape(kind.descriptor), kind.name)
+    count = table.ids.last
+    assert list(table.add(mapping.shape(kind.descriptor), kind.name).items()) == list(first.items())
+    assert table.ids.last == count
+
+
+def test_ids_of_before_messages_were_told_apart_are_understood() -> None:
+    """A table whose property has the older form: {path of field numbers: id}."""
+    table, source = (
+        Table(),
+        "message I { int32 x = 4; } message M { I i = 2; repeated I l = 3; int32 a = 1; }",
+    )
+    columns = table.bind(source)
+    inside = columns["l"][1]
+    paths = {
+        "v.1": columns["a"][0],
+        "v.2": columns["i"][0],
+        "v.2.4": columns["i"][1]["fields"][0]["id"],
+        "v.3": columns["l"][0],
+        "v.3[]": inside["element-id"],
+        "v.3[].4": inside["element"]["fields"][0]["id"],
+    }
+    text = json.dumps({"last": table.ids.last, "ids": paths})
+    table.ids = ColumnIds.from_json(text, table.fields)
+    assert table.bind(source) == columns
+    assert table.ids.last == json.loads(text)["last"]
+
+
+def test_a_table_has_a_most_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evolution, "COLUMNS_MAX", 5)
+    table = Table()
+    before = table.bind("message M { int32 a = 1; int32 b = 2; int32 c = 3; }")
+    with pytest.raises(evolution.TooManyColumns, match="would have 6 columns: at most 5"):
+        table.bind("message N { string d = 1; string e = 2; string f = 3; }", "p.N")
+    assert table.bind("message M { int32 a = 1; int32 b = 2; int32 c = 3; }") == before
 
 
 def test_names_that_readers_would_confuse_are_told_apart() -> None:
-    after = columns("message M { int32 Name = 1; int32 name = 2; int32 __raw__ = 3; }")
-    assert list(after) == ["Name", "name_2", "__raw___3"]
+    after = Table().bind("message M { int32 Name = 1; int32 name = 2; int32 __raw__ = 3; int32 name_2 = 4; }")
+    assert list(after) == ["Name", "name_2", "__raw___3", "name_2_4"]
 
 
 def test_a_message_that_is_too_wide_becomes_raw_bytes_with_a_reason() -> None:
     wide = " ".join(f"int32 f{number} = {number};" for number in range(1, 102))
     text = f"message W {{ {wide} }} message M {{ {' '.join(f'W w{n} = {n};' for n in range(1, 30))} }}"
     with pytest.raises(MappingError, match="more than 2000 columns"):
-        columns(text)
+        Table().bind(text)
     compiled = compile_protos({"m.proto": f'syntax = "proto3"; package p; {text}'.encode()})
     built = layout.build(None, samples.Bound(compiled, "p.M"))
     assert "more than 2000 columns" in built.problems[0]
-    assert built.value.decoder is None
+    assert built.value.parts[1].decoder is None
     assert [each["name"] for each in built.fields[2]["type"]["fields"]] == ["__raw__", "__err__"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
 from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.state.types import Done
 from coordination.trouble import Troubles
 from objectstore.adapters.memory import MemoryStore
 from objectstore.faulty import FaultyStore
@@ -40,9 +42,13 @@ class Edge:
         """The real replica."""
         return self.parts.replica
 
-    async def topic(self, name: str, partitions: int = 1) -> None:
+    async def topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic through the log."""
-        await self.replica.propose(CreateTopic(name=name, topic_id=bytes(16), partitions=partitions))
+        topic_id = blake2b(name.encode(), digest_size=16).digest()
+        message = CreateTopic(name=name, topic_id=topic_id, partitions=partitions)
+        for key, value in configs.items():
+            message.configs.add(name=key, value=value)
+        assert isinstance(await self.replica.propose(message), Done)
 
     def rebuilt(self, **changes: object) -> Starlette:
         """The application with other parts."""

@@ -134,3 +134,40 @@ async def test_a_full_disk_is_told_as_such_and_descriptor_sets_need_none(
     assert "TMPDIR" in str(body)
     ready = {"message": "shop.Order", "descriptor_set": base64.b64encode(compiled).decode()}
     assert (await post(client, ready))[0] == 200
+
+
+async def test_a_message_that_changes_what_columns_are_is_refused_unless_forced(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    await edge.topic("orders")
+    assert (await post(client, GOOD))[0] == 200
+    other = ORDER.replace("int64 id = 1", "string id = 1").replace("string name = 1", "int32 name = 2")
+    wanted = {"message": "shop.Order", "sources": {"order.proto": other}}
+    status, body = await post(client, wanted)
+    assert (status, body["error"]["message"]) == (
+        409,
+        "shop.Order would change what columns of topic orders's table are: column `id` (long) would be "
+        "called `id__15`, and `id` be a new column (string); column `item.name` (string) would be called "
+        "`item.name__17`, and `item.name` be a new column (int)",
+    )
+    assert "--force" in body["error"]["remedy"]
+    assert edge.replica.state.topics["orders"].value_schema_id == 1
+    status, _ = await post(client, {**wanted, "force": True})
+    assert (status, edge.replica.state.topics["orders"].value_schema_id) == (200, 2)
+
+
+async def test_a_message_that_keeps_columns_is_taken(edge: Edge, client: httpx.AsyncClient) -> None:
+    """Renames inside a message, more fields or less, wider types, another package; any, without a table."""
+    await edge.topic("orders")
+    narrow = ORDER.replace("int64 id", "int32 id")
+    renamed = ORDER.replace("int64 id = 1", "int64 number = 1; bool paid = 4")
+    moved = renamed.replace("package shop", "package shop.v2")
+    for text in (narrow, ORDER, renamed, moved):
+        message = "shop.v2.Order" if text is moved else "shop.Order"
+        wanted = {"message": message, "sources": {"order.proto": text}}
+        assert (await post(client, wanted))[0] == 200, text
+    await edge.topic("plain", **{"floe.table.enabled": "false"})
+    path = PATH.replace("orders", "plain")
+    assert (await post(client, GOOD, path))[0] == 200
+    other = {"message": "shop.Order", "sources": {"order.proto": ORDER.replace("int64 id", "string id")}}
+    assert (await post(client, other, path))[0] == 200

@@ -1,0 +1,126 @@
+"""Which column of a table belongs to which field of which message, for as long as the table is there.
+
+A column's identity is its parent column, the protobuf field number, and what it has to hold
+(mapping.signature). What a message once gave it finds again, whatever was bound in between. Another message
+(another full name) shares a column only where the field has the same name too: then it is the same thing in
+another package; where it has another name it is another thing, and gets a column of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from iceberg.mapping import FAMILIES
+
+KEY_ID, VALUE_ID = 6, 8
+FIRST_MESSAGE_ID = 15
+
+ANY_MESSAGE = ""
+"""In the place of a message's name: a table of before messages were told apart."""
+
+Names = dict[str, str]
+"""{full name of the message bound: name of its field}."""
+
+
+@dataclass
+class ColumnIds:
+    """What is known of a table's decoded columns, retired ones too, and the last id given, ever."""
+
+    known: dict[str, dict[int, Names]] = field(default_factory=dict)
+    last: int = FIRST_MESSAGE_ID - 1
+
+    def find(self, parent: int, number: int, signature: str, message: str, name: str) -> int | None:
+        """The column of field `number`, called `name`, of `message` inside column `parent`, if it has one."""
+        found = self.known.get(_key(parent, number, signature), {})
+        for column, names in found.items():
+            if message in names or ANY_MESSAGE in names:
+                return column
+        return next((column for column, names in reversed(found.items()) if name in names.values()), None)
+
+    def take(self, parent: int, number: int, signature: str, message: str, name: str) -> int:
+        """The same, with a new id where there is none; from now on the message finds it by its own name."""
+        column = self.find(parent, number, signature, message, name)
+        if column is None:
+            column = self.give()
+        names = self.known.setdefault(_key(parent, number, signature), {}).setdefault(column, {})
+        names.pop(ANY_MESSAGE, None)
+        names[message] = name
+        return column
+
+    def give(self) -> int:
+        """An id that no column has had."""
+        self.last += 1
+        return self.last
+
+    def to_json(self) -> str:
+        """The form in which the table's properties hold it."""
+        known = [
+            [key, column, names] for key, columns in self.known.items() for column, names in columns.items()
+        ]
+        return json.dumps({"last": self.last, "known": known}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, fields: Iterable[Mapping[str, Any]] = ()) -> ColumnIds:
+        """Inverse of to_json. Raises ValueError.
+
+        `fields`: the table's current columns, of which an older form took the types.
+        """
+        content = json.loads(text)
+        found = cls(last=int(content["last"]))
+        if "ids" in content:
+            kept = {int(number): str(path) for path, number in content["ids"].items()}
+            for key, column, name in _older(kept, fields):
+                found.known.setdefault(key, {})[column] = {ANY_MESSAGE: name}
+            return found
+        for key, column, names in content["known"]:
+            found.known.setdefault(str(key), {})[int(column)] = dict(names)
+        return found
+
+    def copy(self) -> ColumnIds:
+        """An independent copy."""
+        known = {
+            key: {column: dict(names) for column, names in columns.items()}
+            for key, columns in self.known.items()
+        }
+        return ColumnIds(known, self.last)
+
+
+def _key(parent: int, number: int, signature: str) -> str:
+    return f"{parent}.{number}:{signature}"
+
+
+def _older(paths: Mapping[int, str], fields: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int, str]]:
+    """Of the form {path of field numbers: id}, each column that is a field: its key, id and name."""
+    for top in fields:
+        if top["id"] in (KEY_ID, VALUE_ID):
+            yield from _inside(top["id"], top["type"], paths)
+
+
+def _inside(parent: int, kind: Any, paths: Mapping[int, str]) -> Iterator[tuple[str, int, str]]:
+    if isinstance(kind, str):
+        return
+    if kind["type"] == "list":
+        yield from _inside(kind["element-id"], kind["element"], paths)
+        return
+    if kind["type"] == "map":
+        yield from _inside(kind["value-id"], kind["value"], paths)
+        return
+    for each in kind["fields"]:
+        number = paths.get(each["id"], "").rpartition(".")[2]
+        if number.isdecimal():
+            yield _key(parent, int(number), _signature(each["type"])), each["id"], each["name"]
+        yield from _inside(each["id"], each["type"], paths)
+
+
+def _signature(kind: Any) -> str:
+    """As mapping.signature, of an Iceberg type."""
+    if isinstance(kind, str):
+        return FAMILIES.get(kind, kind)
+    if kind["type"] == "struct":
+        return "struct"
+    if kind["type"] == "list":
+        return f"list<{_signature(kind['element'])}>"
+    return f"map<{kind['key']},{_signature(kind['value'])}>"

@@ -1,0 +1,68 @@
+"""Rule 19 broken: a chunk does not say which binding judged its records; a partition remembers another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agent.kafka.produce import driver
+from agent.kafka.produce.buffer import commit_command
+from coordination.state import chunks
+from coordination.state.data import FEATURE_LEVEL_MAX
+from coordination.state.spans import begin as begin_span
+from coordination.state.types import UNBOUND, Partition, Span
+from tests.sim.controls import Control, patched
+from tests.sim.plan import Plan
+
+JUDGED_FOR_EVER = (1 << 63) - 1
+
+
+def _bound_meanwhile() -> tuple[tuple[Any, str, Any], ...]:
+    """An agent does not say by which binding it judged, so what was bound meanwhile refuses nothing."""
+
+    def unnamed(flush: Any) -> Any:
+        command = commit_command(flush)
+        command.commit_chunk.judged_revision = JUDGED_FOR_EVER
+        return command
+
+    return ((driver, "commit_command", unnamed),)
+
+
+def _spans_lag() -> tuple[tuple[Any, str, Any], ...]:
+    """The first record behind a change of the binding is noted as of the binding before it."""
+
+    def begin(partition: Partition, offset: int) -> None:
+        before = partition.spans[-1][1:] if partition.spans else UNBOUND
+        begin_span(partition, offset)
+        following = partition.spans[-1]._replace(first_offset=offset + 1)
+        partition.spans = (*partition.spans[:-1], Span(offset, *before), following)
+
+    return ((chunks, "begin_span", begin),)
+
+
+def _newest(plan: Plan) -> bool:
+    return plan.level == FEATURE_LEVEL_MAX
+
+
+def _with_a_binder(plan: Plan) -> Plan:
+    return replace(plan, binder=True)
+
+
+BINDINGS = (
+    Control(
+        "bound-meanwhile",
+        "19: a record is judged by the binding at its place",
+        frozenset({"binding-broken"}),
+        lambda: patched(*_bound_meanwhile()),
+        _newest,
+        _with_a_binder,
+    ),
+    Control(
+        "spans-lag",
+        "19: of each record it is known which schema judged it",
+        frozenset({"span-wrong"}),
+        lambda: patched(*_spans_lag()),
+        _newest,
+        _with_a_binder,
+    ),
+)
