@@ -23,7 +23,7 @@ from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Span, Topic
 from iceberg import history, ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.head import Head, follows, load, place, pointer, table_key
+from iceberg.head import Head, follows, load, place, pointer
 from iceberg.layout import Layout, MissingSchemas
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Metadata, Retention
