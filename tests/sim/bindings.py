@@ -13,6 +13,7 @@ row is decoded by what is bound when it is committed to the table: of records of
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ PRODUCE_MS = 10_000
 ANSWER_S_MAX = 3.0
 WRITERS, BATCH_MAX = 3, 3
 NEWEST = 6  # schemas that frames name
-WRITTEN_S, BOUND_S = 0.05, 0.25
+WRITTEN_S, BOUND_S = 0.08, 0.25
 """On average between two batches of a writer, and between two bindings."""
 _cluster: Any = cluster  # which does not export what it imports
 ERRORS = (OSError, EOFError, TimeoutError)
@@ -89,7 +90,7 @@ class Bindings:
 
     def __init__(self) -> None:
         self._changes: dict[int, _Change] = {}
-        """By revision."""
+        """By revision, in order: nobody applies an entry before somebody has applied those before it."""
         self._remembered_from: int | None = None
         """The topic's watermark where the level began that remembers bindings."""
         self.messages: dict[int, Message] = {}
@@ -131,11 +132,9 @@ class Bindings:
         return self._change_at(offset).schema_id
 
     def _change_at(self, offset: int) -> _Change:
-        before = [change for change in self._in_order() if change.start <= offset]
-        return before[-1] if before else _NEVER
-
-    def _in_order(self) -> Sequence[_Change]:
-        return [self._changes[revision] for revision in sorted(self._changes)]
+        changes = list(self._changes.values())
+        at = bisect_right(changes, offset, key=lambda change: change.start)
+        return changes[at - 1] if at else _NEVER
 
     def judges(self, offset: int) -> bool:
         """Whether nothing that breaks its binding may stand there: it was made on a level that sees to it."""
@@ -150,8 +149,8 @@ class Bindings:
         """What the table may show of a record that stands there."""
         bound = {self.bound_at(offset): None}
         if not self.remembered(offset):
-            later = (each for each in self._in_order() if each.start > offset and each.level < BINDING_SPANS)
-            bound |= {change.schema_id: None for change in later}
+            later = (each for each in self._changes.values() if each.start > offset)
+            bound |= {change.schema_id: None for change in later if change.level < BINDING_SPANS}
         return (self._shown(record, schema_id) for schema_id in bound)
 
     def _shown(self, record: Written, bound: int) -> Shown:
@@ -184,9 +183,10 @@ class Bindings:
 def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], Awaitable[Any]]:
     """How somebody asks one of the agents for a command, as over HTTP. Raises OSError where none answers."""
 
-    async def tried(answer: Awaitable[Any]) -> Any:
+    async def tried(agent: AgentNode, message: Any) -> Any:
+        assert agent.app is not None, "it is alive"
         try:
-            return await answer
+            return await agent.app.replica.propose(message)
         except (LogError, ReplicaFailed) as error:
             raise OSError(str(error)) from error
 
@@ -194,7 +194,7 @@ def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], 
         agent = loop.random.choice(agents)
         if agent.app is None or not agent.alive:
             raise OSError(f"{agent.name} is not there")
-        return await agent.spawn(tried(agent.app.replica.propose(message)))
+        return await agent.spawn(tried(agent, message))
 
     return propose
 
