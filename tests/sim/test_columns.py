@@ -33,7 +33,8 @@ def _read(message: Message, value: bytes) -> dict[int, Any] | None:
     kind = descriptors.load(message.descriptor_set, message.name)
     parsed: Any = kind.message_class.FromString(value)
     known = {each.number for each in message.fields}
-    if any(each.field_number in known for each in UnknownFieldSet(parsed)):
+    unknown = UnknownFieldSet(parsed)
+    if any(unknown[at].field_number in known for at in range(len(unknown))):
         return None
     return {
         each.number: getattr(parsed, each.name)
