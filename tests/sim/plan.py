@@ -153,14 +153,14 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
         static=random.random() < 0.3,
         restored=random.random() < RESTORED_OF,
     )
-    told = _with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES)))
-    return replace(_maybe_hurt(told), binder=Random(seed ^ 0xB18D).random() < BOUND_OF)
+    return _maybe_more(_with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES))))
 
 
-def _maybe_hurt(plan: Plan) -> Plan:
-    """At times with damage; to pass it over is of the newest level, and no backup brings it back."""
+def _maybe_more(plan: Plan) -> Plan:
+    """At times with bindings, or damage: to pass it over is of the newest level, no backup brings it back."""
     hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
-    return replace(plan, hurt=hurt and plan.level == FEATURE_LEVEL_MAX)
+    bound = Random(plan.seed ^ 0xB18D).random() < BOUND_OF
+    return replace(plan, hurt=hurt and plan.level == FEATURE_LEVEL_MAX, binder=bound)
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:
