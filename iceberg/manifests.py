@@ -67,6 +67,12 @@ def write_added(
     location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[AddedFile]
 ) -> Written:
     """A manifest of files that the snapshot adds."""
+    return _write_added(location, schema, snapshot_id, map(_data_file, files))
+
+
+def _write_added(
+    location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[DataFile]
+) -> Written:
     output = _Output(location)
     with write_manifest(
         2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
@@ -74,7 +80,7 @@ def write_added(
         for each in files:
             writer.add_entry(
                 ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=_data_file(each)
+                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=each
                 )
             )
     return Written(output.content, writer.to_manifest_file())
@@ -110,22 +116,11 @@ def write_as_added(
 
     None when none is.
     """
-    output, source = _Output(location), _MemoryIO(contents)
+    source = _MemoryIO(contents)
     taken = [
         entry.data_file for manifest, takes in sources for entry in _entries(manifest, source) if takes(entry)
     ]
-    if not taken:
-        return None
-    with write_manifest(
-        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
-    ) as writer:
-        for each in taken:
-            writer.add_entry(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=each
-                )
-            )
-    return Written(output.content, writer.to_manifest_file())
+    return _write_added(location, schema, snapshot_id, taken) if taken else None
 
 
 class Extent(NamedTuple):
