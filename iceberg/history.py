@@ -311,15 +311,18 @@ def composed(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
 def behind_gap(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
     """What engines see while a segment cannot be read. `texts`: of the segments behind it that can be.
 
-    Queries are right, and streams that stand behind the gap go on. One that begins would start at the first
-    snapshot behind it, and miss in silence what was added before: so the lost one before that is there as an
-    overwrite, which streams refuse to begin with. Its files are not known: to look at it fails.
+    Queries are right, and streams that stand behind the gap go on. One that comes to the gap would miss in
+    silence what was added there: so between the base and the first snapshot behind the gap there is the lost
+    one before that, as an overwrite, with which streams end. Its files are not known: to look at it fails.
+    Spark's Trigger.AvailableNow goes over all that a stream has ever read (Iceberg 1.12,
+    SparkMicroBatchStream.prepareForTriggerAvailableNow), so with it those behind the gap wait, too.
     """
     history = of(metadata)
     first = first_of(texts[0]) if texts else oldest_inline(metadata)
     number = first["parent-snapshot-id"]
     lost = {
         "snapshot-id": number,
+        "parent-snapshot-id": history.base,
         "sequence-number": max(first["sequence-number"] - 1, 0),
         "timestamp-ms": first["timestamp-ms"],
         "manifest-list": f"{metadata['location']}/metadata/lost-{number}.avro",
