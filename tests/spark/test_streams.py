@@ -41,13 +41,17 @@ class Streams:
         self._folder = folder
         self._table = f"{catalog}.floe.t"
 
-    def run(self, name: str, *, on: bool = False, **options: str) -> list[int]:
+    def run(self, name: str, *, on: bool = False, files: int = 1000) -> list[int]:
         """Let the stream read what there is; the offsets of all rows that it has ever written, in order.
 
         Spark plans what there is from the stream's first snapshot on, or (`on`) from where it stands.
         """
         out = str(self._folder / name)
-        source = self._spark.readStream.format("iceberg").options(**options).load(self._table)
+        source = (
+            self._spark.readStream.format("iceberg")
+            .option("streaming-max-files-per-micro-batch", files)
+            .load(self._table)
+        )
         writer = (
             source.selectExpr("kafka.offset AS o")
             .writeStream.format("parquet")
@@ -63,7 +67,8 @@ class Streams:
 
     def rows(self) -> int:
         """Rows of the table, as a query counts them."""
-        return self._spark.read.table(self._table).count()
+        count: int = self._spark.read.table(self._table).count()
+        return count
 
     def between(self, start: int, end: int) -> list[int]:
         """Offsets of the rows that were added after one snapshot up to another."""
@@ -99,9 +104,8 @@ async def test_streams_over_more_commits_than_a_metadata_file_names(
         retention = Retention(snapshots=8, history_max=40)
         rig.options = CommitterOptions(manifests_merged_at=10, retention=retention)
         await commits(rig, rig.committer(), 10)
-        few = {"streaming-max-files-per-micro-batch": "50"}
         assert await asyncio.to_thread(streams.run, "a") == list(range(140)), "after a fold of older ones"
-        assert await asyncio.to_thread(streams.run, "b", **few) == list(range(140)), "new, after a fold"
+        assert await asyncio.to_thread(streams.run, "b", files=50) == list(range(140)), "new, after a fold"
         await commits(rig, rig.committer(), 70)
         head = (await rig.head()).metadata
         assert history.of(head).count + len(head["snapshots"]) < 120, "else nothing was folded"
