@@ -68,7 +68,7 @@ class JarsFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One pinned jar: Maven coordinates (`classifier`: which of a module's jars) and the SHA-256 of its bytes in hex."""
+    """One pinned jar: Maven coordinates (`classifier`: which of a module) and its bytes' SHA-256 in hex."""
 
     organisation: str
     name: str
