@@ -1,9 +1,11 @@
 """The audit: three witnesses of the same records, compared record by record.
 
 `sent` is what a producer was told, `consumed` what a consumer read (history.py's Parquet files), `table`
-what the Iceberg tables hold. They meet in a full outer join on (topic, partition, offset); key, value,
-headers and timestamp are compared by hash. Beside the join, offsets must be dense from `log_start` on and
-every produced record must have been either accepted or rejected. Of Floe's own only the tables are read.
+what the Iceberg tables hold. They meet in a full outer join on (topic, partition, offset); key, value and
+headers are compared by hash, the timestamp to the microsecond and with its type. The table's columns are
+compared with its own bytes, decoded anew (columns.py). Beside the join, offsets must be dense from
+`log_start` on, and every produced record must have been either accepted or rejected. Of Floe's own only the
+tables are read, and which schemas it says to have judged by.
 
 A table may hold what its topic holds no more (docs/retention.md): rows below the log start, which leave only
 tables that follow the topic's retention, and of a compacted topic the whole history. Such a row is right when
@@ -13,8 +15,10 @@ or aborted, or went before there was a table; nobody outside can tell it from a 
 
 Kinds of findings (verdict.py): `missing` (one witness lacks it: acknowledged, but not in the table, or not
 read), `extra` (in the table or read, though never acknowledged), `doubled` (one witness holds the offset
-twice), `changed` (a hash or the timestamp differs), `gap` (offsets are not dense), `account` (produced ≠
-accepted + rejected, or another number rejected than expected).
+twice), `changed` (a hash or the timestamp differs), `column` (a column is not what the row's bytes say),
+`place` (a row of the table where the topic has no place: a partition or offset that is null, negative, or
+beyond the topic's), `gap` (offsets are not dense), `account` (produced ≠ accepted + rejected, or another
+number rejected than expected).
 """
 
 from __future__ import annotations
@@ -28,15 +32,19 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from iceberg.spark.history import ACCEPTED, REJECTED
+from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
+from iceberg.spark.schemas import TopicSchemas
+from iceberg.spark.tables import COMPARED, WRONG, table_history
 from iceberg.spark.verdict import (
     ACCOUNT,
     CHANGED,
+    COLUMN,
     DOUBLED,
     EXAMPLES_MAX,
     EXTRA,
     GAP,
     MISSING,
+    PLACE,
     Finding,
     Skipped,
     TopicCount,
@@ -45,8 +53,7 @@ from iceberg.spark.verdict import (
 from objectstore.offset_ranges import joined as joined_ranges
 
 KEYS = ("topic", "partition", "offset")
-COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_ms")
-COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA)
+COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN)
 _WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
 
 
@@ -79,6 +86,10 @@ class AuditInput:
     `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
     markers of transactions: they are no gaps. `skipped`: ranges likewise of which damaged records are passed
     over: what one side lacks there is right, what two sides have is compared.
+    `schemas`: of the topics whose tables' columns are compared as well. `high_watermarks` is asked once the
+    tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
+    too late to be judged. A partition that neither names is none of the topic's. `examples`: findings of each
+    kind that are told.
     """
 
     tables: Mapping[str, str]
@@ -90,6 +101,9 @@ class AuditInput:
     holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
     skipped: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
     leaving: Mapping[str, Leaving] = field(default_factory=dict)
+    schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
+    high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
+    examples: int = EXAMPLES_MAX
 
     def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
         """The ranges of a partition that need hold no record, in order and apart."""
@@ -113,10 +127,11 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     if given.consumed is not None:
         witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
     witnesses["table"] = _tables(spark, given)
-    joined = _bounded(_joined(witnesses), list(witnesses), given)
+    highs = given.high_watermarks() if given.high_watermarks is not None else {}
+    joined = _bounded(_joined(witnesses), list(witnesses), given, highs)
     partitions = _per_partition(joined, list(witnesses))
     counts = {kind: sum(row[kind] for row in partitions) for kind in _found(list(witnesses))}
-    findings = _examples(joined, list(witnesses), counts)
+    findings = _examples(joined, list(witnesses), counts, given.examples)
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
@@ -124,38 +139,16 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     skipped = tuple(
         Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
     )
-    return Verdict(counts, [*findings, *gaps[:EXAMPLES_MAX], *accounts[:EXAMPLES_MAX]], topics, skipped)
-
-
-def table_history(spark: SparkSession, topic: str, table: str) -> DataFrame:
-    """A topic's table in the columns of a history: hashes made by Spark over the raw bytes."""
-    header_text = F.transform(
-        F.col("headers"),
-        lambda header: F.concat(
-            F.hex(F.encode(header["key"], "UTF-8")),
-            F.lit(":"),
-            F.coalesce(F.hex(header["value"]), F.lit("-")),
-        ),
-    )
-    return spark.table(table).select(
-        F.lit(topic).alias("topic"),
-        F.col("kafka.partition").alias("partition"),
-        F.col("kafka.offset").alias("offset"),
-        _sha256(F.col("key.__raw__")).alias("key_hash"),
-        _sha256(F.col("value.__raw__")).alias("value_hash"),
-        _sha256(F.encode(F.coalesce(F.array_join(header_text, ","), F.lit("")), "UTF-8")).alias(
-            "headers_hash"
-        ),
-        F.unix_millis(F.col("kafka.timestamp")).alias("timestamp_ms"),
-    )
-
-
-def _sha256(data: Column) -> Column:
-    return F.unhex(F.sha2(data, 256))
+    findings += [*gaps[: given.examples], *accounts[: given.examples]]
+    return Verdict(counts, findings, topics, skipped)
 
 
 def _accepted(history: DataFrame) -> DataFrame:
-    return history.where(F.col("outcome") == ACCEPTED).select(*KEYS, *COMPARED)
+    """With the timestamp in the table's unit, and inside what that can hold."""
+    stamp = F.greatest(F.least("timestamp_ms", F.lit(TIMESTAMP_MS_MAX)), F.lit(-TIMESTAMP_MS_MAX))
+    kind = F.col("timestamp_type") if "timestamp_type" in history.columns else F.lit(None).cast("int")
+    told = history.withColumn("timestamp_us", stamp * 1_000).withColumn("timestamp_type", kind)
+    return told.where(F.col("outcome") == ACCEPTED).select(*KEYS, *COMPARED)
 
 
 def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
@@ -169,34 +162,59 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
 def _tables(spark: SparkSession, given: AuditInput) -> DataFrame:
     return reduce(
         DataFrame.unionByName,
-        [table_history(spark, topic, table) for topic, table in sorted(given.tables.items())],
+        [
+            table_history(spark, topic, table, given.schemas.get(topic))
+            for topic, table in sorted(given.tables.items())
+        ],
     )
 
 
-def _bounded(joined: DataFrame, names: Sequence[str], given: AuditInput) -> DataFrame:
+def _bounded(
+    joined: DataFrame, names: Sequence[str], given: AuditInput, highs: Mapping[tuple[str, int], int]
+) -> DataFrame:
     """The rows below the ends, each with `start`, the log start of its partition.
 
     `gone`: it is right that nobody reads it any more; `dropped`: nor need it be in the table; `hurt`: damaged
-    records there are passed over, which is reason for both, and no gap. What compaction
+    records there are passed over, which is reason for both, and no gap. `misplaced`: why the table's row is
+    where the topic has no place. `later`: there is one beyond the end, which is not judged. What compaction
     could take is seen before the ends cut: what supersedes a record may have come meanwhile.
     """
-    places = sorted({*given.log_start, *given.ends})
+    places = sorted({*given.log_start, *given.ends, *highs})
     bounds = joined.sparkSession.createDataFrame(
-        [(*place, given.log_start.get(place, 0), given.ends.get(place)) for place in places],
-        "topic string, partition int, start long, end long",
+        [
+            (*place, given.log_start.get(place, 0), given.ends.get(place), highs.get(place))
+            for place in places
+        ],
+        "topic string, partition int, start long, end long, high long",
     )
-    rows = joined.join(F.broadcast(bounds), ["topic", "partition"], "left")
-    below = F.col("offset") < F.col("start")
+    rows = _hurt(joined.join(F.broadcast(bounds), ["topic", "partition"], "left"), given)
+    below = F.coalesce(F.col("offset") < F.col("start"), F.lit(False))
     follow = F.col("topic").isin(given.topics_that(lambda how: how.table_follows))
-    rows = _hurt(rows, given)
+    ended = sorted({topic for topic, _ in (*given.ends, *highs)})
+    beyond = (F.col("end").isNull() & F.col("high").isNotNull()) | (F.col("offset") >= F.col("end"))
     rows = (
         rows.withColumn("start", F.coalesce("start", F.lit(0)))
         .withColumn("gone", below | _superseded(names, given) | F.col("hurt"))
         .withColumn("dropped", (below & follow) | F.col("hurt"))
+        .withColumn("misplaced", F.when(F.col("table").isNotNull(), _misplaced(ended)))
     )
-    if given.ends:
-        rows = rows.withColumn("table", F.when(F.col("offset") < F.col("end"), F.col("table")))
-    return rows.where(F.coalesce(*names).isNotNull())
+    later = F.col("misplaced").isNull() & F.col("table").isNotNull() & F.coalesce(beyond, F.lit(False))
+    rows = rows.withColumn("later", later & F.lit(bool(given.ends)))
+    rows = rows.withColumn("table", F.when(~F.col("later"), F.col("table")))
+    return rows.where(reduce(Column.__or__, [F.col(name).isNotNull() for name in names], F.col("later")))
+
+
+def _misplaced(ended: Sequence[str]) -> Column:
+    """Why a row is where its topic has no place, else null. `ended`: topics whose partitions are known."""
+    unknown = F.col("topic").isin(list(ended)) & F.col("end").isNull() & F.col("high").isNull()
+    end = F.col("high").cast("string")
+    return (
+        F.when(F.col("partition").isNull(), F.lit("the row's partition is null"))
+        .when(F.col("offset").isNull(), F.lit("the row's offset is null"))
+        .when(F.col("offset") < 0, F.lit("the row's offset is negative"))
+        .when(unknown, F.lit("the topic has no such partition"))
+        .when(F.col("offset") >= F.col("high"), F.concat(F.lit("the partition ends at "), end))
+    )
 
 
 def _hurt(rows: DataFrame, given: AuditInput) -> DataFrame:
@@ -230,8 +248,8 @@ def _joined(witnesses: Mapping[str, DataFrame]) -> DataFrame:
     """
     reduced = [
         frame.groupBy(*KEYS)
-        .agg(F.count(F.lit(1)).alias("n"), *(F.min(column).alias(column) for column in COMPARED))
-        .select(*KEYS, F.struct("n", *COMPARED).alias(name))
+        .agg(F.count(F.lit(1)).alias("n"), *(F.min(column).alias(column) for column in frame.columns[3:]))
+        .select(*KEYS, F.struct("n", *frame.columns[3:]).alias(name))
         for name, frame in witnesses.items()
     ]
     return reduce(lambda left, right: left.join(right, list(KEYS), "full_outer"), reduced)
@@ -253,15 +271,20 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
             told = "read by the consumer, but the table lacks it"
         excused = F.col("dropped") if name == "table" else F.col("gone")
         problems[MISSING].append((present & ~there & ~excused, F.lit(told)))
-        surplus = ~present & there
+        surplus = ~present & there & (F.col("misplaced").isNull() if name == "table" else F.lit(True))
         if reference == "consumed":
             surplus &= ~F.col("gone")
         problems[EXTRA].append((surplus, F.lit(_extra_text(reference, name))))
         for column in COMPARED:
             ours, theirs = F.col(f"{reference}.{column}"), F.col(f"{name}.{column}")
-            what = column.removesuffix("_hash").removesuffix("_ms")
+            if column == "timestamp_type":  # who sent it does not know it
+                ours = F.coalesce(*(F.col(f"{other}.{column}") for other in names if other != name))
+                theirs = F.when(ours.isNotNull(), theirs)
+            what = column.removesuffix("_hash").removesuffix("_us")
             differs = present & there & ~ours.eqNullSafe(theirs)
             problems[CHANGED].append((differs, F.lit(f"{what} of the {_WORDS[name]} differs")))
+    problems[PLACE].append((F.col("misplaced").isNotNull(), F.col("misplaced")))
+    problems[COLUMN].append((F.col(f"table.{WRONG}").isNotNull(), F.lit("")))
     return problems
 
 
@@ -279,15 +302,32 @@ def _found(names: Sequence[str]) -> dict[str, Column]:
     }
 
 
-def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int]) -> list[Finding]:
+def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int], most: int) -> list[Finding]:
     """The first rows of each kind that was counted, in offset order: joins again, when all is not well."""
     problems, found = _problems(names), _found(names)
     findings: list[Finding] = []
     for kind in (kind for kind, count in counts.items() if count):
-        detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
-        rows = joined.where(found[kind]).select(*KEYS, detail.alias("detail")).orderBy(*KEYS)
-        findings += [Finding(kind, *example) for example in rows.limit(EXAMPLES_MAX).collect()]
+        rows = joined.where(found[kind])
+        if kind == COLUMN:
+            told = _of_each_column(rows)
+        else:
+            detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
+            told = rows.select(*KEYS, detail.alias("detail"), F.lit("").alias("column")).orderBy(*KEYS)
+        findings += [_finding(kind, example) for example in told.limit(most).collect()]
     return findings
+
+
+def _of_each_column(rows: DataFrame) -> DataFrame:
+    """Each wrong column of each row, of all columns the first row first: one in every row hides no other."""
+    each = rows.select(*KEYS, F.explode(f"table.{WRONG}").alias("one"))
+    each = each.select(*KEYS, F.col("one.detail").alias("detail"), F.col("one.column").alias("column"))
+    order = Window.partitionBy("topic", "column").orderBy(*KEYS)
+    return each.withColumn("turn", F.row_number().over(order)).orderBy("turn", *KEYS, "column").drop("turn")
+
+
+def _finding(kind: str, row: Any) -> Finding:
+    partition, offset = (-1 if row[name] is None else row[name] for name in ("partition", "offset"))
+    return Finding(kind, row["topic"], partition, offset, row["detail"], row["column"])
 
 
 def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
@@ -297,9 +337,11 @@ def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
     """
     columns = [F.count_if(condition).alias(kind) for kind, condition in _found(names).items()]
     unread = F.col("consumed").isNull() if "consumed" in names else F.lit(True)
-    columns.append(F.count_if(F.col("table").isNotNull() & F.col("gone") & unread).alias("history"))
+    placed = F.col("misplaced").isNull()
+    columns.append(F.count_if(F.col("table").isNotNull() & F.col("gone") & unread & placed).alias("history"))
+    columns.append(F.count_if("later").alias("later"))
     for name in names:
-        counted = F.col(name).isNotNull() & (F.col("offset") >= F.col("start")) & ~F.col("hurt")
+        counted = F.col(name).isNotNull() & (F.col("offset") >= F.col("start")) & ~F.col("hurt") & placed
         offset = F.when(counted, F.col("offset"))
         columns += [
             F.sum(F.col(f"{name}.n")).alias(f"{name}_rows"),
@@ -365,6 +407,7 @@ def _topic_counts(
                 consumed=rows(topic, "consumed") if given.consumed is not None else None,
                 table=rows(topic, "table"),
                 history=sum(row["history"] for row in partitions if row["topic"] == topic),
+                later=sum(row["later"] for row in partitions if row["topic"] == topic),
             )
         )
     return counts

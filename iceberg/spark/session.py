@@ -8,6 +8,7 @@ only where they are wanted.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ CATALOG = "floe"
 CORES = 2
 DRIVER_MEMORY_MIB = 2048
 SHUFFLE_PARTITIONS = 4
+ARROW_ROWS = 1_024
+"""Rows that Python is handed at once."""
 
 THOROUGH = "-XX:+UseParallelGC"
 # Over a minute on two cores, three quarters of the JVM's CPU time went into its optimising compiler.
@@ -95,6 +98,10 @@ def _local(jars: Sequence[Path], scratch: Path, driver_memory_mib: int, tuning: 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
+        # What the audit runs in Python runs by this interpreter, on this checkout or installation.
+        "spark.pyspark.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
