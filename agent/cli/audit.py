@@ -1,15 +1,17 @@
 """`floe table audit`: the topic, read through a Kafka client, against its table, read through Spark.
 
 The consumer is aiokafka, over TCP, from each partition's start to the end that it had when the audit
-began; the table is read through Floe's own REST catalog. Nothing is taken from Floe's memory of itself.
+began; the table is read through Floe's own REST catalog. By which schema a record was judged is asked of the
+admin API; nothing else is taken from Floe's memory of itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib.util
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
     from iceberg.spark.audit import Leaving
+    from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
     from iceberg.spark.verdict import Verdict
 
@@ -119,6 +122,42 @@ async def departed(given: Auditing) -> tuple[dict[tuple[str, int], int], Leaving
         return {(given.topic, b.partition): b.start for b in bounds}, await _leaving(kafka, given.topic)
 
 
+async def high_watermarks(given: Auditing) -> dict[tuple[str, int], int]:
+    """Where the topic's partitions end now."""
+    async with session(given.bootstrap) as kafka:
+        bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+        return {(given.topic, b.partition): b.end for b in bounds}
+
+
+def schemas(given: Auditing) -> TopicSchemas:
+    """The schemas that the topic ever had, and by which of them its records were judged."""
+    from iceberg.spark.schemas import Schema, TopicSchemas
+
+    bound = [
+        Schema(each["schema_id"], each["role"], each["message"], base64.b64decode(each["descriptor_set"]))
+        for answer in _bindings(given, "descriptors=true&after", "next_after")
+        for each in answer["history"]
+    ]
+    spans = {
+        each["partition"]: [
+            (span["first_offset"], span["key_schema_id"] or 0, span["value_schema_id"] or 0)
+            for span in each["spans"]
+        ]
+        for answer in _bindings(given, "spans=true&from_partition", "next_partition")
+        for each in answer["spans"]
+    }
+    return TopicSchemas(bound, spans)
+
+
+def _bindings(given: Auditing, query: str, following: str) -> Iterator[Mapping[str, Any]]:
+    """All answers to a query that says where each begins; `following` says where the next one does."""
+    begin: int | None = 0
+    while begin is not None:
+        answer = agent_http.ask(given.http, f"/admin/topics/{given.topic}/schema?{query}={begin}")
+        yield answer
+        begin = answer.get(following)
+
+
 def skipped(given: Auditing) -> dict[int, list[Range]]:
     """By partition the offsets of which damaged records are passed over, side by side ones joined."""
     by_partition: dict[int, list[Range]] = {}
@@ -143,7 +182,7 @@ async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds]
                         key, value = bytes_hash(record.key), bytes_hash(record.value)
                         headers = headers_hash(record.headers)
                         row = (topic, record.partition, record.offset, key, value, headers, record.timestamp)
-                        writer.add(HistoryRow(*row))
+                        writer.add(HistoryRow(*row, timestamp_type=record.timestamp_type))
                 bar.advance(task, len(records))
             for where in list(left):  # not by the last record: a marker may stand behind it
                 if await consumer.position(where) >= left[where].end:
@@ -186,7 +225,7 @@ def audit(given: Auditing) -> Verdict:
         bounds, without = asyncio.run(consume(given, history))
         table = asyncio.run(caught_up(given, bounds))
         starts, leaving = asyncio.run(departed(given))
-        passed = skipped(given)
+        passed, bound = skipped(given), schemas(given)
         remarks().print("comparing in Spark …", style="dim")
         try:
             spark = spark_session(
@@ -211,6 +250,8 @@ def audit(given: Auditing) -> Verdict:
                     holes={(given.topic, partition): found for partition, found in without.items()},
                     skipped={(given.topic, partition): found for partition, found in passed.items()},
                     leaving={given.topic: leaving},
+                    schemas={given.topic: bound},
+                    high_watermarks=lambda: asyncio.run(high_watermarks(given)),
                 ),
             )
         finally:

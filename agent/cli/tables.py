@@ -60,7 +60,8 @@ def audit_table(
     """Prove that a topic and its table hold the same records; status 1 and the places when they do not.
 
     The topic is read through a Kafka client over TCP, the table through Spark and the REST catalog;
-    both are joined on (partition, offset) and key, value, headers and timestamp compared by hash.
+    both are joined on (partition, offset) and key, value, headers and timestamp compared. Each row's
+    bytes are decoded anew by the row's own schema, and compared with every column of the table.
     Rows of records that retention or compaction took from the topic are right where the table keeps them.
     For tables in S3 give the agent's --config: Spark needs the same credentials.
     """
@@ -77,6 +78,8 @@ def audit_table(
         rows = sum(count.table for count in verdict.topics)
         history = sum(count.history for count in verdict.topics)
         of_them = f", {history:,} of them gone from the topic" if history else ""
+        later = sum(count.later for count in verdict.topics)
+        of_them += f", {later:,} newer ones not judged" if later else ""
         kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())
         print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,}{of_them} · {kinds}")
     if not verdict.equal:

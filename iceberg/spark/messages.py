@@ -151,7 +151,14 @@ def _conversion(field: FieldDescriptor) -> Callable[[Any], Plain]:
         for each in field.enum_type.values:
             names.setdefault(each.number, each.name.encode())
         return lambda number: names.get(number) or b"%d" % number
-    return str.encode if field.type == _T.TYPE_STRING else lambda value: value
+    return _text if field.type == _T.TYPE_STRING else lambda value: value
+
+
+def _text(value: str | bytes) -> bytes:
+    """Text as bytes. Of proto2's, google.protobuf gives bytes where they are not UTF-8."""
+    if isinstance(value, bytes):
+        raise UnicodeError(value)
+    return value.encode()
 
 
 def _micros(time: Any) -> int:
