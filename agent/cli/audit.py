@@ -30,7 +30,7 @@ from agent.config import Config
 from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
-    from iceberg.spark.audit import Leaving
+    from iceberg.spark.audit import AuditInput, Leaving
     from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
     from iceberg.spark.verdict import Verdict
@@ -215,17 +215,11 @@ def _behind(table: Mapping[str, Any] | None, bounds: Sequence[Bounds]) -> int:
 
 def audit(given: Auditing) -> Verdict:
     """Run the whole audit. Raises Failure when it cannot be made; its verdict may be unequal."""
-    from iceberg.spark.audit import AuditInput
     from iceberg.spark.audit import audit as compare
-    from iceberg.spark.session import CATALOG
     from iceberg.spark.session import session as spark_session
 
     with tempfile.TemporaryDirectory(prefix="floe-audit-") as folder:
-        history = Path(folder) / "consumed" / "records.parquet"
-        bounds, without = asyncio.run(consume(given, history))
-        table = asyncio.run(caught_up(given, bounds))
-        starts, leaving = asyncio.run(departed(given))
-        passed, bound = skipped(given), schemas(given)
+        compared = _gathered(given, Path(folder) / "consumed" / "records.parquet")
         remarks().print("comparing in Spark …", style="dim")
         try:
             spark = spark_session(
@@ -240,19 +234,28 @@ def audit(given: Auditing) -> Verdict:
                 Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17"
             ) from None
         try:
-            return compare(
-                spark,
-                AuditInput(
-                    tables={given.topic: f"{CATALOG}.{table}"},
-                    consumed=history.parent,
-                    log_start=starts,
-                    ends={(given.topic, b.partition): b.end for b in bounds},
-                    holes={(given.topic, partition): found for partition, found in without.items()},
-                    skipped={(given.topic, partition): found for partition, found in passed.items()},
-                    leaving={given.topic: leaving},
-                    schemas={given.topic: bound},
-                    high_watermarks=lambda: asyncio.run(high_watermarks(given)),
-                ),
-            )
+            return compare(spark, compared)
         finally:
             spark.stop()
+
+
+def _gathered(given: Auditing, history: Path) -> AuditInput:
+    """All that the table is compared with, once it holds what a consumer has read."""
+    from iceberg.spark.audit import AuditInput
+    from iceberg.spark.session import CATALOG
+
+    topic = given.topic
+    bounds, without = asyncio.run(consume(given, history))
+    table = asyncio.run(caught_up(given, bounds))
+    starts, leaving = asyncio.run(departed(given))
+    return AuditInput(
+        tables={topic: f"{CATALOG}.{table}"},
+        consumed=history.parent,
+        log_start=starts,
+        ends={(topic, b.partition): b.end for b in bounds},
+        holes={(topic, partition): found for partition, found in without.items()},
+        skipped={(topic, partition): found for partition, found in skipped(given).items()},
+        leaving={topic: leaving},
+        schemas={topic: schemas(given)},
+        high_watermarks=lambda: asyncio.run(high_watermarks(given)),
+    )

@@ -118,7 +118,7 @@ def _stands_for_a_batch(value: Mapping[int, Plain] | None, headers: list[Mapping
     """Whether the row says that it stands for a batch nobody can open."""
     if value is None or value.get(VALUE_ERROR) is None or headers is None or len(headers) != 1:
         return False
-    return headers[0] is not None and headers[0][HEADER_KEY] == UNREADABLE_HEADER
+    return headers[0] is not None and bool(headers[0][HEADER_KEY] == UNREADABLE_HEADER)
 
 
 def judging(table: TableColumns, schemas: TopicSchemas) -> Callable[[Iterable[pa.RecordBatch]], Any]:

@@ -130,6 +130,11 @@ def _moved(rows: Rows, row: int, **place: int | None) -> None:
     rows[row]["kafka"].update(place)
 
 
+def _rows_exchanged(rows: Rows) -> None:
+    _moved(rows, BROKEN, offset=MISTYPED)
+    _moved(rows, MISTYPED, offset=BROKEN)
+
+
 def _again(rows: Rows, row: int, **place: int | None) -> None:
     rows.append(deepcopy(rows[row]))
     _moved(rows, -1, **place)
@@ -304,8 +309,7 @@ DAMAGES = [
     _damage("the first row missing", lambda rows: _lost(rows, 0), (MISSING, 0, ""), (GAP, 0, "")),
     _damage("a partition missing", lambda rows: rows.clear(),
             *((MISSING, offset, "") for offset in range(END))),
-    _damage("two rows exchanged", lambda rows: (_moved(rows, BROKEN, offset=MISTYPED),
-                                                _moved(rows, MISTYPED, offset=BROKEN)),
+    _damage("two rows exchanged", _rows_exchanged,
             *((CHANGED, offset, "") for offset in (BROKEN, MISTYPED))),
     _damage("a row beyond the end", lambda rows: _again(rows, RAW, offset=END), (PLACE, END, "")),
     _damage("a row far beyond the end", lambda rows: _again(rows, RAW, offset=1 << 62), (PLACE, 1 << 62, "")),

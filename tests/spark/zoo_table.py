@@ -132,9 +132,7 @@ def schemas(partitions: int) -> TopicSchemas:
         Schema(V2, VALUE, "zoo.All", samples.descriptor_set(NEWER)),
         Schema(KEYS, KEY, "zoo.Leaf", samples.descriptor_set(samples.ZOO)),
     ]
-    return TopicSchemas(
-        bound, {partition: [tuple(span) for span in _spans()] for partition in range(partitions)}
-    )
+    return TopicSchemas(bound, {partition: _spans() for partition in range(partitions)})
 
 
 def _spans() -> list[Span]:
