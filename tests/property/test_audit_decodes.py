@@ -48,7 +48,7 @@ def judge_of(topic: Topic) -> Judge:
     schemas = [
         Schema(each.schema_id, VALUE, each.root, each.binding.descriptor_set) for each in topic.schemas
     ]
-    spans = {0: [(0, 0, 0), *(tuple(each) for each in topic.spans)]}
+    spans: dict[int, list[tuple[int, int, int]]] = {0: [(0, 0, 0), *topic.spans]}
     return TableColumns(json.dumps(topic.fields), topic.ids).judge(TopicSchemas(schemas, spans))
 
 
