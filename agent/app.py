@@ -269,6 +269,7 @@ class App:
             catalog=self.background.catalog,
             damages=self.damages,
             refusals=self.refusals,
+            committers=self.background.committers,
             queues=self._queues,
             reads=self._reads,
             health=self.health,

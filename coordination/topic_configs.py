@@ -135,6 +135,11 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "`keep`: rows stay in the table when the topic's records go. `follow`: rows below the log "
                 "start go too, by whole files.",
                 choices=("keep", "follow"), broker_name="floe.table.retention", in_effect=True),
+    TopicConfig("floe.table.history.ms", _L, "86400000",
+                "For how long each snapshot of the table stays, ms: a stream that stood still for no longer "
+                "goes on. Older ones become part of the table's first, where new streams begin. "
+                "The table's own history.expire.max-snapshot-age-ms counts instead where it is set.",
+                0, broker_name="floe.table.history.ms", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.produce.check", _S, "uncompressed",
                 "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
                 "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "

@@ -119,7 +119,8 @@ class Catalog:
             case "POST", []:
                 return 200, await tables.create(namespace, _json(body))
             case "GET", [name]:
-                return 200, await tables.load((namespace, name))
+                every = query.get("snapshots", "all").lower() != "refs"
+                return 200, await tables.load((namespace, name), all_snapshots=every)
             case "HEAD", [name]:
                 tables.location_of((namespace, name))
                 return 204, None

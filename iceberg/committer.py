@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING
 from coordination.clock import Clock
 from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
+from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Span, Topic
-from iceberg import ledger, metadata
+from iceberg import history, ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.head import Head, follows, load, pointer, table_key
+from iceberg.head import Head, follows, load, place, pointer
 from iceberg.layout import Layout, MissingSchemas
 from iceberg.manifests import AddedFile, Removed
-from iceberg.metadata import Retention
+from iceberg.metadata import Metadata, Retention
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.plan import Bounds, CommitPlan, FilePlan, Unplanned, fitting
 from iceberg.sealed import sealed
+from iceberg.segments import HistoryKeeper
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
@@ -120,6 +122,15 @@ class Committer:
         self._layouts = TopicLayouts(parts.replica, raw_bytes=parts.options.raw_bytes)
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
+        self.conflict = ""
+        """Why the table does not have the name that it shall have; empty when it has."""
+        self._history = HistoryKeeper(
+            parts.store,
+            parts.warehouse,
+            self._steps,
+            parts.options.retention.snapshots,
+            lambda: parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1,
+        )
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
@@ -145,7 +156,7 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or not self.claim.holds(replica.incarnation):
             return None
-        return head if pointer(replica.state, table_key(topic)) == head.location else None
+        return head if pointer(replica.state, place(replica.state, topic)) == head.location else None
 
     async def run_once(self) -> Committed | None:
         """Commit the next piece of the topic; None when there is nothing to do or another agent commits.
@@ -170,6 +181,7 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or topic.topic_id.hex() != head.topic_id:
             return None
+        self._layouts.begin()
         await self._obstacles.begin(topic.partitions)
         for _ in range(REPLANS_MAX):
             if replica.state.topics.get(self.topic) is not topic:
@@ -205,9 +217,8 @@ class Committer:
             return 0
         await self._steps.before("find-old-files")
         known = ledger.next_offsets(head.metadata, topic.topic_id)
-        work = _Work(
-            topic, topic.topic_id, table_key(topic), head, self._layouts.build(topic, head), _NO_FILES, known
-        )
+        layout = self._layouts.build(topic, head)
+        work = _Work(topic, topic.topic_id, head, layout, _NO_FILES, known)
         found = await self._without_old(work, starts, incarnation)
         if found is not None:
             after, removed = found
@@ -240,9 +251,7 @@ class Committer:
 
     def _builder(self) -> SnapshotBuilder:
         parts, options = self._parts, self._parts.options
-        return SnapshotBuilder(
-            parts.store, parts.warehouse, self._steps, options.retention, options.manifests_merged_at
-        )
+        return SnapshotBuilder(parts.store, parts.warehouse, self._steps, options.manifests_merged_at)
 
     async def release(self) -> None:
         """Give the claim back, so that another agent need not wait for this one's end to be noticed."""
@@ -258,7 +267,8 @@ class Committer:
 
     async def _load_head(self, topic: Topic, incarnation: int) -> Head:
         """The head that the state points to, made or put in order first where that is needed."""
-        key = table_key(topic)
+        self.conflict = await self._setup.rename(topic, self.claim, incarnation)
+        key = place(self._parts.replica.state, topic)
         location = pointer(self._parts.replica.state, key)
         head = self._head
         if head is None or head.location != location:
@@ -269,7 +279,7 @@ class Committer:
                 raise CommitError(f"the table's metadata {location}: {error}") from error
         if head is None or head.topic_id != topic.topic_id.hex():
             if head is not None:
-                await self._setup.set_aside(key, head, incarnation)
+                await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._layouts.build(topic, None)
             head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
         self._head = head
@@ -310,7 +320,7 @@ class Committer:
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
-        return _Work(topic, topic.topic_id, table_key(topic), head, layout, found, after, spans)
+        return _Work(topic, topic.topic_id, head, layout, found, after, spans)
 
     async def _commit(self, work: _Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -347,7 +357,8 @@ class Committer:
     async def _store_metadata(self, head: Head, before: Head, now_ms: int) -> Head:
         """The metadata file that succeeds `before`, stored and not yet visible."""
         parts, options = self._parts, self._parts.options
-        final = metadata.following(head.metadata, before.location, before.metadata, now_ms, options.retention)
+        kept = await self._with_history(head.metadata)
+        final = metadata.following(kept, before.location, before.metadata, now_ms, options.retention)
         version = metadata.version_of(before.location) + 1
         name = metadata.metadata_name(version, parts.clock.random_bytes(16))
         content = await in_turns(metadata.encode_steps(final))
@@ -355,6 +366,19 @@ class Committer:
         await self._steps.before("store-metadata")
         await parts.store.put(parts.warehouse.key(location), content)
         return Head(location, final, head.manifests)
+
+    async def _with_history(self, found: Metadata) -> Metadata:
+        """The metadata with the history of its table as it is to be kept. What is too old is agreed on."""
+        replica = self._parts.replica
+        topic = replica.state.topics.get(self.topic)
+        policy = history.policy_of(
+            found["properties"],
+            topic.configs if topic is not None else {},
+            replica.state.cluster_configs,
+            self._parts.options.retention.history_max,
+        )
+        now_ms = deletion_ms(replica.state, self._parts.clock.now_ms())
+        return await self._history.kept(found, policy, now_ms)
 
     async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:
         """The files of a commit, stored. Raises Replan when something is in the way.
@@ -404,7 +428,7 @@ class Committer:
     async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""
         await self._steps.before("commit-table")
-        namespace, name = work.key
+        namespace, name = place(self._parts.replica.state, work.topic)  # it may have been renamed since
         message = CommitTable(
             namespace=namespace,
             name=name,
@@ -448,7 +472,6 @@ class _Work:
 
     topic: Topic
     topic_id: bytes
-    key: tuple[str, str]
     head: Head
     layout: Layout
     plan: CommitPlan

@@ -59,7 +59,7 @@ class Decoder:
         self._kind = kind
         self.shape = shape
         self.fields = list(fields)
-        self._fast = _fast_handler(kind, shape)
+        self._fast, self.why_slow = _fast_handler(kind, shape)
         # Only the order of maps is left open by the serializer; asking for it costs even where there is none.
         self._options = {"deterministic": True} if _has_map(shape) else {}
         self._together = Together(kind, self._options)
@@ -158,23 +158,23 @@ def _spread(arrays: list[pa.Array], rows: list[int], length: int) -> list[pa.Arr
     return [array.take(taken) for array in arrays]
 
 
-def _fast_handler(kind: MessageType, shape: Struct) -> Any:
-    """ptars' handler, or None when the columns it would give are not the mapping's."""
+def _fast_handler(kind: MessageType, shape: Struct) -> tuple[Any, str]:
+    """ptars' handler; None, and why, when the columns it would give are not the mapping's."""
     if _has_group(kind.descriptor, set()):
-        return None  # ptars gives null for them
+        return None, "it has groups"  # ptars gives null for them
     try:
         with no_panic():
             handler = ptars.HandlerPool([kind.descriptor.file], config=_CONFIG).get_for_message(
                 kind.descriptor
             )
             given = handler.schema()
-    except Exception:  # whatever it cannot do with this message, the plain way can
-        return None
+    except Exception as error:  # whatever it cannot do with this message, the plain way can
+        return None, str(error)[-ERROR_CHARS_MAX:]
     fits = all(
         given.get_field_index(each.name) >= 0 and _fits(given.field(each.name).type, each.node)
         for each in shape.fields
     )
-    return handler if fits else None
+    return (handler, "") if fits else (None, "it gives other types")
 
 
 def _has_group(descriptor: Descriptor, seen: set[str]) -> bool:

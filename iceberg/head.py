@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pyiceberg.manifest import ManifestFile
 
 from coordination.commands import DropTable
-from coordination.state import State
+from coordination.state import State, table_names
+from coordination.state.data import StateData
 from coordination.state.levels import EXPECTED_DROPS
 from coordination.state.types import Topic
 from coordination.topic_configs import effective, effective_bool
@@ -19,9 +20,6 @@ from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
 from objectstore.turns import in_turns
-
-NAMESPACE = "floe"
-"""The namespace of topics' tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,16 @@ class Head:
 
 
 def table_key(topic: Topic) -> tuple[str, str]:
-    """(namespace, name) of a topic's table: configured, or the name with dots and dashes as underscores."""
-    configured = topic.configs.get("floe.table.name", "")
-    if configured:
-        namespace, _, name = configured.rpartition(".")
-        return namespace or NAMESPACE, name
-    return NAMESPACE, topic.name.replace(".", "_").replace("-", "_")
+    """(namespace, name) that the topic's table shall have."""
+    return table_names.table_key(topic.name, topic.configs)
+
+
+def place(state: StateData, topic: Topic) -> tuple[str, str]:
+    """(namespace, name) that the topic's table has; while it has none, those that it shall have.
+
+    Before there were ids (levels.py) a table is known by its name only.
+    """
+    return state.tables_by_topic.get(topic.topic_id) or table_key(topic)
 
 
 def enabled(topic: Topic, cluster: Mapping[str, str]) -> bool:

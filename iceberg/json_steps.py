@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
@@ -20,6 +21,14 @@ PIECE_CHARACTERS = 64 * 1024
 
 PLAIN = json.JSONEncoder(separators=(",", ":"))
 """Of files: everything but ASCII is escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A value that is JSON text already, or several of a list joined by commas. Never what is read."""
+
+    text: str
+
 
 _WHITE = re.compile(r"[ \t\n\r]*")
 
@@ -45,7 +54,9 @@ def encode(value: object, depth: int, encoder: json.JSONEncoder = PLAIN) -> Turn
 
 def _texts(value: object, depth: int, encoder: json.JSONEncoder) -> Iterator[str]:
     mark = "{"
-    if depth and isinstance(value, dict) and value:
+    if isinstance(value, Raw):
+        yield value.text
+    elif depth and isinstance(value, dict) and value:
         for name, each in value.items():
             yield f"{mark}{encoder.encode(name)}:"
             yield from _texts(each, depth - 1, encoder)

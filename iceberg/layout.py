@@ -7,7 +7,7 @@ appended. So a layout has a decoder for each schema that its rows may have, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,9 @@ from schema.validator import BoundSchema
 
 LAYOUTS_MAX = 256
 """Layouts kept ready; the least used is built anew when needed. All topics without schemas share one."""
+
+SLOW_ROWS = "25,000"
+"""Rows that the plain decoder makes in a second, about."""
 
 NAMED_MAX = 10
 """Schema ids that an error lists."""
@@ -125,7 +128,7 @@ class Layout:
     """A table's columns and the decoders that fill them.
 
     `fields` is the Iceberg schema's top level, `arrow` what the files hold (columns that no schema of this
-    layout has are missing there). `problems` says why a bound message has no columns.
+    layout has are missing there). `problems` says why a message has no columns, or is decoded slowly.
     """
 
     basis: LayoutBasis
@@ -164,6 +167,7 @@ def from_basis(basis: LayoutBasis) -> Layout:
     values = _shapes(basis.value, VALUE_ID, table)
     key_parts = {number: each.part(table, KEY_ID) for number, each in keys.items()}
     value_parts = {number: each.part(table, VALUE_ID) for number, each in values.items()}
+    table.problems += [*_slow(basis.key, key_parts), *_slow(basis.value, value_parts)]
     return Layout(
         basis,
         table.fields,
@@ -227,6 +231,15 @@ def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int, _Shaped]:
             table.problems.append(f"schema {each.schema_id} ({each.message}) has no columns: {error}")
         found[each.schema_id] = _Shaped(each.schema_id, kind, shape)
     return found
+
+
+def _slow(bindings: Bindings, parts: Mapping[int, Part]) -> Iterator[str]:
+    """Which schemas are decoded the slow way."""
+    for each in bindings.schemas:
+        decoder = parts[each.schema_id].decoder
+        if decoder is not None and not decoder.fast:
+            told = f"schema {each.schema_id} ({each.message}) is decoded slowly, some {SLOW_ROWS} rows/s"
+            yield f"{told}: the native decoder does not take it: {decoder.why_slow}"
 
 
 def _arrow(fields: Iterable[Mapping[str, Any]], parts: Iterable[Part]) -> pa.Schema:

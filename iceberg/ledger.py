@@ -1,4 +1,4 @@
-"""The ledger: which offsets of a topic its table holds, kept in every snapshot's summary.
+"""The ledger: which offsets of a topic its table holds, kept in the current snapshot's summary.
 
 `floe.next-offsets` is cumulative: per partition index, offsets below are in the table, or were before they
 went with the topic's (`floe.table.retention=follow`): a snapshot that removes files says in
@@ -23,6 +23,16 @@ _TOPIC_ID = "floe.topic-id"
 _COMMITTER = "floe.committer"
 _IS_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _REMOVED = "floe.removed-below"
+_OF_THE_CURRENT = (
+    _NEXT,
+    _TOPIC_ID,
+    _COMMITTER,
+    "total-delete-files",
+    "total-position-deletes",
+    "total-equality-deletes",
+)
+RANGES_MAX = 512
+"""Characters of a former snapshot's ranges that its summary keeps."""
 
 
 class LedgerError(Exception):
@@ -55,6 +65,21 @@ def removal_summary(
     """The same of a snapshot that removes files below the log starts and adds none."""
     kept = summary(topic_id, next_offsets, (), committer)
     return {**kept, _REMOVED: ",".join(str(each) for each in log_starts)}
+
+
+def told_elsewhere(snapshot_summary: Mapping[str, str], ranges_max: int = RANGES_MAX) -> dict[str, str]:
+    """The summary of a snapshot that is not the current one any more, without what stands elsewhere as well.
+
+    The offsets of all partitions are in the current one, the topic's id in the table's properties, the
+    committer and the ranges (which stay up to `ranges_max` characters) in the names of the files that the
+    snapshot added.
+    """
+    kept = {name: value for name, value in snapshot_summary.items() if name not in _OF_THE_CURRENT}
+    return {
+        name: value
+        for name, value in kept.items()
+        if name not in (_RANGES, _REMOVED) or len(value) <= ranges_max
+    }
 
 
 def removed_below(snapshot_summary: Mapping[str, str]) -> list[int]:

@@ -12,10 +12,14 @@ garbage.
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Set
+from dataclasses import dataclass
 
-from iceberg import manifests
+from iceberg import history, manifests
 from iceberg.head import Head
 from iceberg.sealed import read
+from iceberg.segments import SegmentReader
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
@@ -24,25 +28,60 @@ DELETE_KEYS_MAX = 1_000
 """Keys of one delete request."""
 
 
-async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> frozenset[str]:
-    """Keys of everything that the head's metadata leads to, itself and its kept history included."""
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a head leads to: keys, and every file that one of these snapshots made."""
+
+    keys: Set[str]
+    snapshots: Set[int]
+
+    def __contains__(self, key: str) -> bool:
+        made_by = _MADE_BY.match(key.rsplit("/", 1)[-1])
+        return key in self.keys or (made_by is not None and int(made_by[1], 16) in self.snapshots)
+
+
+_MADE_BY = re.compile(r"([0-9a-f]{16})-")
+"""How names of data files, manifests and lists begin: with the snapshot that they were made for."""
+
+
+async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> Reached:
+    """Everything that the head's metadata leads to, itself and its kept history included.
+
+    Of a day's snapshots a few are looked into. A snapshot of the committer's reaches what its parent does and
+    what was made for it, and names begin with whom they were made for. So what all reach was made for one of
+    them, or is reached by one whose parent is gone; the current one is read too.
+    """
     metadata = head.metadata
-    keys = {warehouse.key(head.location)}
+    segments = [f"{metadata['location']}/{each.name}" for each in history.of(metadata).segments]
+    snapshots = [*metadata["snapshots"], *await SegmentReader(store, warehouse, 0).snapshots(metadata)]
+    kept = {each["snapshot-id"] for each in snapshots}
+    keys = {warehouse.key(each) for each in (head.location, *segments)}
     keys.update(warehouse.key(each["metadata-file"]) for each in metadata["metadata-log"])
-    seen: set[str] = set()
-    for snapshot in metadata["snapshots"]:
-        location = snapshot["manifest-list"]
-        keys.add(warehouse.key(location))
-        listed = await read(store, warehouse, location)
-        for manifest in await asyncio.to_thread(manifests.read_list, location, listed):
-            key = warehouse.key(manifest.manifest_path)
-            if key in seen:
-                continue
-            seen.add(key)
-            content = await read(store, warehouse, manifest.manifest_path, manifest.manifest_length)
-            files = await asyncio.to_thread(manifests.data_files, manifest, content)
-            keys.update(warehouse.key(each) for each in files)
-    return frozenset(keys | seen)
+    keys.update(warehouse.key(each["manifest-list"]) for each in snapshots)
+    chain = kept - {history.of(metadata).base}  # what is behind the base was the child of one that it took in
+    read_already: set[str] = set()
+    for snapshot in snapshots:
+        current = snapshot["snapshot-id"] == metadata["current-snapshot-id"]
+        if not current and snapshot.get("parent-snapshot-id") in chain:
+            continue
+        keys |= await _of_one(store, warehouse, snapshot["manifest-list"], read_already)
+    return Reached(keys, chain)
+
+
+async def _of_one(store: ObjectStore, warehouse: Warehouse, location: str, seen: set[str]) -> set[str]:
+    """Keys of the manifests of one snapshot and of their files, without those manifests that were `seen`."""
+    keys: set[str] = set()
+    listed = await read(store, warehouse, location)
+    for manifest in await asyncio.to_thread(manifests.read_list, location, listed):
+        key = warehouse.key(manifest.manifest_path)
+        keys.add(key)
+        if key in seen:
+            continue
+        seen.add(key)
+        content = await read(store, warehouse, manifest.manifest_path, manifest.manifest_length)
+        files = await asyncio.to_thread(manifests.data_files, manifest, content)
+        keys.update(warehouse.key(each) for each in files)
+    return keys
 
 
 async def orphans(

@@ -67,6 +67,12 @@ def write_added(
     location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[AddedFile]
 ) -> Written:
     """A manifest of files that the snapshot adds."""
+    return _write_added(location, schema, snapshot_id, map(_data_file, files))
+
+
+def _write_added(
+    location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[DataFile]
+) -> Written:
     output = _Output(location)
     with write_manifest(
         2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
@@ -74,7 +80,7 @@ def write_added(
         for each in files:
             writer.add_entry(
                 ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=_data_file(each)
+                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=each
                 )
             )
     return Written(output.content, writer.to_manifest_file())
@@ -97,6 +103,24 @@ def write_merged(
             for entry in _entries(manifest, source):
                 writer.existing(entry)
     return Written(output.content, writer.to_manifest_file())
+
+
+def write_as_added(
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    sources: Sequence[tuple[ManifestFile, Callable[[ManifestEntry], bool]]],
+    contents: Mapping[str, bytes],
+) -> Written | None:
+    """One manifest of the live files of several that are taken, as if the snapshot had added them.
+
+    None when none is.
+    """
+    source = _MemoryIO(contents)
+    taken = [
+        entry.data_file for manifest, takes in sources for entry in _entries(manifest, source) if takes(entry)
+    ]
+    return _write_added(location, schema, snapshot_id, taken) if taken else None
 
 
 class Extent(NamedTuple):
@@ -131,8 +155,8 @@ def write_without(
     A file whose bounds do not say where it lies stays.
     """
     source = _MemoryIO({manifest.manifest_path: content})
-    entries = _entries(manifest, source)
-    old = [extent is not None and goes(extent) for extent in map(_extent, entries)]
+    found = _entries(manifest, source)
+    old = [extent is not None and goes(extent) for extent in map(_extent, found)]
     if True not in old:
         return None
     removed = Removed()
@@ -140,7 +164,7 @@ def write_without(
     with write_manifest(
         2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
     ) as writer:
-        for entry, gone in zip(entries, old, strict=True):
+        for entry, gone in zip(found, old, strict=True):
             if not gone:
                 writer.existing(entry)
                 continue
@@ -187,20 +211,24 @@ def read_list(location: str, content: bytes) -> list[ManifestFile]:
 
 def data_files(manifest: ManifestFile, content: bytes) -> list[str]:
     """Locations of the live files of a manifest."""
-    source = _MemoryIO({manifest.manifest_path: content})
-    return [each.data_file.file_path for each in _entries(manifest, source)]
+    return [each.data_file.file_path for each in entries(manifest, content)]
+
+
+def entries(manifest: ManifestFile, content: bytes) -> list[ManifestEntry]:
+    """The live files of a manifest with who added them. Raises Damaged."""
+    return _entries(manifest, _MemoryIO({manifest.manifest_path: content}))
 
 
 def _entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
     """The live files of a manifest, as many as its list says. Raises Damaged."""
-    entries = manifest.fetch_manifest_entry(source, discard_deleted=True)
+    found = manifest.fetch_manifest_entry(source, discard_deleted=True)
     added, existing = manifest.added_files_count, manifest.existing_files_count
-    if added is not None and existing is not None and len(entries) != added + existing:
+    if added is not None and existing is not None and len(found) != added + existing:
         raise Damaged(
-            f"{manifest.manifest_path} names {len(entries)} live files, its manifest list says "
+            f"{manifest.manifest_path} names {len(found)} live files, its manifest list says "
             f"{added + existing}: one of the two is damaged; restore it from a backup"
         )
-    return entries
+    return found
 
 
 def _schema(schema: Mapping[str, Any]) -> Schema:

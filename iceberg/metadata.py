@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iceberg import json_steps
+from iceberg import json_steps, ledger
 from objectstore.turns import Turns, at_once
 
 Metadata = dict[str, Any]
@@ -21,10 +21,14 @@ _LAST_PARTITION_ID = 999  # the spec's start: a table without partition fields h
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What metadata keeps: snapshots, and former metadata files in the log."""
+    """What a metadata file names: snapshots (the rest stands in segments, history.py), former metadata files.
 
-    snapshots: int = 50
+    `history_max`: snapshots of the whole history, whatever their age.
+    """
+
+    snapshots: int = 32
     previous_versions: int = 20
+    history_max: int = 20_000
 
 
 def new_table(
@@ -81,20 +85,24 @@ def with_schema(
     }
 
 
-def with_snapshot(metadata: Metadata, snapshot: Mapping[str, Any], retention: Retention) -> Metadata:
-    """The table with one more snapshot as its current one; the oldest beyond the retention expire."""
-    number, stamp = snapshot["snapshot-id"], snapshot["timestamp-ms"]
-    snapshots = [*metadata["snapshots"], dict(snapshot)][-retention.snapshots :]
-    kept = {each["snapshot-id"] for each in snapshots}
-    log = [*metadata["snapshot-log"], {"snapshot-id": number, "timestamp-ms": stamp}]
+def with_snapshot(metadata: Metadata, snapshot: Mapping[str, Any]) -> Metadata:
+    """The table with one more snapshot as its current one. The one before tells no more than it must."""
+    number, stamp, before = snapshot["snapshot-id"], snapshot["timestamp-ms"], metadata["current-snapshot-id"]
     return {
         **metadata,
-        "snapshots": snapshots,
-        "snapshot-log": [each for each in log if each["snapshot-id"] in kept],
+        "snapshots": [
+            *[_former(each) if each["snapshot-id"] == before else each for each in metadata["snapshots"]],
+            dict(snapshot),
+        ],
+        "snapshot-log": [*metadata["snapshot-log"], {"timestamp-ms": stamp, "snapshot-id": number}],
         "current-snapshot-id": number,
         "last-sequence-number": snapshot["sequence-number"],
         "refs": {**metadata["refs"], "main": {"snapshot-id": number, "type": "branch"}},
     }
+
+
+def _former(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    return {**snapshot, "summary": ledger.told_elsewhere(snapshot["summary"])}
 
 
 def following(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from coordination.state.table_names import NAMESPACE
 from iceberg.folders import folder_of, neighbour
-from iceberg.head import NAMESPACE
 from iceberg.rest_errors import bad_request
 from iceberg.warehouse import OutsideWarehouse, Warehouse
 from objectstore.naming import check_key

@@ -17,8 +17,8 @@ from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Result
+from iceberg import history, rest_commit
 from iceberg import metadata as table_metadata
-from iceberg import rest_commit
 from iceberg.head import taken
 from iceberg.maintenance import purge
 from iceberg.rest_errors import (
@@ -34,8 +34,9 @@ from iceberg.rest_errors import (
 )
 from iceberg.rest_locations import Locations
 from iceberg.sealed import read, sealed
+from iceberg.segments import SegmentReader
 from iceberg.warehouse import Warehouse
-from objectstore.store import NotFound, ObjectStore
+from objectstore.store import NotFound, ObjectStore, StoreError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -68,6 +69,7 @@ class Tables:
     def __init__(self, parts: CatalogParts) -> None:
         self._parts = parts
         self._locations = Locations(parts.replica, parts.warehouse)
+        self._segments = SegmentReader(parts.store, parts.warehouse)
 
     def location_of(self, key: Key) -> str:
         """The table's current metadata location. Raises 404."""
@@ -80,10 +82,16 @@ class Tables:
         """Names of the namespace's tables."""
         return sorted(name for found, name in self._parts.replica.state.tables if found == namespace)
 
-    async def load(self, key: Key) -> dict[str, Any]:
-        """LoadTableResult: the metadata as it is in the store, and storage access."""
+    async def load(self, key: Key, *, all_snapshots: bool = True) -> dict[str, Any]:
+        """LoadTableResult: the metadata with the table's whole history, and storage access.
+
+        Without `all_snapshots` only those that a ref names (the specification's `snapshots=refs`).
+        """
         location = self.location_of(key)
-        return self._loaded(location, await self._read(location))
+        found = await self._read(location)
+        return self._loaded(
+            location, await self._with_history(found) if all_snapshots else history.of_refs(found)
+        )
 
     async def create(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create a table, or only say what it would be (stage-create)."""
@@ -111,8 +119,8 @@ class Tables:
                 raise no_such_table(*key)
             base = await self._read(found.metadata_location) if found is not None else None
             location = found.metadata_location if found is not None else ""
-            if base is not None:
-                self._guard(base, request)
+            if base is not None and not self._guard(key, base, request):
+                base = await self._segments.plain(base)
             updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
             self._locations.require_changes(key, base, updated)
             stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
@@ -122,7 +130,7 @@ class Tables:
                 if error.kind != "CommitFailedException" or attempt == COMMIT_ATTEMPTS_MAX - 1:
                     raise
             else:
-                return {"metadata-location": stored, "metadata": updated}
+                return {"metadata-location": stored, "metadata": await self._with_history(updated)}
         raise AssertionError("unreachable")
 
     async def register(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,7 +177,7 @@ class Tables:
             location, metadata = self.location_of(key), None
             try:
                 metadata = await self._read(location)
-                self._guard(metadata, None)
+                self._guard(key, metadata, None)
             except CatalogError as error:
                 if error.status != 404 or target is not None:
                     raise
@@ -191,16 +199,22 @@ class Tables:
         named = target or key
         await self._propose(message, f"table {named[0]}.{named[1]}")
 
-    def _guard(self, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> None:
-        """A living topic's table is Floe's: it takes properties, nothing else."""
+    def _guard(self, key: Key, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> bool:
+        """A living topic's table is Floe's: it takes properties, nothing else. Whether it is such a table.
+
+        Below TABLE_TOPIC_IDS a topic that was given another table name left a table behind: not its own now.
+        """
         topic_id, topic = rest_commit.topic_of(metadata)
         if not topic_id or not self._topic_lives(topic_id):
-            return
+            return False
+        if self._parts.replica.state.tables_by_topic.get(bytes.fromhex(topic_id), key) != key:
+            return False
         if request is None:
             raise forbidden(
                 f"this is the table of topic {topic!r}: delete the topic first, or set its floe.table.name"
             )
         rest_commit.guard_topic_table(request, topic)
+        return True
 
     def _topic_lives(self, topic_id: str) -> bool:
         return bytes.fromhex(topic_id) in self._parts.replica.state.topics_by_id
@@ -219,6 +233,14 @@ class Tables:
             "metadata": metadata,
             "config": dict(self._parts.table_config),
         }
+
+    async def _with_history(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """What engines shall see. A damaged history is told and left out: no query of the rows needs it."""
+        try:
+            return await self._segments.composed(metadata)
+        except (StoreError, ValueError) as error:
+            _logger.error("%s: streams over it must not begin now: %s", metadata["location"], error)
+            return metadata
 
     async def _read(self, location: str) -> dict[str, Any]:
         try:

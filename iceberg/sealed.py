@@ -2,9 +2,10 @@
 
 A table's metadata, manifest lists and manifests are read to be built upon: one byte that a read got wrong
 would be copied into every later one. So the name of each that Floe writes ends with a checksum of its bytes
-(`….x<16 hexadecimal digits>.avro`, `….metadata.json`), and a read that does not match is made again. Other
-engines write names without one: of theirs, two reads must agree, and a manifest must have the length that its
-list says. Engines that read the tables do not look at the names (Iceberg spec, "Table Metadata").
+(`….x<16 hexadecimal digits>.avro`, `….metadata.json`, `….history`), and a read that does not match is made
+again. Other engines write names without one: of theirs, two reads must agree, and a manifest must have the
+length that its list says. Engines that read the tables do not look at the names (Iceberg spec, "Table
+Metadata").
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ READS_MAX = 3
 """Reads of one file before it is called damaged."""
 
 _logger = logging.getLogger("floe.iceberg.sealed")
-_NAME = re.compile(r"\.x([0-9a-f]{16})\.(?:avro|metadata\.json)$")
-_ENDS = (".metadata.json", ".avro")
+_NAME = re.compile(r"\.x([0-9a-f]{16})\.(?:avro|metadata\.json|history)$")
+_ENDS = (".metadata.json", ".avro", ".history")
 
 
 class Damaged(StoreError):
@@ -30,7 +31,7 @@ class Damaged(StoreError):
 
 
 def sealed(location: str, *content: Buffer) -> str:
-    """The location with the content's checksum in its name. `location` ends with .avro or .metadata.json."""
+    """The location with the content's checksum in its name. `location` ends with one of _ENDS."""
     for end in _ENDS:
         if location.endswith(end):
             return f"{location.removesuffix(end)}.x{_digest(*content)}{end}"

@@ -21,11 +21,12 @@ from coordination.replica.clock_watch import deletion_ms
 from coordination.state import Applied, State
 from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
-from coordination.trouble import Troubles
+from coordination.trouble import ERROR_LENGTH_MAX, Troubles
 from iceberg import maintenance
 from iceberg.claim import ClaimRefused, claim_name
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
-from iceberg.head import enabled, follows
+from iceberg.head import enabled, follows, place, table_key
+from iceberg.lag import TableLags
 from iceberg.ledger import LedgerError
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
@@ -63,7 +64,10 @@ class ServiceOptions:
 
 @dataclass(slots=True)
 class TopicStatus:
-    """What became of a topic's commits here. `freshness_ms`: age of the newest row at its commit."""
+    """What became of a topic's commits here. `freshness_ms`: age of the newest row at its commit.
+
+    `failing_since_ms`, `last_commit_ms`: Unix ms, 0 for none; `problems`: what is wrong though it goes on.
+    """
 
     commits: int = 0
     rows: int = 0
@@ -71,6 +75,8 @@ class TopicStatus:
     failures: int = 0
     freshness_ms: int = -1
     last_error: str = ""
+    failing_since_ms: int = 0
+    last_commit_ms: int = 0
     problems: tuple[str, ...] = ()
 
 
@@ -90,6 +96,7 @@ class _Job:
     collected: float = 0.0
     committed: float = 0.0
     bound: tuple[int | None, int | None, int, bool] = (None, None, 0, False)
+    problems: tuple[str, ...] = ()
     status: TopicStatus = field(default_factory=TopicStatus)
 
 
@@ -124,12 +131,24 @@ class CommitterService:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
+        self.lags = TableLags(parts.replica, parts.clock)
+        """How far all tables are behind, whoever commits them."""
         self.troubles: Troubles | None = None
         """Is told of every commit that failed, and of the one that did not after it."""
 
     def status(self) -> dict[str, TopicStatus]:
         """What became of the commits, by topic."""
         return dict(self._statuses)
+
+    def status_of(self, topic: str) -> TopicStatus:
+        """What became of a topic's commits here."""
+        return self._statuses.get(topic) or TopicStatus()
+
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """What is wrong with the tables that this agent commits, by topic."""
+        held = self._parts.replica.incarnation
+        found = ((name, job) for name, job in self._jobs.items() if job.committer.claim.holds(held))
+        return {name: job.status.problems for name, job in found if job.status.problems}
 
     def freshness_s(self) -> dict[str, float | None]:
         """By topic that this agent commits: how old the newest row was when it was committed, seconds.
@@ -157,11 +176,13 @@ class CommitterService:
         self._unlisten = replica.add_listener(self._applied)
         replica.add_reload_listener(self._reloaded)
         self._loop_task = tasks.kept(self._run, "tables")
+        self.lags.start()
 
     async def stop(self) -> None:
         """Let commits under way end within a bound, give the claims back. Idempotent."""
         self._unlisten()
         self._unlisten = lambda: None
+        await self.lags.stop()
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)
@@ -247,8 +268,8 @@ class CommitterService:
         if job is None or job.over:
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
             self._jobs[name] = job
-        elif job.bound == bound:
-            return
+        elif job.bound == bound and place(state, topic) == table_key(topic):
+            return  # a table that shall have another name is looked at until it has it
         job.bound = bound
         self._dirty.setdefault(name, self._parts.clock.now_ms())
 
@@ -322,7 +343,7 @@ class CommitterService:
         self._remember(name, job)
         try:
             await self._turn(name, job, newest_ms)
-            job.failures, job.status.last_error = 0, ""
+            job.failures, job.status.last_error, job.status.failing_since_ms = 0, "", 0
             if self.troubles is not None:
                 self.troubles.worked(f"table of {name}")
             waits = self._options.interval_s
@@ -339,6 +360,7 @@ class CommitterService:
             _logger.error("topic %s is not committed: %r", name, error)
             waits = self._failed(name, job, error, newest_ms)
         finally:
+            self._note_problems(job)
             self._running.pop(name, None)
             self._wake.set()
             self._freed.set()
@@ -360,6 +382,10 @@ class CommitterService:
             self._note(name, job, done, newest_ms)
         await self._beside(job)
 
+    def _note_problems(self, job: _Job) -> None:
+        conflict = job.committer.conflict
+        job.status.problems = (*job.problems, conflict) if conflict else job.problems
+
     async def _beside(self, job: _Job) -> None:
         """Let old rows and files go; with a backlog no more often than a topic without one would."""
         now = asyncio.get_running_loop().time()
@@ -379,7 +405,7 @@ class CommitterService:
         status.commits += 1
         status.rows += done.rows
         status.bytes += done.bytes
-        status.problems = done.problems
+        status.last_commit_ms, job.problems = self._parts.clock.now_ms(), done.problems
         job.committed = asyncio.get_running_loop().time()
         if not done.more and done.rows:
             status.freshness_ms = max(0, self._parts.clock.now_ms() - newest_ms)
@@ -389,7 +415,8 @@ class CommitterService:
     def _failed(self, name: str, job: _Job, error: BaseException, newest_ms: int) -> float:
         job.failures += 1
         job.status.failures += 1
-        job.status.last_error = f"{type(error).__name__}: {error}"
+        job.status.last_error = f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]
+        job.status.failing_since_ms = job.status.failing_since_ms or self._parts.clock.now_ms()
         if self.troubles is not None and not isinstance(error, LostRace):
             self.troubles.failed(f"table of {name}", error)
         self._dirty.setdefault(name, newest_ms)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from coordination.clock import Clock
 from coordination.commands import CommitTable, PutNamespace
 from coordination.kafka_codes import Code
-from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Topic
+from coordination.state import State
+from coordination.state.types import TABLE_FOLDER_DIGITS, Refused, Table, Topic
 from iceberg import ledger, metadata
+from iceberg.claim import TopicClaim
 from iceberg.folders import neighbour
-from iceberg.head import Head, taken
+from iceberg.head import Head, pointer, table_key, taken
 from iceberg.layout import Layout
 from iceberg.sealed import sealed
 from iceberg.steps import Steps
@@ -47,13 +49,46 @@ class TableSetup:
         self._clock = clock
         self._steps = steps
 
-    async def set_aside(self, key: tuple[str, str], head: Head, incarnation: int) -> None:
+    async def rename(self, topic: Topic, claim: TopicClaim, incarnation: int) -> str:
+        """Give the topic's table the name that it shall have, as it is: history, ledger and folder stay.
+
+        Returns why it cannot have that name; empty when it has it, or there is no table. Rows go on into the
+        table under the name it has.
+        """
+        replica, wanted = self._replica, table_key(topic)
+        own = replica.state.tables_by_topic.get(topic.topic_id)
+        if own is None or own == wanted:
+            return ""
+        await self._make_namespace(wanted[0], incarnation)
+        in_the_way = replica.state.tables.get(wanted)
+        try:
+            if in_the_way is not None and _left_behind(replica.state, in_the_way):
+                old = in_the_way.topic_id.hex()
+                await self.set_aside(wanted, in_the_way.metadata_location, old, incarnation)
+        except TableConflict as conflict:
+            return str(conflict)
+        await self._steps.before("rename-table")
+        own = replica.state.tables_by_topic.get(topic.topic_id)  # another's may have come in its place
+        message = own and taken(replica.state, own, pointer(replica.state, own), wanted)
+        if not own or not message or own == wanted:
+            return ""
+        message.claim, message.claim_revision = claim.name, claim.revision
+        result = await replica.propose(message, incarnation=incarnation)
+        if isinstance(result, Refused):
+            return (
+                f"table {'.'.join(own)} is not renamed to {'.'.join(wanted)}: {result.message}; rename or "
+                "drop what is in the way, or give the topic another floe.table.name"
+            )
+        _logger.info("table %s of topic %s is %s now", ".".join(own), topic.name, ".".join(wanted))
+        return ""
+
+    async def set_aside(self, key: tuple[str, str], location: str, old_id: str, incarnation: int) -> None:
         """Rename the table of a deleted topic: its rows stay readable, its offsets never meet the new ones.
 
+        It is at `location`, of the topic with the id `old_id` (hexadecimal).
         Raises TableConflict when the table is no topic's, or that of a topic that still exists.
         """
         namespace, name = key
-        old_id = head.topic_id
         owner = self._replica.state.topics_by_id.get(bytes.fromhex(old_id))
         if not old_id or owner is not None:
             whose = f"that of topic {owner.name!r}" if owner is not None else "no topic's"
@@ -63,11 +98,9 @@ class TableSetup:
             )
         aside = f"{name}__{old_id[:12]}"
         await self._steps.before("set-old-table-aside")
-        message = taken(self._replica.state, key, head.location, (namespace, aside))
+        message = taken(self._replica.state, key, location, (namespace, aside))
         if message is None:
-            raise TableConflict(
-                f"table {namespace}.{name} is not at {head.location} any more: looked at again"
-            )
+            raise TableConflict(f"table {namespace}.{name} is not at {location} any more: looked at again")
         result = await self._replica.propose(message, incarnation=incarnation)
         if isinstance(result, Refused):
             raise TableConflict(f"table {namespace}.{name} of an older topic: {result.message}")
@@ -79,11 +112,7 @@ class TableSetup:
         """An empty table for the topic. Raises TableConflict."""
         namespace, name = key
         topic_id, topic_name = topic.topic_id, topic.name
-        if namespace not in self._replica.state.namespaces:
-            await self._steps.before("create-namespace")
-            await self._replica.propose(
-                PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
-            )
+        await self._make_namespace(namespace, incarnation)
         folder = self._free_folder(topic, key)
         first = metadata.new_table(
             _uuid(self._clock.random_bytes(16)),
@@ -115,6 +144,13 @@ class TableSetup:
             raise TableConflict(f"table {namespace}.{name}: {Code(result.code).name}: {result.message}")
         return Head(location, first, ())
 
+    async def _make_namespace(self, namespace: str, incarnation: int) -> None:
+        if namespace not in self._replica.state.namespaces:
+            await self._steps.before("create-namespace")
+            await self._replica.propose(
+                PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
+            )
+
     def _free_folder(self, topic: Topic, key: tuple[str, str]) -> str:
         """Where the topic's table will be. Raises TableConflict where another one is."""
         namespace, name = key
@@ -127,6 +163,11 @@ class TableSetup:
                 f"{other.name}: drop that one, or give the topic another floe.table.name"
             )
         return folder
+
+
+def _left_behind(state: State, table: Table) -> bool:
+    """Whether the table is that of a topic that is gone."""
+    return bool(table.topic_id) and table.topic_id not in state.topics_by_id
 
 
 def properties_of(topic: Topic, layout: Layout) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pyiceberg.manifest import ManifestFile
 from iceberg import ledger, manifests, metadata
 from iceberg.head import Head
 from iceberg.manifests import AddedFile, Extent, Removed, Written
-from iceberg.metadata import Metadata, Retention
+from iceberg.metadata import Metadata
 from iceberg.sealed import read
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
@@ -29,13 +29,11 @@ class SnapshotBuilder:
         store: ObjectStore,
         warehouse: Warehouse,
         steps: Steps,
-        retention: Retention,
         merged_at: int,
     ) -> None:
         self._store = store
         self._warehouse = warehouse
         self._steps = steps
-        self._retention = retention
         self._merged_at = merged_at
 
     async def append(
@@ -127,7 +125,7 @@ class SnapshotBuilder:
             "schema-id": base["current-schema-id"],
             "summary": dict(summary),
         }
-        final = metadata.with_snapshot(base, snapshot, self._retention)
+        final = metadata.with_snapshot(base, snapshot)
         return Head("", final, await asyncio.to_thread(manifests.read_list, location, content))
 
     async def _merge(

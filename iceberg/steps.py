@@ -6,6 +6,7 @@ from coordination.steps import reach
 
 STEPS = (
     "claim",
+    "rename-table",
     "load-table",
     "set-old-table-aside",
     "create-namespace",
@@ -19,6 +20,8 @@ STEPS = (
     "merge-manifests",
     "store-manifests",
     "store-manifest-list",
+    "store-history",
+    "store-base",
     "store-metadata",
     "commit-table",
     "remember-head",

@@ -53,9 +53,10 @@ class Background:
         self._troubles = troubles
         troubles.more.append(self._failing_items)
         self.catalog = catalog_of(config, replica, store, clock)
-        self._tables: CommitterService | None = None
+        self.committers: CommitterService | None = None
+        """What makes tables of topics; None where `tables.enabled` is false."""
         if config.tables.enabled:
-            self._tables = committers_of(config, replica, reader, merged, store, clock, metrics)
+            self.committers = committers_of(config, replica, reader, merged, store, clock, metrics)
         snapshots = SnapshotOptions(
             revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
         )
@@ -88,9 +89,9 @@ class Background:
         for job in self._jobs:
             job.troubles = self._troubles
             job.start()
-        if self._tables is not None:
-            self._tables.troubles = self._troubles
-            await self._tables.start()
+        if self.committers is not None:
+            self.committers.troubles = self._troubles
+            await self.committers.start()
 
     def _failing_items(self) -> list[Trouble]:
         """The partitions, topics and objects that single jobs pass over."""
@@ -99,8 +100,8 @@ class Background:
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""
-        if self._tables is not None:
-            await self._tables.stop()
+        if self.committers is not None:
+            await self.committers.stop()
         for job in reversed(self._jobs):
             await job.stop()
 

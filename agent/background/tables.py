@@ -49,7 +49,7 @@ def committers_of(
         rows_per_commit_max=tables.rows_per_commit_max,
         bytes_per_commit_max=tables.bytes_per_commit_max,
         rows_per_file_max=tables.rows_per_file_max,
-        retention=Retention(snapshots=tables.snapshots_kept),
+        retention=Retention(history_max=tables.snapshots_max),
         manifests_merged_at=tables.manifests_merged_at,
         orphan_grace_s=tables.orphan_grace_s,
         raw_bytes=tables.raw_bytes,
@@ -63,5 +63,9 @@ def committers_of(
         ),
     )
     figures = TableFigures(metrics, service.freshness_s)
+    figures.also(
+        lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
+        lambda: {topic: len(problems) for topic, problems in service.problems().items()},
+    )
     service.on_commit = lambda topic, done: figures.note(topic, done.rows)
     return service

@@ -28,15 +28,33 @@ app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog
 
 @app.command("list")
 def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
-    """List the tables with the topic that each follows and how many records it is behind."""
-    rows = agent_http.ask(http, "/status.json")["tables"]
+    """List the tables, made or not, with the topic that each follows and how far it is behind it.
+
+    Files, bytes, snapshots, the last commit, the last error and problems are known to the agent that commits
+    the table (committed by): ask that one with --http.
+    """
+    found = agent_http.ask(http, "/status.json")
+    rows = [{**row, "made": True} for row in found["tables"]]
+    rows += [{**row, "made": False} for row in found["tables_not_made"]]
     if output is Form.JSON:
         print_json(rows)
-    else:
-        print_table(
-            ("table", "topic", "records behind"),
-            [(r["table"], r["topic"], r["records_behind"]) for r in rows],
-        )
+        return
+    shown = ("files", "bytes", "snapshots", "last_commit", "committed_by", "last_error", "failing_since")
+    titles = ("records behind", "seconds behind", *(name.replace("_", " ") for name in shown))
+    print_table(
+        ("table", "topic", *titles, "problems"),
+        [
+            (
+                row["table"] if row["made"] else f"{row['table']} (not made)",
+                row["topic"],
+                row["records_behind"],
+                row["seconds_behind"],
+                *(row.get(name) for name in shown),
+                "; ".join(row["problems"]),
+            )
+            for row in rows
+        ],
+    )
 
 
 @app.command("audit")

@@ -191,8 +191,8 @@ class TablesConfig(Section):
     committers_in_flight_max: Annotated[int, Field(ge=1, le=256)] = 2
     """Topics this agent commits at once."""
 
-    snapshots_kept: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Iceberg snapshots kept in a table's metadata."""
+    snapshots_max: Annotated[int, Field(ge=1_000, le=200_000)] = 20_000
+    """Snapshots in a table's history, which lasts for `floe.table.history.ms`; beyond it the oldest go."""
 
     manifests_merged_at: Annotated[int, Field(ge=2, le=10_000)] = 100
     """Small manifests of a table at which they are merged into one (Iceberg's MergeAppend)."""

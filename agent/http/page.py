@@ -24,6 +24,12 @@ FACTS = ("version", "cluster", "agent", "node_id", "incarnation", "revision", "s
 COUNTS = ("topics", "partitions", "schemas")
 
 
+TABLE_COLUMNS = (
+    *("table", "topic", "records_behind", "seconds_behind", "committed_by", "last_error", "failing_since"),
+    "problems",
+)
+
+
 def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
     ready = bool(status["ready"])
@@ -44,7 +50,9 @@ def render(status: Mapping[str, object]) -> str:
             _rows(status["brokers"]), ("node_id", "name", "listeners", "http", "zone", "version", "unwell")
         ),
         "<h2>Tables</h2>",
-        _table(_rows(status["tables"]), ("table", "topic", "records_behind")),
+        _table(_rows(status["tables"]), TABLE_COLUMNS),
+        "<h2>Tables that are not there yet</h2>",
+        _table(_rows(status["tables_not_made"]), TABLE_COLUMNS),
         "<h2>Damaged records</h2>",
         _table(_rows(status["damaged"]), ("topic", "partition", "from_offset", "to_offset", "met", "reason")),
         "<h2>Refused records, the newest</h2>",

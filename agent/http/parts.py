@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.telemetry.refusals import Refusals
     from coordination.clock import Clock
     from coordination.replica import Replica
+    from iceberg.service import CommitterService
     from objectstore.store import ObjectStore
 
 
@@ -48,6 +49,8 @@ class Parts:
     """What readers met that is damaged or lost; shown by /status."""
     refusals: Refusals | None = None
     """The newest batches that were refused; shown by /status."""
+    committers: CommitterService | None = None
+    """The tables that this agent commits, and how far all are behind; None: it does not look at tables."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)

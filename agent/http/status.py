@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from agent.http.health import checks, jobs, when
 from agent.http.page import render
 from agent.http.parts import Parts
+from agent.http.tables import tables, tables_not_made
 from agent.version import VERSION
-from coordination.state.tables import topic_id_of
 from objectstore.tasks import DEFECTS
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class StatusRoutes:
             "topics": len(state.topics),
             "partitions": state.partition_count,
             "schemas": len(state.schemas),
-            "tables": self._tables(),
+            "tables": tables(parts),
+            "tables_not_made": tables_not_made(parts),
             "damaged": self._damaged(),
             "refused": self._refused(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
@@ -80,18 +81,6 @@ class StatusRoutes:
             "defects": _defects(),
             "replica": parts.replica.status(),
         }
-
-    def _tables(self) -> list[dict[str, object]]:
-        state = self._parts.replica.state
-        return [
-            {
-                "table": f"{table.namespace}.{table.name}",
-                "topic": table.topic,
-                "next_offsets": list(table.next_offsets),
-                "records_behind": self._behind(topic_id_of(state, table), table.next_offsets),
-            }
-            for _, table in sorted(state.tables.items())
-        ]
 
     def _damaged(self) -> list[dict[str, object]]:
         damages = self._parts.damages
@@ -114,16 +103,6 @@ class StatusRoutes:
         refusals = self._parts.refusals
         newest = refusals.newest if refusals is not None else []
         return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
-
-    def _behind(self, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:
-        """Committed records that are not in the table yet; None for a table that follows no living topic."""
-        topic = self._parts.replica.state.topics_by_id.get(topic_id)
-        if topic is None:
-            return None
-        done = [*next_offsets, *[0] * (len(topic.partitions) - len(next_offsets))]
-        return sum(
-            p.high_watermark - max(d, p.log_start) for p, d in zip(topic.partitions, done, strict=False)
-        )
 
 
 def _defects() -> list[dict[str, object]]:

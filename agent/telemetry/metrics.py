@@ -115,6 +115,17 @@ class Metrics:
         self.table_freshness_seconds = self._gauge(
             "table_freshness_seconds", "Age of the newest row when it was committed", "topic"
         )
+        self.table_rows_behind = self._gauge(
+            "table_rows_behind", "Offsets that a table has not taken; each agent says it", "topic"
+        )
+        self.table_seconds_behind = self._gauge(
+            "table_seconds_behind",
+            "Age of the oldest record that a table lacks; each agent says it",
+            "topic",
+        )
+        self.table_problems = self._gauge(
+            "table_problems", "What is wrong with a table that goes on all the same", "topic"
+        )
         self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
 
     def request(self, api: str) -> RequestMetrics:

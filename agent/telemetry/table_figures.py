@@ -13,6 +13,8 @@ from operator import itemgetter
 from agent.telemetry.by_topic import TOPICS_MAX, ByTopic
 from agent.telemetry.metrics import Metrics
 
+Behind = Callable[[], Mapping[str, tuple[int, float]]]
+
 
 class TableFigures:
     """`committed` says, when the metrics are read, which tables are this agent's: topic → freshness.
@@ -24,7 +26,17 @@ class TableFigures:
         self._rows = ByTopic(metrics.table_rows)
         self._freshness = metrics.table_freshness_seconds
         self._committed = committed
+        self._metrics = metrics
+        self._behind: Behind = dict
+        self._problems: Callable[[], Mapping[str, int]] = dict
         metrics.before_reading.append(self._refresh)
+
+    def also(self, behind: Behind, problems: Callable[[], Mapping[str, int]]) -> None:
+        """What is read besides. `behind`: topic → (rows, seconds), of all tables, which every agent tells, so
+        that somebody does whoever commits; of more than are named those that are latest. `problems`: how
+        many, of the tables that this agent commits.
+        """
+        self._behind, self._problems = behind, problems
 
     def note(self, topic: str, rows: int) -> None:
         """Rows were committed."""
@@ -38,3 +50,16 @@ class TableFigures:
         known = ((topic, late_s) for topic, late_s in committed.items() if late_s is not None)
         for topic, late_s in nlargest(TOPICS_MAX, known, key=itemgetter(1)):
             self._freshness.labels(topic).set(late_s)
+        self._refresh_more()
+
+    def _refresh_more(self) -> None:
+        metrics = self._metrics
+        for each in (metrics.table_rows_behind, metrics.table_seconds_behind, metrics.table_problems):
+            each.clear()
+        behind = ((seconds, rows, topic) for topic, (rows, seconds) in self._behind().items())
+        for seconds, rows, topic in nlargest(TOPICS_MAX, behind):
+            metrics.table_rows_behind.labels(topic).set(rows)
+            metrics.table_seconds_behind.labels(topic).set(seconds)
+        problems = ((count, topic) for topic, count in self._problems().items() if count)
+        for count, topic in nlargest(TOPICS_MAX, problems):
+            metrics.table_problems.labels(topic).set(count)

@@ -1092,6 +1092,8 @@ class DropTable(_message.Message):
     RENAME_NAMESPACE_FIELD_NUMBER: _builtins.int
     RENAME_NAME_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
+    CLAIM_FIELD_NUMBER: _builtins.int
+    CLAIM_REVISION_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     name: _builtins.str
     rename_namespace: _builtins.str
@@ -1099,6 +1101,10 @@ class DropTable(_message.Message):
     rename_name: _builtins.str
     expected: _builtins.str
     """metadata location that is dropped or renamed; empty: whatever is there"""
+    claim: _builtins.str
+    """when not empty: a topic's committer gives its table the name it is configured"""
+    claim_revision: _builtins.int
+    """for; tables of topics in the way that want another name themselves give way"""
     def __init__(
         self,
         *,
@@ -1107,10 +1113,12 @@ class DropTable(_message.Message):
         rename_namespace: _builtins.str = ...,
         rename_name: _builtins.str = ...,
         expected: _builtins.str = ...,
+        claim: _builtins.str = ...,
+        claim_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "name", b"name", "namespace", b"namespace", "rename_name", b"rename_name", "rename_namespace", b"rename_namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "claim_revision", b"claim_revision", "expected", b"expected", "name", b"name", "namespace", b"namespace", "rename_name", b"rename_name", "rename_namespace", b"rename_namespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

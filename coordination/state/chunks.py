@@ -111,8 +111,7 @@ def _append(
             begin_span(partition, base)
         slices.rows += pack(end, serial, start, length, newest)
         slices.size_bytes += length
-        references += 1
-        previous = partition
+        references, previous = references + 1, partition
     return references
 
 

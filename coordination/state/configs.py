@@ -13,6 +13,7 @@ from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterT
 from coordination.config_types import NAME_SHOWN_MAX, Config, ConfigType, split_list
 from coordination.group_configs import GROUP_CONFIGS
 from coordination.kafka_codes import Code
+from coordination.state import table_names
 from coordination.state.data import StateData
 from coordination.state.types import At, Done, Refused, Result
 from coordination.topic_configs import TOPIC_CONFIGS
@@ -37,9 +38,12 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     if isinstance(configs, Refused):
         return configs
     refusal = topic_refusal(configs, state.cluster_configs, state.feature_level)
+    refusal = refusal or table_names.refusal_of_change(state, topic, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
+    table_names.forget(state, topic)
     topic.configs = configs
+    table_names.note(state, topic)
     return Done()
 
 

@@ -72,6 +72,9 @@ class StateData:
         self.live_in_range: list[int] = []  # how many of them are in each HANDLE_RANGE of handles
         self.producer_count = 0  # entries of all partitions
         self.whole_garbage: dict[int, int] = {}  # manifests in the garbage with True, by partition
+        self.tables_by_topic: dict[bytes, tuple[str, str]] = {}  # by the id of their topic
+        # Names of topics, sorted, by what their tables shall be called: two of one name collide.
+        self.topics_by_table_name: dict[tuple[str, str], tuple[str, ...]] = {}
         self.fenced_count = 0
         self.freezes = 0  # in this process: how often somebody began to note the state (freeze.py)
 

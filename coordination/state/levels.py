@@ -9,12 +9,13 @@ not know such a command stop at it, so none is ever written below its level.
 |---|---|
 | 1 | everything that is not named below |
 | 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
-| 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check |
+| 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check, floe.table.history.ms |
 | 2 | ExpireProducers names those that expire; of more than a partition, or the cluster (floe.producers.max), remembers the longest idle ones go |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 | 2 | SkipDamaged |
 | 2 | each partition remembers from which offset on its topic was bound to which schemas; BindSchema is refused where a partition could have more than 1,024 such spans |
 | 2 | DropTable.expected: a table is dropped or renamed only where its author saw it |
+| 2 | DropTable.claim: a topic's table gets the name it is configured for; a topic has one table; `floe.table.name` is refused where another topic or table has it |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 """  # noqa: E501 - a table
 
@@ -44,6 +45,7 @@ SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 BINDING_SPANS = 2  # and it is remembered which schemas were in force at an offset
 TOLD_PACE = 2  # and agents tell each other how fast they are
 EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author saw it
+TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
 SINCE: dict[str, int] = {"judge_agent": JUDGED_AGENTS, "skip_damaged": SKIPPED_DAMAGE} | dict.fromkeys(
     (
@@ -100,6 +102,7 @@ def _tie_tables(state: StateData) -> None:
             newest[table.topic] = key
     for name, key in newest.items():
         state.tables[key] = replace(state.tables[key], topic_id=state.topics[name].topic_id)
+        state.tables_by_topic[state.topics[name].topic_id] = key
 
 
 def _of_another(table: Table, topic_id: bytes) -> bool:

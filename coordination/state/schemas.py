@@ -39,6 +39,11 @@ def bind_schema(state: StateData, message: BindSchema, at: At) -> Result:
         return Done(bound.schema_id)
     if min(message.role, message.framing) < 0:  # before KNOWN_VALUES (levels.py) nobody else looks
         return Refused(Code.INVALID_REQUEST, f"role {message.role}, framing {message.framing}: unknown")
+    return _bind_anew(state, topic, message, at)
+
+
+def _bind_anew(state: StateData, topic: Topic, message: BindSchema, at: At) -> Result:
+    """Bind to a schema that gets an id of its own."""
     schema_id = state.next_schema_id
     if schema_id > bounds.SCHEMA_ID_MAX:
         return Refused(Code.POLICY_VIOLATION, f"the cluster has given all schema ids up to {schema_id}")

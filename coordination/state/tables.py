@@ -13,8 +13,11 @@ from coordination.commands import CommitTable, DropNamespace, DropTable, PutName
 from coordination.kafka_codes import Code
 from coordination.state import extents
 from coordination.state.data import StateData
-from coordination.state.levels import EXPECTED_DROPS, TABLE_TOPIC_IDS
+from coordination.state.levels import EXPECTED_DROPS, TABLE_NAMES, TABLE_TOPIC_IDS
+from coordination.state.table_names import renames
 from coordination.state.types import At, ClaimHolder, Done, Refused, Result, Table
+
+Key = tuple[str, str]
 
 NAME_LENGTH_MAX = 1024  # characters of a namespace, table name or location
 NAMESPACE_BYTES_MAX = 65_536  # of all properties of one namespace
@@ -42,6 +45,8 @@ def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
         next_offsets,
         topic_id,
     )
+    if topic_id:
+        state.tables_by_topic[topic_id] = key
     known = state.topics_by_id.get(topic_id)
     if known is not None and known.extents:
         extents.forget(known, next_offsets)
@@ -66,13 +71,8 @@ def _topic_id(state: StateData, message: CommitTable) -> bytes:
 
 def _commit_refusal(state: StateData, message: CommitTable, table: Table | None, at: At) -> Refused | None:
     title = f"table {message.namespace}.{message.name}"
-    if message.claim:
-        holder = state.claims.get(message.claim)
-        if holder != ClaimHolder(at.author.incarnation, message.claim_revision):
-            return Refused(
-                Code.NOT_COORDINATOR,
-                f"claim {message.claim!r} of revision {message.claim_revision} is not held",
-            )
+    if message.claim and not _holds(state, message, at):
+        return _not_held(message)
     if message.namespace not in state.namespaces:
         return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {message.namespace!r} does not exist")
     if table is None and message.expected:
@@ -88,9 +88,27 @@ def _commit_refusal(state: StateData, message: CommitTable, table: Table | None,
         )
     if table is None and len(state.tables) >= TABLES_MAX:
         return Refused(Code.POLICY_VIOLATION, f"the cluster has {TABLES_MAX} tables, the most it takes")
+    topic_id = _topic_id(state, message)
+    elsewhere = state.tables_by_topic.get(topic_id) if message.topic else None
+    if elsewhere is not None and elsewhere != (message.namespace, message.name):
+        return Refused(
+            Code.DUPLICATE_RESOURCE, f"topic {message.topic!r} has the table {'.'.join(elsewhere)}: rename it"
+        )
     if table is not None and table.topic and message.topic:
-        return _ledger_refusal(title, table, message, _topic_id(state, message))
+        return _ledger_refusal(title, table, message, topic_id)
+    if table is not None and message.topic and state.feature_level >= TABLE_NAMES:
+        return Refused(Code.INVALID_REQUEST, f"{title} is no topic's: it does not become that of one")
     return None
+
+
+def _holds(state: StateData, message: CommitTable | DropTable, at: At) -> bool:
+    return state.claims.get(message.claim) == ClaimHolder(at.author.incarnation, message.claim_revision)
+
+
+def _not_held(message: CommitTable | DropTable) -> Refused:
+    return Refused(
+        Code.NOT_COORDINATOR, f"claim {message.claim!r} of revision {message.claim_revision} is not held"
+    )
 
 
 def _moved(table: Table, expected: str) -> str:
@@ -118,23 +136,46 @@ def _ledger_refusal(title: str, table: Table, message: CommitTable, topic_id: by
 def drop_table(state: StateData, message: DropTable, at: At) -> Result:
     """Forget a table, or rename it. Done's value: its metadata location."""
     key = (message.namespace, message.name)
+    by_committer = bool(message.claim) and state.feature_level >= TABLE_NAMES
+    if by_committer and not _holds(state, message, at):
+        return _not_held(message)
     table = state.tables.get(key)
     if table is None:
         return Refused(Code.RESOURCE_NOT_FOUND, f"table {message.namespace}.{message.name} does not exist")
     expected = message.expected if state.feature_level >= EXPECTED_DROPS else ""
     if expected and table.metadata_location != expected:
         return Refused(Code.INVALID_UPDATE_VERSION, _moved(table, expected))
-    if message.rename_name:
-        target = (message.rename_namespace, message.rename_name)
-        if target in state.tables:
-            return Refused(Code.DUPLICATE_RESOURCE, f"table {target[0]}.{target[1]} exists")
-        if target[0] not in state.namespaces:
-            return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {target[0]!r} does not exist")
-        if len(target[1]) > NAME_LENGTH_MAX:
-            return Refused(Code.INVALID_REQUEST, f"table name: at most {NAME_LENGTH_MAX} characters")
-        state.tables[target] = replace(table, namespace=target[0], name=target[1], revision=at.revision)
-    del state.tables[key]
+    if not message.rename_name:
+        _take(state, key)
+        return Done(table.metadata_location)
+    target = (message.rename_namespace, message.rename_name)
+    moves: list[tuple[Key, Key]] | Refused = [(key, target)]
+    if by_committer:
+        moves = renames(state, table, target)
+    elif target in state.tables:
+        return Refused(Code.DUPLICATE_RESOURCE, f"table {target[0]}.{target[1]} exists")
+    if isinstance(moves, Refused):
+        return moves
+    namespace, name = moves[-1][1]
+    if namespace not in state.namespaces:
+        return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {namespace!r} does not exist")
+    if len(name) > NAME_LENGTH_MAX:
+        return Refused(Code.INVALID_REQUEST, f"table name: at most {NAME_LENGTH_MAX} characters")
+    for (to_namespace, to_name), moved in [(to, _take(state, each)) for each, to in moves]:
+        state.tables[to_namespace, to_name] = replace(
+            moved, namespace=to_namespace, name=to_name, revision=at.revision
+        )
+        if moved.topic_id:
+            state.tables_by_topic[moved.topic_id] = (to_namespace, to_name)
     return Done(table.metadata_location)
+
+
+def _take(state: StateData, key: Key) -> Table:
+    """Take a table out of the state."""
+    table = state.tables.pop(key)
+    if state.tables_by_topic.get(table.topic_id) == key:
+        del state.tables_by_topic[table.topic_id]
+    return table
 
 
 def put_namespace(state: StateData, message: PutNamespace, at: At) -> Result:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
-from coordination.state import spans
+from coordination.state import spans, table_names
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
@@ -172,6 +172,7 @@ class Thaw:
         state.topics[topic.name] = state.topics_by_id[topic.topic_id] = topic
         unified = topic.name.replace(".", "_")
         state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)
+        table_names.note(state, topic)
 
     def _partitions(self, group: pb.PartitionGroup) -> Steps:
         topic, state = self._topic, self.state
@@ -229,6 +230,8 @@ class Thaw:
             tuple(t.next_offsets),
             t.topic_id,
         )
+        if t.topic_id:
+            self.state.tables_by_topic[t.topic_id] = (t.namespace, t.name)
 
     def _namespace(self, message: pb.Namespace) -> None:
         self.state.namespaces[message.name] = {p.name: p.value for p in message.properties}

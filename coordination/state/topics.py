@@ -12,7 +12,7 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import bounds, skipped, spans
+from coordination.state import bounds, skipped, spans, table_names
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
@@ -67,11 +67,13 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
         )
     configs = {entry.name: entry.value for entry in message.configs}
     refusal = topic_refusal(configs, state.cluster_configs, state.feature_level)
+    refusal = refusal or table_names.refusal_of_new(state, name, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
     topic = Topic(name, message.topic_id, configs, at.now_ms)
     state.topics[name] = state.topics_by_id[topic.topic_id] = topic
     state.names_without_dots[unified] = (*twins, name)
+    table_names.note(state, topic)
     at.requests[name] = message.request
     add_partitions(state, topic, message.partitions)
     return Done(topic.topic_id)
@@ -112,6 +114,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     _forget_name(state, topic.name)
+    table_names.forget(state, topic)
     for partition in topic.partitions:
         state.chunks.release(partition.slices.serials(), at.now_ms)
         partition.slices = SliceIndex(state.chunks)  # who still looks at it finds nothing, not what is gone

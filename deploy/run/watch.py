@@ -69,7 +69,7 @@ class TableWatch:
         """Rows by the newest snapshot's summary; None when no catalog answers just now."""
         namespace, _, name = table.rpartition(".")
         for catalog in self._catalogs:
-            url = f"{catalog}/v1/namespaces/{namespace}/tables/{name}"
+            url = f"{catalog}/v1/namespaces/{namespace}/tables/{name}?snapshots=refs"
             try:
                 with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:
                     metadata = json.load(answer)["metadata"]

@@ -1,6 +1,6 @@
 """What columns a message's bytes mean, decoded for the audit alone: google.protobuf and an own conversion.
 
-Nothing of Floe's decoder is used (docs/decisions/0012); the rules are those of docs/tables.md and the table
+Nothing of Floe's decoder is used (docs/decisions/0013); the rules are those of docs/tables.md and the table
 at the top of iceberg/mapping.py. Values come out as cells.py makes them of the table's: text as bytes, reals
 as their bits, times as µs, structs as {Iceberg id: value}, maps as sorted pairs.
 """

@@ -143,6 +143,23 @@ def schemas(count: int = SCHEMAS) -> Iterator[Figure]:
     yield _step(f"DeleteTopic among {count:,} schemas", log.apply(DeleteTopic(name="t")))
 
 
+def bindings(count: int = 10_000) -> Iterator[Figure]:
+    """Binding a topic of many partitions anew, each with records of two bindings."""
+    log = Log()
+    log.apply(CreateTopic(name="t", topic_id=bytes(16), partitions=count))
+    bind, took = BindSchema(topic="t", message="m"), []
+    for number in range(4):
+        bind.descriptor_set = b"%d" % number
+        took.append(log.apply(bind))
+        chunk = CommitChunk(
+            number=number, size=1 << 30, first_position=64, partition=range(count), length=[100] * count,
+            offsets=[1] * count, max_timestamp_ms=[1_700_000_000_000] * count,
+            judged_revision=log.state.revision,
+        )  # fmt: skip
+        log.apply(chunk)
+    yield _step(f"BindSchema of a topic of {count:,} partitions", min(took[2:]))
+
+
 def topics() -> Iterator[Figure]:
     """Deleting a topic whose partitions have a tail of 16 slices each: one entry, however large it is."""
     for count in (1_000, 10_000):
@@ -259,6 +276,7 @@ def figures() -> Iterable[Figure]:
     """All of them; the producers first, in a process that has used little memory."""
     yield from producers()
     yield from schemas()
+    yield from bindings()
     yield from topics()
     yield from tables()
     yield from asyncio.run(answers())

@@ -174,7 +174,11 @@ class Machine(RuleBasedStateMachine):
         """Bind keys or values to one of two messages, or to none."""
         name = data.draw(st.sampled_from(sorted(self.topics)))
         command = BindSchema(
-            topic=name, role=int(key), descriptor_set=b"d", message=message, unbind=not message
+            topic=name,
+            role=BindSchema.KEY if key else BindSchema.VALUE,
+            descriptor_set=b"d",
+            message=message,
+            unbind=not message,
         )
         result = self.script.one(self.live[0], command)
         assert isinstance(result, Done)

@@ -113,7 +113,7 @@ class Topic:
         known = tuple(each.schema_id for each in self.schemas)
         values = Bindings(chosen, self.bound, known)
         built = layout.build(None, values, ids=self.ids, previous=self.fields)
-        assert not built.problems
+        assert not [each for each in built.problems if "slowly" not in each]
         return built
 
     def take(self, built: Layout) -> None:

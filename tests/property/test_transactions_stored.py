@@ -223,7 +223,7 @@ class Play:
 
     async def shown(self) -> list[tuple[int, int, bytes]]:
         """(partition, offset, value) of every row of the table."""
-        location = head.pointer(self.agent.services.replica.state, (head.NAMESPACE, "t"))
+        location = head.pointer(self.agent.services.replica.state, ("floe", "t"))
         at = await head.load(self.store, WAREHOUSE, location)
         found = []
         for manifest in at.manifests:

@@ -14,7 +14,7 @@ from agent.background.rewriting.compaction import partition as compaction
 from coordination import jobs
 from coordination.replica import clock_watch
 from coordination.state import agreed_time, expiry
-from iceberg import maintenance
+from iceberg import committer, maintenance
 from tests.sim.plan import Plan
 
 AHEAD_MS = 9_000
@@ -30,7 +30,7 @@ def clock_of_one_agent() -> tuple[tuple[Any, str, Any], ...]:
     def own(state: Any, now_ms: int) -> int:
         return now_ms
 
-    all_jobs = (positions, transactions, collection, retention, compaction, jobs)
+    all_jobs = (positions, transactions, collection, retention, compaction, jobs, committer)
     return (
         (agreed_time, "hear", hear),
         (expiry, "agreed_ms", lambda state: state.clock_ms),

@@ -117,7 +117,7 @@ def _without_processes(background: Background) -> None:
 
     background._merging = _merging  # type: ignore[method-assign]  # what it makes is changed, not how
     background._compaction = _compaction  # type: ignore[method-assign]  # likewise
-    service = background._tables
+    service = background.committers
     if service is not None:
         service._parts = replace(service._parts, writer=ThreadWriter())
         service._writer = None

@@ -64,6 +64,8 @@ def _stage(state: State) -> State:
     stage.topics = dict(state.topics)
     stage.topics_by_id = dict(state.topics_by_id)
     stage.names_without_dots = dict(state.names_without_dots)
+    stage.topics_by_table_name = dict(state.topics_by_table_name)
+    stage.tables, stage.tables_by_topic = state.tables, state.tables_by_topic
     stage.partition_count = state.partition_count
     stage.cluster_configs = dict(state.cluster_configs)
     stage.group_configs = dict(state.group_configs)

@@ -47,6 +47,7 @@ def test_what_kafka_has() -> None:
         ("preallocate", "yes"),
         ("cleanup.policy", "delete,keep"),
         ("floe.table.retention", "drop"),
+        ("floe.table.history.ms", "-1"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("min.cleanable.dirty.ratio", "1.1"),
         ("message.timestamp.type", "createtime"),
@@ -71,6 +72,7 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
         ("cleanup.policy", "delete,delete"),
         ("retention.bytes", "-5"),
         ("floe.table.retention", "follow"),
+        ("floe.table.history.ms", "0"),
         ("preallocate", "TRUE"),
         ("min.cleanable.dirty.ratio", "0.25"),
         ("floe.table.name", "lake.flights"),
@@ -124,6 +126,6 @@ def test_cleanup_policies(policy: str, does: tuple[bool, bool]) -> None:
 
 def test_a_config_that_came_later_is_unknown_below_its_level() -> None:
     """Agents of two versions apply the same entries: what the older refuses, the newer refuses too."""
-    later = refusal("floe.produce.check", "full", 1)
-    assert later == "Unknown topic config name: floe.produce.check"
-    assert refusal("floe.produce.check", "full", 2) is None
+    for name, value in (("floe.produce.check", "full"), ("floe.table.history.ms", "1")):
+        assert refusal(name, value, 1) == f"Unknown topic config name: {name}"
+        assert refusal(name, value, 2) is None

@@ -182,7 +182,7 @@ class Rig:
 
     async def head(self, topic: str = "t") -> heads.Head:
         """The table's head as any other agent would load it."""
-        key = heads.table_key(self.replica.state.topics[topic])
+        key = heads.place(self.replica.state, self.replica.state.topics[topic])
         location = heads.pointer(self.replica.state, key)
         return await heads.load(self.store, self.warehouse, location)
 

@@ -13,14 +13,17 @@ import uvicorn
 from pyiceberg.catalog.rest import RestCatalog
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from coordination.clock import SystemClock
+from iceberg import json_steps
 from iceberg.catalog import Catalog
 from iceberg.rest_tables import CatalogParts
+from objectstore.turns import at_once
 from tests.unit.iceberg.rig import Rig
 
+DEPTH = 3
 METHODS = ["GET", "HEAD", "POST", "DELETE"]
 
 
@@ -48,7 +51,8 @@ async def served(catalog: Catalog) -> AsyncIterator[str]:
         )
         if value is None or request.method == "HEAD":
             return Response(status_code=status)
-        return JSONResponse(value, status)
+        content = b"".join(at_once(json_steps.encode(value, DEPTH)))
+        return Response(content, status, media_type="application/json")
 
     app = Starlette(routes=[Route("/iceberg/{path:path}", answer, methods=METHODS)])
     with socket.socket() as listener:

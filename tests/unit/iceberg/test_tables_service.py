@@ -12,7 +12,7 @@ import pytest
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs
 from coordination.state.types import Topic
 from coordination.trouble import Troubles
-from iceberg import maintenance
+from iceberg import history, maintenance
 from iceberg import service as service_module
 from iceberg.committer import Committer, CommitterOptions
 from iceberg.metadata import Retention
@@ -296,8 +296,9 @@ async def test_a_clock_that_is_years_ahead_removes_nothing_that_a_successor_made
     assert await files(rig) == made
 
 
-async def test_expired_history_goes_and_every_row_stays(rig: Rig) -> None:
-    kept = Retention(snapshots=2, previous_versions=2)
+async def test_expired_history_goes_and_every_row_stays(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "FOLD_MIN", 1)
+    kept = Retention(snapshots=1, previous_versions=2, history_max=1)
     rig.options = CommitterOptions(retention=kept, manifests_merged_at=3)
     await rig.create_topic()
     committer = rig.committer()
@@ -310,7 +311,8 @@ async def test_expired_history_goes_and_every_row_stays(rig: Rig) -> None:
     assert await maintenance.collect(rig.store, rig.warehouse, head, later_ms, 0, Steps()) > 0
     names = [name.rsplit("/", 1)[-1] for name in await files(rig)]
     assert sum(name.endswith(".metadata.json") for name in names) == 3
-    assert sum("-snap.x" in name for name in names) == 2
+    assert sum("-snap.x" in name for name in names) == 1
+    assert sum("-base.x" in name for name in names) == 1
     assert sum(name.endswith(".parquet") for name in names) == 9
     await rig.assert_table_is_topic_rows(9)
 

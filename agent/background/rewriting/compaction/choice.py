@@ -17,7 +17,7 @@ from coordination.state.data import StateData
 from coordination.state.tables import topic_id_of
 from coordination.state.types import Partition, Topic
 from coordination.topic_configs import compacts, effective, effective_int
-from iceberg.head import enabled, table_key
+from iceberg.head import enabled, place
 
 CLAIM = "compaction"  # with a partition's handle behind it
 
@@ -62,7 +62,7 @@ def limit_of(state: StateData, partition: Partition, *, tables: bool) -> int:
     topic, limit = partition.topic, partition.last_stable
     if not enabled(topic, state.cluster_configs):
         return limit
-    table = state.tables.get(table_key(topic))
+    table = state.tables.get(place(state, topic))
     if table is None:
         return 0 if tables else limit
     topic_id = topic_id_of(state, table)

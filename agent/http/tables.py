@@ -1,0 +1,99 @@
+"""The tables of /status: how far each is behind, what fails, and what the agent that commits it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.http.health import when
+from agent.http.parts import Parts
+from coordination.state.tables import topic_id_of
+from coordination.state.types import Table
+from iceberg import ledger
+from iceberg.claim import claim_name
+from iceberg.lag import Lag
+from iceberg.service import CommitterService, TopicStatus
+
+Row = dict[str, object]
+
+
+def tables(parts: Parts) -> list[Row]:
+    """Every table. What is None only the agent `committed_by` knows, or nobody."""
+    state = parts.replica.state
+    return [_table(parts, table) for _, table in sorted(state.tables.items())]
+
+
+def tables_not_made(parts: Parts) -> list[Row]:
+    """Topics with records that want a table and have none, or whose table fails to come into being."""
+    found: list[Row] = []
+    lags = parts.committers.lags.now if parts.committers is not None else {}
+    for topic, lag in lags.items():
+        if lag.made or topic not in parts.replica.state.topics:
+            continue
+        more = _told(parts, topic)
+        if lag.rows or more["last_error"]:
+            row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows}
+            found.append({**row, **_late(lag), **more})
+    return found
+
+
+def _table(parts: Parts, table: Table) -> Row:
+    topic_id = topic_id_of(parts.replica.state, table)
+    behind = _behind(parts, topic_id, table.next_offsets)
+    lives = behind is not None
+    committers = parts.committers
+    lag = committers.lags.now.get(table.topic) if committers is not None and lives else None
+    return {
+        "table": f"{table.namespace}.{table.name}",
+        "topic": table.topic,
+        "next_offsets": list(table.next_offsets),
+        "records_behind": behind,
+        **_late(lag),
+        **_told(parts, table.topic if lives else ""),
+        **_facts(committers, table.topic if lives else ""),
+    }
+
+
+def _late(lag: Lag | None) -> Row:
+    return {"seconds_behind": round(lag.seconds, 1) if lag is not None else None}
+
+
+def _told(parts: Parts, topic: str) -> dict[str, Any]:
+    """Who commits the topic, and what this agent knows of how that goes."""
+    state = parts.replica.state
+    holder = state.claims.get(claim_name(topic))
+    brokers = (each for each in state.brokers.values() if holder and each.incarnation == holder.incarnation)
+    broker = next(brokers, None)
+    here = holder is not None and holder.incarnation == parts.replica.incarnation
+    committers = parts.committers if here else None
+    status = committers.status_of(topic) if committers is not None else TopicStatus()
+    return {
+        "committed_by": broker.name if broker is not None else "",
+        "last_error": status.last_error,
+        "failing_since": when(status.failing_since_ms) if status.failing_since_ms else "",
+        "last_commit": when(status.last_commit_ms) if status.last_commit_ms else None,
+        "problems": list(status.problems),
+    }
+
+
+def _facts(committers: CommitterService | None, topic: str) -> Row:
+    """Size of the table as its current snapshot has it; None where this agent does not know it."""
+    committer = committers.committer(topic) if committers is not None else None
+    head = committer.head if committer is not None and committer.claim.held() is not None else None
+    if head is None:
+        return {"files": None, "bytes": None, "snapshots": None}
+    current = ledger.current_snapshot(head.metadata)
+    summary = current["summary"] if current is not None else {}
+    return {
+        "files": int(summary.get("total-data-files", 0)),
+        "bytes": int(summary.get("total-files-size", 0)),
+        "snapshots": len(head.metadata["snapshots"]),
+    }
+
+
+def _behind(parts: Parts, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:
+    """Committed records that are not in the table yet; None for a table that follows no living topic."""
+    topic = parts.replica.state.topics_by_id.get(topic_id)
+    if topic is None:
+        return None
+    done = [*next_offsets, *[0] * (len(topic.partitions) - len(next_offsets))]
+    return sum(p.high_watermark - max(d, p.log_start) for p, d in zip(topic.partitions, done, strict=False))

@@ -1,0 +1,119 @@
+"""How far every table is behind its topic, by what the log says: any agent can tell, whoever commits.
+
+Also of a table that was never made, and of one that nobody commits. Rows: committed offsets that the table
+has not taken (markers of transactions count too). Time: since when this agent has seen a record that the
+table lacks: never longer than it has, and a part shorter while it goes on and stays far behind. An agent that
+has just started knows nothing of before: ask for the most that any agent says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordination.clock import Clock
+from coordination.state.types import Partition, Topic
+from iceberg.head import enabled, place
+from objectstore import tasks
+
+if TYPE_CHECKING:
+    from coordination.replica import Replica
+
+LOOK_S = 10.0
+"""Between two looks at all tables, seconds."""
+PARTITIONS_STEP = 1_000
+"""Partitions looked at before the event loop gets a turn: about a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A topic's table, `made` or not. `seconds`: age of the oldest record it lacks; 0 when it lacks none."""
+
+    table: str
+    made: bool
+    rows: int
+    seconds: float
+
+
+Marks = list[tuple[float, int]]
+"""When a partition was seen behind (monotonic seconds), and below which offset its records were then."""
+MARKS_MAX = 8  # of one partition; beyond, every second one is forgotten
+MARKED_MAX = 10_000  # partitions with so many; others have two
+
+
+class TableLags:
+    """Looks at all tables every LOOK_S. What it remembers is no more than the state's partitions."""
+
+    def __init__(self, replica: Replica, clock: Clock) -> None:
+        self.now: dict[str, Lag] = {}
+        """By topic that wants a table: as it was at the last look."""
+        self._replica = replica
+        self._clock = clock
+        self._marks: dict[int, Marks] = {}  # by handle, of partitions that are behind
+        self._task: asyncio.Task[None] | None = None
+        self._looked = 0
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = tasks.kept(self._run, "lags of tables")
+
+    async def stop(self) -> None:
+        """End it. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            if self._replica.ready:
+                await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """One look, in steps."""
+        state = self._replica.state
+        found: dict[str, Lag] = {}
+        marks: dict[int, Marks] = {}
+        for topic in list(state.topics.values()):
+            if enabled(topic, state.cluster_configs):
+                found[topic.name] = await self._lag(topic, marks)
+        self.now, self._marks = found, marks
+
+    async def _lag(self, topic: Topic, marks: dict[int, Marks]) -> Lag:
+        state = self._replica.state
+        key = place(state, topic)
+        table = state.tables.get(key)
+        own = table is not None and table.topic == topic.name and table.topic_id in (topic.topic_id, b"")
+        done = table.next_offsets if table is not None and own else ()
+        rows, oldest_s, now_s = 0, None, self._clock.monotonic()
+        for start in range(0, len(topic.partitions), PARTITIONS_STEP):
+            some = topic.partitions[start : start + PARTITIONS_STEP]
+            self._looked += len(some) + 1
+            if self._looked > PARTITIONS_STEP:
+                self._looked = 0
+                await asyncio.sleep(0)
+            for partition in some:
+                lacked, since_s = self._partition(partition, done, now_s, marks)
+                rows += lacked
+                if lacked and (oldest_s is None or since_s < oldest_s):
+                    oldest_s = since_s
+        return Lag(".".join(key), own, rows, 0.0 if oldest_s is None else now_s - oldest_s)
+
+    def _partition(
+        self, partition: Partition, done: Sequence[int], now_s: float, marks: dict[int, Marks]
+    ) -> tuple[int, float]:
+        """(rows that the table lacks, since when one of them has been seen)."""
+        taken = max(done[partition.index] if partition.index < len(done) else 0, partition.log_start)
+        end = partition.last_stable
+        if end <= taken:
+            return 0, now_s
+        known = [mark for mark in self._marks.get(partition.handle, ()) if mark[1] > taken]
+        if not known or known[-1][1] < end:
+            known.append((now_s, end))
+        if len(known) > (MARKS_MAX if len(marks) < MARKED_MAX else 2):
+            known = known[:1] + known[1:][1::2]
+        marks[partition.handle] = known
+        return end - taken, known[0][0]

@@ -1,0 +1,96 @@
+"""Spark Structured Streaming over a table: a new stream reads every row, a paused one goes on exactly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from iceberg import history
+from iceberg.committer import Committer, CommitterOptions
+from iceberg.metadata import Retention
+from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg import serving
+from tests.unit.iceberg.rig import Rig
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A cluster of one agent."""
+    async with rigs.running(tmp_path) as found:
+        yield found
+
+
+class Streams:
+    """Queries over the table, each with its checkpoint and what it wrote."""
+
+    def __init__(self, spark: SparkSession, folder: Path, url: str) -> None:
+        for name, value in {
+            "": "org.apache.iceberg.spark.SparkCatalog",
+            ".type": "rest",
+            ".uri": url,
+            ".cache-enabled": "false",
+            ".io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+        }.items():
+            spark.conf.set(f"spark.sql.catalog.lake{name}", value)
+        self._spark = spark
+        self._folder = folder
+
+    def run(self, name: str, **options: str) -> list[int]:
+        """Let the stream read what there is; the offsets of all rows that it has ever written, in order."""
+        out = str(self._folder / name)
+        source = self._spark.readStream.format("iceberg").options(**options).load("lake.floe.t")
+        query = (
+            source.selectExpr("kafka.offset AS o")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", f"{out}-checkpoint")
+            .trigger(availableNow=True)
+            .start(out)
+        )
+        query.awaitTermination()
+        return sorted(row["o"] for row in self._spark.read.parquet(out).collect())
+
+    def between(self, start: int, end: int) -> list[int]:
+        """Offsets of the rows that were added after one snapshot up to another."""
+        frame = self._spark.read.format("iceberg").option("start-snapshot-id", start)
+        found = frame.option("end-snapshot-id", end).load("lake.floe.t").selectExpr("kafka.offset AS o")
+        return sorted(row["o"] for row in found.collect())
+
+
+async def commits(rig: Rig, committer: Committer, count: int) -> int:
+    """So many commits of one record each; the snapshot of the last."""
+    for number in range(count):
+        await rig.produce([b"%d" % number])
+        await rig.drain(committer)
+    assert committer.head is not None
+    current: int = committer.head.metadata["current-snapshot-id"]
+    return current
+
+
+async def test_streams_over_more_commits_than_a_metadata_file_names(
+    rig: Rig, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.create_topic(partitions=1)
+    committer = rig.committer()
+    async with serving.served(serving.catalog_of(rig)) as url:
+        streams = Streams(spark, tmp_path, url)
+        first = await commits(rig, committer, 60)
+        assert await asyncio.to_thread(streams.run, "a") == list(range(60)), "a new stream"
+        second = await commits(rig, committer, 70)
+        assert await asyncio.to_thread(streams.run, "a") == list(range(130)), "one that stood for 70 commits"
+        assert await asyncio.to_thread(streams.between, first, second) == list(range(60, 130))
+
+        monkeypatch.setattr(history, "FOLD_MIN", 16)
+        retention = Retention(snapshots=8, history_max=40)
+        rig.options = CommitterOptions(manifests_merged_at=10, retention=retention)
+        await commits(rig, rig.committer(), 10)
+        few = {"streaming-max-files-per-micro-batch": "50"}
+        assert await asyncio.to_thread(streams.run, "a") == list(range(140)), "after a fold of older ones"
+        assert await asyncio.to_thread(streams.run, "b", **few) == list(range(140)), "new, after a fold"
+        await commits(rig, rig.committer(), 70)
+        head = (await rig.head()).metadata
+        assert history.of(head).count + len(head["snapshots"]) < 120, "else nothing was folded"
+        assert await asyncio.to_thread(streams.run, "c") == list(range(210))
