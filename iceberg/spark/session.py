@@ -77,6 +77,9 @@ def session(
             raise FileNotFoundError(f"{jar} is missing: bring it with `python -m deploy.setup.jars iceberg`")
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
+    # What the audit runs in Python runs by this interpreter, on this checkout or installation. PySpark reads
+    # it from the environment: `spark.pyspark.python` is for spark-submit alone.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         **_local(jars, scratch, driver_memory_mib, QUICK if short_lived else THOROUGH),
         **_catalog(catalog_uri, s3),
@@ -98,8 +101,6 @@ def _local(jars: Sequence[Path], scratch: Path, driver_memory_mib: int, tuning: 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
-        # What the audit runs in Python runs by this interpreter, on this checkout or installation.
-        "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
         "spark.sql.catalogImplementation": "in-memory",
