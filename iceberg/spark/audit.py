@@ -131,7 +131,7 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     joined = _bounded(_joined(witnesses), list(witnesses), given, highs)
     partitions = _per_partition(joined, list(witnesses))
     counts = {kind: sum(row[kind] for row in partitions) for kind in _found(list(witnesses))}
-    findings = _examples(joined, list(witnesses), counts, given.examples)
+    findings = _examples(joined, list(witnesses), given.examples) if any(counts.values()) else []
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
@@ -277,7 +277,9 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
         problems[EXTRA].append((surplus, F.lit(_extra_text(reference, name))))
         for column in COMPARED:
             ours, theirs = F.col(f"{reference}.{column}"), F.col(f"{name}.{column}")
-            if column == "timestamp_type":  # who sent it does not know it
+            if column == "timestamp_type":  # who sent it does not know it, nor need a history
+                if name != "table":
+                    continue
                 ours = F.coalesce(*(F.col(f"{other}.{column}") for other in names if other != name))
                 theirs = F.when(ours.isNotNull(), theirs)
             what = column.removesuffix("_hash").removesuffix("_us")
@@ -302,27 +304,34 @@ def _found(names: Sequence[str]) -> dict[str, Column]:
     }
 
 
-def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int], most: int) -> list[Finding]:
-    """The first rows of each kind that was counted, in offset order: joins again, when all is not well."""
-    problems, found = _problems(names), _found(names)
-    findings: list[Finding] = []
-    for kind in (kind for kind, count in counts.items() if count):
-        rows = joined.where(found[kind])
-        if kind == COLUMN:
-            told = _of_each_column(rows)
-        else:
-            detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
-            told = rows.select(*KEYS, detail.alias("detail"), F.lit("").alias("column")).orderBy(*KEYS)
-        findings += [_finding(kind, example) for example in told.limit(most).collect()]
-    return findings
+def _examples(joined: DataFrame, names: Sequence[str], most: int) -> list[Finding]:
+    """The first findings of each kind, in offset order: one more pass over the data, when all is not well.
+
+    Of wrong columns those of the first row of each come first: one in every row hides no other.
+    """
+    found = _found(names)
+    told = [
+        F.when(found[kind], _told(kind, F.concat_ws("; ", *(F.when(one, text) for one, text in pairs))))
+        for kind, pairs in _problems(names).items()
+        if kind != COLUMN
+    ]
+    columns = F.transform(f"table.{WRONG}", lambda one: _told(COLUMN, one["detail"], one["column"]))
+    whole = F.concat(F.array_compact(F.array(*told)), F.coalesce(columns, F.array()))
+    wrong = joined.where(reduce(Column.__or__, found.values()))
+    each = wrong.select(*KEYS, F.explode(whole).alias("one")).select(*KEYS, "one.*")
+    of_column = F.when(F.col("kind") == COLUMN, F.col("topic")).alias("of")
+    turns = Window.partitionBy("kind", of_column, "column").orderBy(*KEYS)
+    each = each.withColumn("turn", F.row_number().over(turns)).where(F.col("turn") <= most)
+    turn = F.when(F.col("kind") == COLUMN, F.col("turn"))
+    order = Window.partitionBy("kind").orderBy(turn, *KEYS, "column")
+    rows = each.withColumn("place", F.row_number().over(order)).where(F.col("place") <= most).collect()
+    rows.sort(key=lambda row: (COMPARISONS.index(row["kind"]), row["place"]))
+    return [_finding(row["kind"], row) for row in rows]
 
 
-def _of_each_column(rows: DataFrame) -> DataFrame:
-    """Each wrong column of each row, of all columns the first row first: one in every row hides no other."""
-    each = rows.select(*KEYS, F.explode(f"table.{WRONG}").alias("one"))
-    each = each.select(*KEYS, F.col("one.detail").alias("detail"), F.col("one.column").alias("column"))
-    order = Window.partitionBy("topic", "column").orderBy(*KEYS)
-    return each.withColumn("turn", F.row_number().over(order)).orderBy("turn", *KEYS, "column").drop("turn")
+def _told(kind: str, detail: Column, column: Column | None = None) -> Column:
+    path = F.lit("") if column is None else column
+    return F.struct(F.lit(kind).alias("kind"), detail.alias("detail"), path.alias("column"))
 
 
 def _finding(kind: str, row: Any) -> Finding:
@@ -354,38 +363,50 @@ def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
 
 
 def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> list[Finding]:
-    found = []
     compacted = given.topics_that(lambda how: how.compacted)
-    for row in (row for row in partitions if row["topic"] not in compacted):
-        place = row["topic"], row["partition"]
-        holes = given.no_gaps(place)
-        log_start = given.log_start.get(place, 0)
-        start = next((end for first, end in holes if first <= log_start < end), log_start)
-        for name in (name for name in _WORDS if name in joined.columns and row[f"{name}_offsets"]):
+    found = []
+    for name in (name for name in _WORDS if name in joined.columns):
+        told: dict[tuple[str, int], str] = {}
+        holes: dict[tuple[str, int], int] = {}
+        for row in (row for row in partitions if row["topic"] not in compacted and row[f"{name}_offsets"]):
+            place = row["topic"], row["partition"]
+            log_start = given.log_start.get(place, 0)
+            known = given.no_gaps(place)
+            start = next((end for first, end in known if first <= log_start < end), log_start)
             low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
-            due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in holes)
+            due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in known)
             if low != start or due != offsets:
-                hole = start if low != start else _first_hole(joined, name, *place, holes)
-                detail = (
+                told[place] = (
                     f"{_WORDS[name]}: {offsets:,} of {due:,} offsets in {low:,} to {high:,}, "
                     f"the log starts at {log_start:,}"
                 )
-                found.append(Finding(GAP, *place, hole, detail))
-    return found
+            if low != start:
+                holes[place] = start
+        inside = [place for place in told if place not in holes]
+        holes |= _first_holes(joined, name, inside, given) if inside else {}
+        found += [Finding(GAP, *place, holes.get(place, -1), detail) for place, detail in told.items()]
+    return sorted(found, key=lambda gap: (gap.topic, gap.partition))
 
 
-def _first_hole(
-    joined: DataFrame, name: str, topic: str, partition: int, known: Sequence[tuple[int, int]]
-) -> int:
-    """The lowest offset that witness `name` lacks although it has an earlier and a later one."""
-    here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col(name).isNotNull()
-    following = F.lead("offset").over(Window.partitionBy("topic", "partition").orderBy("offset"))
-    lacking = joined.where(here).select("offset", following.alias("next")).where("next > offset + 1")
-    holes = joined.sparkSession.createDataFrame(list(known), "first long, end long")
-    found = lacking.join(F.broadcast(holes), F.col("first") == F.col("offset") + 1, "left")
-    due = F.coalesce(F.col("end"), F.col("offset") + 1)  # the first behind a known hole that begins here
-    lowest = found.where(due < F.col("next")).agg(F.min(due).alias("due")).first()
-    return -1 if lowest is None or lowest["due"] is None else int(lowest["due"])
+def _first_holes(
+    joined: DataFrame, name: str, places: Sequence[tuple[str, int]], given: AuditInput
+) -> dict[tuple[str, int], int]:
+    """By partition the lowest offset that witness `name` lacks although it has an earlier and a later one."""
+    spark = joined.sparkSession
+    where = ["topic", "partition"]
+    wanted = F.broadcast(spark.createDataFrame(list(places), "topic string, partition int"))
+    known = [(*place, *hole) for place in places for hole in given.no_gaps(place)]
+    holes = F.broadcast(spark.createDataFrame(known, "topic string, partition int, first long, until long"))
+    rows = joined.where(F.col(name).isNotNull() & F.col("misplaced").isNull())
+    following = F.lead("offset").over(Window.partitionBy(*where).orderBy("offset"))
+    rows = rows.join(wanted, where, "left_semi").select(*where, "offset", following.alias("next"))
+    lacking = rows.where("next > offset + 1").withColumn("first", F.col("offset") + 1)
+    due = F.coalesce(F.col("until"), F.col("first"))  # the first behind a known hole that begins here
+    found = lacking.join(holes, [*where, "first"], "left").where(due < F.col("next"))
+    return {
+        (row["topic"], row["partition"]): row["due"]
+        for row in found.groupBy(*where).agg(F.min(due).alias("due")).collect()
+    }
 
 
 def _topic_counts(
