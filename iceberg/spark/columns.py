@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.spark.cells import Difference, Plain, differences, first, plain
-from iceberg.spark.schemas import KEY, VALUE, Due, Role, TopicSchemas
+from iceberg.spark.schemas import KEY, RAW, VALUE, Due, Role, TopicSchemas
 
 COLUMNS_PROPERTY = "floe.columns"
 """The table's property that says which column belongs to which field of which message."""
@@ -26,8 +26,8 @@ COLUMNS_PROPERTY = "floe.columns"
 UNREADABLE_HEADER = b"floe.unreadable"
 """Key of the one header of a row that stands for a batch nobody can open: nothing is decoded there."""
 
-KEY_RAW, VALUE_RAW, VALUE_ERROR, HEADER_KEY = 7, 9, 10, 13  # fixed ids of every table
-_OWN = (KEY_RAW, VALUE_RAW, VALUE_ERROR)
+VALUE_ERROR, HEADER_KEY = 10, 13  # fixed ids of every table
+_OWN = (*RAW.values(), VALUE_ERROR)
 
 MESSAGES = ("key", "value", "headers")
 WRONG = pa.list_(pa.struct([("column", pa.string()), ("detail", pa.string())]))
@@ -60,6 +60,21 @@ class Judge:
 
     def wrong(self, batch: pa.RecordBatch) -> list[list[Difference] | None]:
         """Of each row the columns that are not what its bytes say; None where all are."""
+        partitions, offsets = (batch.column(name).to_pylist() for name in ("partition", "offset"))
+        known = zip(
+            self._keys.known(partitions, offsets, batch.column(KEY)),
+            self._values.known(partitions, offsets, batch.column(VALUE)),
+            strict=True,
+        )
+        rest = [at for at, (key, value) in enumerate(known) if not (key and value)]
+        found: list[list[Difference] | None] = [None] * batch.num_rows
+        for at, wrong in zip(rest, self._one_by_one(batch.take(pa.array(rest, pa.int64()))), strict=True):
+            found[at] = wrong
+        return found
+
+    def _one_by_one(self, batch: pa.RecordBatch) -> list[list[Difference] | None]:
+        if not batch.num_rows:
+            return []
         places = [batch.column(name).to_pylist() for name in ("partition", "offset")]
         messages = [plain(batch.column(name), self._types[name]) for name in MESSAGES]
         return [self._row(*row) or None for row in zip(*places, *messages, strict=True)]
@@ -74,13 +89,13 @@ class Judge:
     ) -> list[Difference]:
         if _stands_for_a_batch(value, headers):
             dues = iter([Due({}, bad=True)])
-            return self._message(VALUE, value, VALUE_RAW, dues) + (
+            return self._message(VALUE, value, RAW[VALUE], dues) + (
                 [] if key is None else [(KEY, "is not null in a row that stands for a batch")]
             )
         found = []
         for role, row, raw, judged in (
-            (KEY, key, KEY_RAW, self._keys),
-            (VALUE, value, VALUE_RAW, self._values),
+            (KEY, key, RAW[KEY], self._keys),
+            (VALUE, value, RAW[VALUE], self._values),
         ):
             record = None if row is None else row[raw]
             dues = iter(()) if record is None else judged.due(partition, offset, record)

@@ -7,16 +7,16 @@ as their bits, times as µs, structs as {Iceberg id: value}, maps as sorted pair
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from iceberg.column_ids import ColumnIds
+from iceberg.spark.vectors import Cells, ListCells, MapCells, Member, ScalarCells, StructCells, unchanged
 from iceberg.spark.wire import Bad, mistyped
 from schema.descriptors import MessageType
 
@@ -151,7 +151,7 @@ def _conversion(field: FieldDescriptor) -> Callable[[Any], Plain]:
         for each in field.enum_type.values:
             names.setdefault(each.number, each.name.encode())
         return lambda number: names.get(number) or b"%d" % number
-    return _text if field.type == _T.TYPE_STRING else lambda value: value
+    return _text if field.type == _T.TYPE_STRING else unchanged
 
 
 def _text(value: str | bytes) -> bytes:
@@ -166,19 +166,6 @@ def _micros(time: Any) -> int:
     whole = abs(time.nanos) // 1_000
     micros = time.seconds * 1_000_000 + (whole if time.nanos >= 0 else -whole)
     return int(max(-_INT64, min(_INT64 - 1, micros)))
-
-
-def bits32(value: float) -> int:
-    """The bits of a float. Python has made a signalling NaN quiet before."""
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
-
-
-def bits64(value: float) -> int:
-    """The bits of a double."""
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
-
-
-_BITS = {"float": bits32, "double": bits64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +189,27 @@ class Reader:
         found = shape(kind.descriptor)
         size = count(found)
         self.has_columns = size <= COLUMNS_MAX and not self._table_is_full(size, columns)
-        self._fields = self._struct(found, parent, columns, "") if self.has_columns else _nothing
+        self._cells = self._struct(found if self.has_columns else Struct(()), parent, columns, "")
 
     def read(self, payload: bytes) -> dict[int, Plain]:
         """The columns. Raises Bad where the strict parse fails."""
+        try:
+            return self._cells.read(self.parse(payload))
+        except UnicodeError:
+            raise Bad("text is not UTF-8") from None
+
+    def same(self, messages: Sequence[Any], actual: pa.StructArray, apart: Sequence[int]) -> bool:
+        """Whether the columns of these rows, but for those `apart`, are known to be what `parse` gave.
+
+        Where not, `read` tells which are not, if any.
+        """
+        try:
+            return not self.problems and self._cells.same(messages, actual, apart)
+        except (UnicodeError, pa.ArrowException, TypeError, ValueError, OverflowError):
+            return False  # a value that no column can hold
+
+    def parse(self, payload: bytes) -> Any:
+        """The message, of whose text it is not known whether it is UTF-8. Raises Bad."""
         try:
             message = self._kind.message_class.FromString(payload)
         except DecodeError:
@@ -218,10 +222,7 @@ class Reader:
             why = mistyped(payload, self._kind.descriptor)
             if why is not None:
                 raise Bad(why)
-        try:
-            return self._fields(message)
-        except UnicodeError:
-            raise Bad("text is not UTF-8") from None
+        return message
 
     def _table_is_full(self, size: int, columns: Columns) -> bool:
         """Whether the message found no place in the table, and there was none."""
@@ -237,37 +238,27 @@ class Reader:
         shared = [column for column, names in columns.items() if field.name in names.values()]
         return own[0] if own else shared[-1] if shared else None
 
-    def _struct(
-        self, shape: Struct, parent: int, columns: Columns, path: str
-    ) -> Callable[[Any], dict[int, Plain]]:
+    def _struct(self, shape: Struct, parent: int, columns: Columns, path: str) -> StructCells:
         by_id = {each["id"]: each for each in columns}
-        readers = []
+        members = {}
         for field in shape.fields:
             name = f"{path}.{field.name}" if path else field.name
             column = by_id.get(self._place(field, parent))
             if column is None:
                 self.problems.append(Misplaced(name, f"the table has no column for it of {self._kind.name}"))
                 continue
-            convert = self._value(field.node, column["id"], column["type"], name)
-            if convert is not None:
-                readers.append((field.name, field.presence, column["id"], convert))
+            cells = self._value(field.node, column["id"], column["type"], name)
+            if cells is not None:
+                members[column["id"]] = Member(field.name, field.presence, column["id"], cells)
+        return StructCells([each["id"] for each in columns], members)
 
-        def read(message: Any) -> dict[int, Plain]:
-            return {
-                column: None if presence and not message.HasField(name) else convert(getattr(message, name))
-                for name, presence, column, convert in readers
-            }
-
-        return read
-
-    def _value(self, node: Node, parent: int, kind: Any, path: str) -> Callable[[Any], Plain] | None:
-        """The conversion of a field to what its column, of type `kind`, holds."""
+    def _value(self, node: Node, parent: int, kind: Any, path: str) -> Cells | None:
+        """A field's values as its column, of type `kind`, holds them."""
         if isinstance(node, Scalar):
             if kind not in (node.type, _WIDER.get(node.type)):
                 self.problems.append(Misplaced(path, f"its column is {_named(kind)}, {node.type} is due"))
                 return None
-            bits = _BITS.get(kind)
-            return node.plain if bits is None else lambda value: bits(node.plain(value))
+            return ScalarCells(kind, node.plain, node.plain in (unchanged, _text))
         wanted = {Struct: "struct", List: "list", Map: "map"}[type(node)]
         if isinstance(kind, str) or kind["type"] != wanted:
             self.problems.append(Misplaced(path, f"its column is {_named(kind)}, a {wanted} is due"))
@@ -276,16 +267,10 @@ class Reader:
             return self._struct(node, parent, kind["fields"], path)
         if isinstance(node, List):
             element = self._value(node.element, kind["element-id"], kind["element"], path)
-            return None if element is None else lambda values: [element(each) for each in values]
+            return None if element is None else ListCells(element)
         key = self._value(node.key, kind["key-id"], kind["key"], path)
         value = self._value(node.value, kind["value-id"], kind["value"], path)
-        if key is None or value is None:
-            return None
-        return lambda pairs: sorted(((key(each), value(pairs[each])) for each in pairs), key=itemgetter(0))
-
-
-def _nothing(_: Any) -> dict[int, Plain]:
-    return {}
+        return None if key is None or value is None else MapCells(kind, key, value)
 
 
 def _signature(node: Node) -> str:

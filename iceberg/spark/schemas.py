@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.spark.messages import Misplaced, Plain, Reader
+from iceberg.spark.vectors import StructCells
 from iceberg.spark.wire import Bad, frame
 from schema.descriptors import DescriptorError, MessageType, load
 
 KEY, VALUE = "key", "value"
 TOP = {KEY: KEY_ID, VALUE: VALUE_ID}
+RAW = {KEY: 7, VALUE: 9}
+"""The ids of `__raw__` in every table."""
+
 NOTHING = 0
 """In the place of a schema id: nothing was bound."""
 
 _SCHEMAS_KEPT = 256
+_ONE_BY_ONE_MAX = 16
+"""Rows that are looked at one by one, when one of them is wrong."""
+
+_ANYTHING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,49 @@ class Role:
         self._schemas = {each.schema_id: each for each in schemas.schemas if each.role == role}
         self._topic = schemas
         self._columns, self._ids = columns, ids
+        self._numbers = [each["id"] for each in columns]
         self._readers = lru_cache(_SCHEMAS_KEPT)(self._reader)
+
+    def known(
+        self, partitions: Sequence[int | None], offsets: Sequence[int | None], column: pa.StructArray
+    ) -> list[bool]:
+        """Of each row whether it is known to be what its bytes say; all of a schema at once.
+
+        Where it is not, `due` tells what it should be.
+        """
+        found = [not there for there in column.is_valid().to_pylist()]
+        groups: dict[Reader | None, tuple[list[int], list[Any]]] = {}
+        records = column.field(self._numbers.index(RAW[self._role])).to_pylist()
+        for at, record in enumerate(records):
+            if found[at] or record is None:
+                continue
+            with suppress(Bad):
+                likeliest = self._topic.bound(self._role, partitions[at], offsets[at])[0]
+                reader, payload = self._which(likeliest, record)
+                rows, messages = groups.setdefault(reader, ([], []))
+                messages.append(_ANYTHING if reader is None else reader.parse(payload))
+                rows.append(at)
+        for reader, (rows, messages) in groups.items():
+            for at in self._proven(reader, rows, messages, column):
+                found[at] = True
+        return found
+
+    def _proven(
+        self, reader: Reader | None, rows: Sequence[int], messages: Sequence[Any], column: pa.StructArray
+    ) -> Iterator[int]:
+        """The rows that are right, by halves where not all are."""
+        apart = (RAW[self._role],)
+        part = column if len(rows) == len(column) else column.take(pa.array(rows, pa.int64()))
+        if reader is None:
+            same = StructCells(self._numbers, {}).same(messages, part, apart)
+        else:
+            same = reader.same(messages, part, apart)
+        if same:
+            yield from rows
+        elif len(rows) > _ONE_BY_ONE_MAX:
+            half = len(rows) // 2
+            yield from self._proven(reader, rows[:half], messages[:half], column)
+            yield from self._proven(reader, rows[half:], messages[half:], column)
 
     def due(self, partition: int | None, offset: int | None, record: bytes) -> Iterator[Due]:
         """What the record's columns hold, for each schema that it may have been decoded by."""
@@ -86,20 +139,23 @@ class Role:
             yield self._due(bound, record)
 
     def _due(self, bound: int, record: bytes) -> Due:
-        if bound == NOTHING:
-            return Due({})
         try:
-            schema_id, indexes, payload = frame(record) if record[:1] == b"\0" else (bound, None, record)
-            kind, reader = self._readers(schema_id)
-            if kind is None or reader is None:
-                return Due({})
-            if indexes is not None and indexes != kind.indexes:
-                raise Bad(f"the frame has the message indexes {indexes}")
-            if not reader.has_columns:
-                return Due({})
-            return Due(reader.read(payload), problems=reader.problems)
+            reader, payload = self._which(bound, record)
+            return Due({}) if reader is None else Due(reader.read(payload), problems=reader.problems)
         except Bad:
             return Due({}, bad=True)
+
+    def _which(self, bound: int, record: bytes) -> tuple[Reader | None, bytes]:
+        """What reads the record, None where nothing does, and its message's bytes. Raises Bad."""
+        if bound == NOTHING:
+            return None, b""
+        schema_id, indexes, payload = frame(record) if record[:1] == b"\0" else (bound, None, record)
+        kind, reader = self._readers(schema_id)
+        if kind is None or reader is None:
+            return None, b""
+        if indexes is not None and indexes != kind.indexes:
+            raise Bad(f"the frame has the message indexes {indexes}")
+        return (reader, payload) if reader.has_columns else (None, b"")
 
     def _reader(self, schema_id: int) -> tuple[MessageType | None, Reader | None]:
         found = self._schemas.get(schema_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from objectstore import batch
 from schema import framing
 from tests.spark import zoo_table
 from tests.spark.damages import DAMAGES, Damage
-from tests.spark.zoo_table import BROKEN, END, FULL, KEYS, ODD, PLAIN, V1, V2
+from tests.spark.zoo_table import BROKEN, END, FULL, KEYS, MISTYPED, NAMELESS, ODD, PLAIN, V1, V2
 from tests.unit.schema import samples
 
 
@@ -212,3 +213,22 @@ def test_keys_and_values_have_schemas_of_their_own() -> None:
 def _inside(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = next(each for each in fields if each["id"] == VALUE_ID)["type"]["fields"]
     return found
+
+
+def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
+    """What is told of a row one by one costs some fifty times as much."""
+    judge = columns().judge(zoo_table.schemas(1))
+    sound = handed(zoo_table.rows(0))
+    places = [sound.column(name).to_pylist() for name in ("partition", "offset")]
+    known = judge._values.known(places[0], places[1], sound.column("value"))
+    assert [at for at, each in enumerate(known) if not each] == [BROKEN, MISTYPED, NAMELESS]
+    assert all(judge._keys.known(places[0], places[1], sound.column("key")))
+    many = zoo_table.rows(0)[FULL : FULL + 1] * 100
+    many[71] = deepcopy(many[71])
+    many[71]["value"]["leaf"]["name"] = "other"
+    batch = handed(many)
+    known = judge._values.known([0] * 100, [0] * 100, batch.column("value"))
+    unknown = [at for at, each in enumerate(known) if not each]
+    assert 71 in unknown
+    assert len(unknown) <= 16
+    assert [at for at, each in enumerate(judge.wrong(batch)) if each] == [71]
