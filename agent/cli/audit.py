@@ -129,13 +129,13 @@ async def high_watermarks(given: Auditing) -> dict[tuple[str, int], int]:
         return {(given.topic, b.partition): b.end for b in bounds}
 
 
-def schemas(given: Auditing) -> TopicSchemas:
-    """The schemas that the topic ever had, and by which of them its records were judged."""
+def schemas(http: str, topic: str) -> TopicSchemas:
+    """The schemas that the topic ever had, and by which of them its records were judged. Raises Failure."""
     from iceberg.spark.schemas import Schema, TopicSchemas
 
     bound = [
         Schema(each["schema_id"], each["role"], each["message"], base64.b64decode(each["descriptor_set"]))
-        for answer in _bindings(given, "descriptors=true&after", "next_after")
+        for answer in _bindings(http, topic, "descriptors=true&after", "next_after")
         for each in answer["history"]
     ]
     spans = {
@@ -143,17 +143,17 @@ def schemas(given: Auditing) -> TopicSchemas:
             (span["first_offset"], span["key_schema_id"] or 0, span["value_schema_id"] or 0)
             for span in each["spans"]
         ]
-        for answer in _bindings(given, "spans=true&from_partition", "next_partition")
+        for answer in _bindings(http, topic, "spans=true&from_partition", "next_partition")
         for each in answer["spans"]
     }
     return TopicSchemas(bound, spans)
 
 
-def _bindings(given: Auditing, query: str, following: str) -> Iterator[Mapping[str, Any]]:
+def _bindings(http: str, topic: str, query: str, following: str) -> Iterator[Mapping[str, Any]]:
     """All answers to a query that says where each begins; `following` says where the next one does."""
     begin: int | None = 0
     while begin is not None:
-        answer = agent_http.ask(given.http, f"/admin/topics/{given.topic}/schema?{query}={begin}")
+        answer = agent_http.ask(http, f"/admin/topics/{topic}/schema?{query}={begin}")
         yield answer
         begin = answer.get(following)
 
@@ -256,6 +256,6 @@ def _gathered(given: Auditing, history: Path) -> AuditInput:
         holes={(topic, partition): found for partition, found in without.items()},
         skipped={(topic, partition): found for partition, found in skipped(given).items()},
         leaving={topic: leaving},
-        schemas={topic: schemas(given)},
+        schemas={topic: schemas(given.http, topic)},
         high_watermarks=lambda: asyncio.run(high_watermarks(given)),
     )

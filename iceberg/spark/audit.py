@@ -18,7 +18,8 @@ read), `extra` (in the table or read, though never acknowledged), `doubled` (one
 twice), `changed` (a hash or the timestamp differs), `column` (a column is not what the row's bytes say),
 `place` (a row of the table where the topic has no place: a partition or offset that is null, negative, or
 beyond the topic's), `gap` (offsets are not dense), `account` (produced ≠ accepted + rejected, or another
-number rejected than expected).
+number rejected than expected). What a table says of itself is looked at beside that (shelf.py): `file`,
+`ledger`, `snapshot`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from pyspark.sql import functions as F
 
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
 from iceberg.spark.schemas import TopicSchemas
-from iceberg.spark.tables import COMPARED, WRONG, table_history
+from iceberg.spark.shelf import shelf
+from iceberg.spark.tables import COMPARED, WRONG, Pinned, judged_history, pinned, plain_history
 from iceberg.spark.verdict import (
     ACCOUNT,
     CHANGED,
@@ -42,9 +44,12 @@ from iceberg.spark.verdict import (
     DOUBLED,
     EXAMPLES_MAX,
     EXTRA,
+    FILE,
     GAP,
+    LEDGER,
     MISSING,
     PLACE,
+    SNAPSHOT,
     Finding,
     Skipped,
     TopicCount,
@@ -54,6 +59,7 @@ from objectstore.offset_ranges import joined as joined_ranges
 
 KEYS = ("topic", "partition", "offset")
 COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN)
+OF_TABLES = (FILE, LEDGER, SNAPSHOT)
 _WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
 
 
@@ -126,7 +132,8 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
         outcomes = _outcomes(history)
     if given.consumed is not None:
         witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
-    witnesses["table"] = _tables(spark, given)
+    pins = [pinned(spark, topic, given.tables[topic]) for topic in sorted(given.schemas)]
+    witnesses["table"] = _tables(spark, given, pins)
     highs = given.high_watermarks() if given.high_watermarks is not None else {}
     joined = _bounded(_joined(witnesses), list(witnesses), given, highs)
     partitions = _per_partition(joined, list(witnesses))
@@ -135,11 +142,15 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
+    shelves = [finding for each in pins for finding in shelf(spark, each, highs)]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
+    counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}
     skipped = tuple(
         Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
     )
     findings += [*gaps[: given.examples], *accounts[: given.examples]]
+    for kind in OF_TABLES:
+        findings += [each for each in shelves if each.kind == kind][: given.examples]
     return Verdict(counts, findings, topics, skipped)
 
 
@@ -159,14 +170,11 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
     return found
 
 
-def _tables(spark: SparkSession, given: AuditInput) -> DataFrame:
-    return reduce(
-        DataFrame.unionByName,
-        [
-            table_history(spark, topic, table, given.schemas.get(topic))
-            for topic, table in sorted(given.tables.items())
-        ],
-    )
+def _tables(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> DataFrame:
+    judged = [judged_history(spark, each, given.schemas[each.topic]) for each in pins]
+    others = sorted(topic for topic in given.tables if topic not in given.schemas)
+    plain = [plain_history(spark, topic, given.tables[topic]) for topic in others]
+    return reduce(DataFrame.unionByName, [*judged, *plain])
 
 
 def _bounded(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,33 +22,50 @@ _COMPARED_SQL = (
 )
 
 
-def table_history(spark: SparkSession, topic: str, table: str, schemas: TopicSchemas | None) -> DataFrame:
-    """A topic's table in the columns of a history, with `wrong`: where columns are not what the bytes say.
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A topic's table as of one snapshot, by which all of an audit reads it. No `snapshot`: it has none."""
 
-    All of it is read as of one snapshot. Without `schemas` no column is looked at, and `wrong` is null.
-    """
-    if schemas is None:
-        rows = spark.table(table).select(F.lit(topic).alias("topic"), *_compared())
-        return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
-    frame, columns = _pinned(spark, table)
-    rows = frame.select(F.lit(topic).alias("topic"), *_compared(), *MESSAGES)
-    described = f"{_PLACE_SQL}, {_COMPARED_SQL}, {WRONG} {WRONG_SQL}"
-    return rows.mapInArrow(judging(columns, schemas), described)
+    topic: str
+    table: str
+    columns: TableColumns
+    snapshot: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> str:
+        """For FROM."""
+        return self.table if self.snapshot is None else f"{self.table} VERSION AS OF {self.snapshot}"
 
 
-def _pinned(spark: SparkSession, table: str) -> tuple[DataFrame, TableColumns]:
-    """The table's rows and columns as of its present snapshot."""
+def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
+    """The table as of its present snapshot."""
     jvm: Any = spark._jvm  # PySpark shows neither the ids of columns nor the properties of a table
     found = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
     snapshot = found.currentSnapshot()
-    if snapshot is None:
-        frame, schema = spark.table(table), found.schema()
-    else:
-        frame = spark.sql(f"SELECT * FROM {table} VERSION AS OF {snapshot.snapshotId()}")
-        schema = found.schemas()[snapshot.schemaId()]
+    schema = found.schema() if snapshot is None else found.schemas()[snapshot.schemaId()]
     fields = json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(schema))["fields"]
-    ids = found.properties().get(COLUMNS_PROPERTY) or ""
-    return frame, TableColumns(json.dumps(fields), ids)
+    properties = dict(found.properties())
+    columns = TableColumns(json.dumps(fields), properties.get(COLUMNS_PROPERTY, ""))
+    if snapshot is None:
+        return Pinned(topic, table, columns, properties=properties)
+    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, dict(snapshot.summary()))
+
+
+def plain_history(spark: SparkSession, topic: str, table: str) -> DataFrame:
+    """A topic's table, or any view with its columns, in those of a history; `wrong` is null."""
+    rows = spark.table(table).select(F.lit(topic).alias("topic"), *_compared())
+    return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
+
+
+def judged_history(spark: SparkSession, of: Pinned, schemas: TopicSchemas) -> DataFrame:
+    """The same with `wrong`: where columns are not what the row's bytes say."""
+    rows = spark.sql(f"SELECT * FROM {of.rows}").select(
+        F.lit(of.topic).alias("topic"), *_compared(), *MESSAGES
+    )
+    described = f"{_PLACE_SQL}, {_COMPARED_SQL}, {WRONG} {WRONG_SQL}"
+    return rows.mapInArrow(judging(of.columns, schemas), described)
 
 
 def _compared() -> list[Column]:
