@@ -237,9 +237,13 @@ def _overlapping(kept: DataFrame) -> DataFrame:
         "before", F.max("end").over(order.rowsBetween(Window.unboundedPreceding, -1))
     )
     text = F.concat(
-        F.lit("snapshot "), F.col("snapshot_id").cast("string"),
-        F.lit(": it says to have added offsets from "), F.col("start").cast("string"), F.lit(", an earlier one up to "), F.col("before").cast("string"),
-    )  # fmt: skip
+        F.lit("snapshot "),
+        F.col("snapshot_id").cast("string"),
+        F.lit(": it says to have added offsets from "),
+        F.col("start").cast("string"),
+        F.lit(", an earlier one up to "),
+        F.col("before").cast("string"),
+    )
     return _told(rows.where("start < before"), text, F.col("partition"), F.col("start"))
 
 

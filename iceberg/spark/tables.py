@@ -42,6 +42,9 @@ class Pinned:
 def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
     """The table as of its present snapshot."""
     jvm: Any = spark._jvm  # PySpark shows neither the ids of columns nor the properties of a table
+    spark._get_j_spark_session_class(jvm).setActiveSession(
+        spark._jsparkSession
+    )  # whose catalogs are looked in
     found = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
     snapshot = found.currentSnapshot()
     schema = found.schema() if snapshot is None else found.schemas()[snapshot.schemaId()]

@@ -56,6 +56,8 @@ def verdict(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verd
     spark.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set("spark.sql.catalog.local.type", "hadoop")
     spark.conf.set("spark.sql.catalog.local.warehouse", f"file://{folder}/local")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # these tables are small
     damaged: list[Row] = []
     for partition, damage in enumerate(DAMAGES):
         rows = zoo_table.rows(partition)
