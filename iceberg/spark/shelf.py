@@ -12,11 +12,11 @@ Spark reads all of it from Iceberg's metadata tables; nothing of Floe's own read
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import reduce
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.spark.tables import Pinned
@@ -26,6 +26,11 @@ TOPIC_ID, NEXT, RANGES = "floe.topic-id", "floe.next-offsets", "floe.ranges"
 FOUND_MAX = 1_000
 """Findings of one check of one table that are counted."""
 
+Problem = tuple[int, int, str]
+"""Partition and offset, -1 where the whole table is meant, and what is wrong."""
+
+_RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
+
 _BOUNDED = {"partition": "kafka.partition", "offset": "kafka.offset", "timestamp": "kafka.timestamp"}
 
 
@@ -33,21 +38,27 @@ def shelf(spark: SparkSession, of: Pinned, highs: Mapping[tuple[str, int], int])
     """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen."""
     if of.snapshot is None:
         return []
-    files = _files(spark, of).localCheckpoint()
-    found = _wrong_files(of, files)
+    files = _files(spark, of)
+    per_partition = (
+        files.groupBy("partition")
+        .agg(
+            (F.max("offset_high") + 1).alias("behind"),
+            F.count("path").alias("files"),
+            F.sum("told_rows").alias("rows"),
+            F.count_if(F.col("detail") != "").alias("wrong"),
+        )
+        .collect()
+    )
+    found = _wrong_files(of, files) if any(row["wrong"] for row in per_partition) else []
     if TOPIC_ID in of.properties:
-        held = {
-            row["partition"]: row["behind"]
-            for row in files.groupBy("partition").agg((F.max("offset_high") + 1).alias("behind")).collect()
-        }
+        held = {row["partition"]: row["behind"] for row in per_partition}
         found += [Finding(LEDGER, of.topic, *each) for each in ledger_problems(of, held, highs)]
-    totals = files.agg(F.count("path").alias("files"), F.sum("told_rows").alias("rows")).collect()[0]
-    found += [
-        Finding(SNAPSHOT, of.topic, -1, -1, f"snapshot {of.snapshot} says {name} {told}, it has {actual}")
-        for name, actual in (("total-data-files", totals["files"]), ("total-records", totals["rows"] or 0))
-        if (told := of.summary.get(name)) is not None and int(told) != actual
-    ]
-    return found + _snapshots(spark, of)
+    for name, column in (("total-data-files", "files"), ("total-records", "rows")):
+        told, actual = of.summary.get(name), sum(row[column] for row in per_partition)
+        if told is not None and told != str(actual):
+            detail = f"snapshot {of.snapshot} says {name} {told}, it has {actual}"
+            found.append(Finding(SNAPSHOT, of.topic, -1, -1, detail))
+    return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
 
 
 def _files(spark: SparkSession, of: Pinned) -> DataFrame:
@@ -68,10 +79,11 @@ def _files(spark: SparkSession, of: Pinned) -> DataFrame:
     ]
     held = rows.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *ends)
     found = told.join(held, F.col("path") == F.col("file"), "left")
-    return found.withColumn("partition", F.col("partition_low"))
+    return found.withColumn("partition", F.col("partition_low")).withColumn("detail", _detail())
 
 
-def _wrong_files(of: Pinned, files: DataFrame) -> list[Finding]:
+def _detail() -> Column:
+    """Where a file is not what its manifest says; empty where it is."""
     rows = F.coalesce("rows", F.lit(0))
     details = [
         F.when(
@@ -85,14 +97,14 @@ def _wrong_files(of: Pinned, files: DataFrame) -> list[Finding]:
             says = F.concat(F.lit(f"the manifest says that its {word} {column} is "), told.cast("string"))
             text = F.concat(says, F.lit(", it is "), F.coalesce(actual.cast("string"), F.lit("null")))
             details.append(F.when(told.isNotNull() & ~told.eqNullSafe(actual), text))
-    detail = F.concat_ws("; ", *details)
-    name = F.element_at(F.split("path", "/"), -1)
-    wrong = files.where(detail != "").select(
-        name.alias("name"), detail.alias("detail"), "partition", "offset_low"
-    )
+    return F.concat_ws("; ", *details)
+
+
+def _wrong_files(of: Pinned, files: DataFrame) -> list[Finding]:
+    wrong = files.where(F.col("detail") != "").orderBy("path").limit(FOUND_MAX)
     return [
-        Finding(FILE, of.topic, *_place(row), f"file {row['name']}: {row['detail']}")
-        for row in wrong.orderBy("name").limit(FOUND_MAX).collect()
+        Finding(FILE, of.topic, *_place(row), f"file {row['path'].split('/')[-1]}: {row['detail']}")
+        for row in wrong.select("path", "partition", "offset_low", "detail").collect()
     ]
 
 
@@ -103,7 +115,7 @@ def _place(row: Any) -> tuple[int, int]:
 
 def ledger_problems(
     of: Pinned, held: Mapping[int | None, int | None], highs: Mapping[tuple[str, int], int]
-) -> Iterator[tuple[int, int, str]]:
+) -> Iterator[Problem]:
     """What is wrong with the current ledger: partition, offset, and what.
 
     `held`: by partition the offset behind the table's last row. `highs`: none where nobody knows them.
@@ -139,13 +151,51 @@ def ledger_problems(
             yield partition, known, f"the ledger says {known:,}, what the snapshot added ends at {due:,}"
 
 
-def _snapshots(spark: SparkSession, of: Pinned) -> list[Finding]:
+class Kept(NamedTuple):
+    """A kept snapshot, and what its manifests and its list say (`files` and `rows` added, files `listed`).
+
+    `outside`: of the files that it added the first one outside its ranges.
+    """
+
+    number: int
+    parent: int | None
+    summary: Mapping[str, str]
+    files: int = 0
+    rows: int = 0
+    listed: int = 0
+    outside: tuple[int, int, str] | None = None
+
+
+def _snapshots(spark: SparkSession, of: Pinned) -> list[Problem]:
     """What is wrong with the kept snapshots."""
-    kept = spark.sql(f"SELECT * FROM {of.table}.snapshots").localCheckpoint()
-    entries = spark.sql(f"SELECT * FROM {of.table}.all_entries").where("status = 1")
+    kept = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
+    lists = spark.sql(f"SELECT * FROM {of.table}.all_manifests").where("content = 0")
+    named = F.sum(F.col("added_data_files_count") + F.col("existing_data_files_count"))
+    listed = dict(lists.groupBy("reference_snapshot_id").agg(named).collect())
+    added = {row["snapshot_id"]: row for row in _added(spark, of, kept).collect()}
+    found = []
+    for row in kept:
+        number = row["snapshot_id"]
+        adds = added.get(number)
+        files, rows = (0, 0) if adds is None else (adds["files"], adds["rows"])
+        outside = adds["outside"] if adds is not None and row["summary"].get(RANGES) else None
+        place = None if outside is None else (outside["partition"], outside["low"], outside["path"])
+        names = int(listed.get(number) or 0)
+        found.append(Kept(number, row["parent_id"], row["summary"], files, rows, names, place))
+    return [*snapshot_problems(found), *range_problems(found)]
+
+
+def _added(spark: SparkSession, of: Pinned, kept: Sequence[Any]) -> DataFrame:
+    """By snapshot what its manifests add: files, rows, and the first file outside of what it says."""
+    ranges = [(row["snapshot_id"], *each) for row in kept for each in _ranges(row["summary"])]
+    told = F.broadcast(
+        spark.createDataFrame(ranges, "told_id long, told_partition int, start long, end long")
+    )
     metrics = F.col("readable_metrics")
     added = (
-        entries.select(
+        spark.sql(f"SELECT * FROM {of.table}.all_entries")
+        .where("status = 1")
+        .select(
             "snapshot_id",
             F.col("data_file.file_path").alias("path"),
             F.col("data_file.record_count").alias("rows"),
@@ -154,119 +204,74 @@ def _snapshots(spark: SparkSession, of: Pinned) -> list[Finding]:
             metrics["kafka.offset"]["upper_bound"].alias("high"),
         )
         .dropDuplicates(["snapshot_id", "path"])
-        .localCheckpoint()
     )
-    wrong = [_totals(spark, of, kept, added), _outside(kept, added), _overlapping(kept)]
-    told = reduce(DataFrame.unionByName, wrong).orderBy("partition", "offset", "detail").limit(FOUND_MAX)
-    return [
-        Finding(SNAPSHOT, of.topic, row["partition"], row["offset"], row["detail"]) for row in told.collect()
-    ]
+    inside = (
+        (F.col("snapshot_id") == F.col("told_id"))
+        & (F.col("partition") == F.col("told_partition"))
+        & (F.col("low") >= F.col("start"))
+        & (F.col("high") < F.col("end"))
+    )
+    outside = F.when(F.col("start").isNull() & F.col("low").isNotNull(), F.struct("partition", "low", "path"))
+    return (
+        added.join(told, inside, "left")
+        .groupBy("snapshot_id")
+        .agg(F.count("path").alias("files"), F.sum("rows").alias("rows"), F.min(outside).alias("outside"))
+    )
 
 
-def _totals(spark: SparkSession, of: Pinned, kept: DataFrame, added: DataFrame) -> DataFrame:
+def _ranges(summary: Mapping[str, str]) -> list[tuple[int, int, int]]:
+    """Partition, start and end of what a snapshot says to have added; none of what is no range."""
+    found = (_RANGE.fullmatch(each) for each in summary.get(RANGES, "").split(","))
+    return [(int(each[1]), int(each[2]), int(each[3])) for each in found if each is not None]
+
+
+def snapshot_problems(kept: Sequence[Kept]) -> Iterator[Problem]:
     """Snapshots whose counts are not those of their parent, their manifests and their list.
 
     The first one may say what it added and nothing else: older ones were folded into it.
     """
-    lists = spark.sql(f"SELECT * FROM {of.table}.all_manifests").where("content = 0")
-    named = lists.groupBy(F.col("reference_snapshot_id").alias("listed_id")).agg(
-        F.sum(F.col("added_data_files_count") + F.col("existing_data_files_count")).alias("listed")
-    )
-    adds = added.groupBy(F.col("snapshot_id").alias("adds_id")).agg(
-        F.count("path").alias("files"), F.sum("rows").alias("records")
-    )
-    before = kept.select(F.col("snapshot_id").alias("before_id"), F.col("summary").alias("before"))
-    rows = (
-        kept.join(named, F.col("snapshot_id") == F.col("listed_id"), "left")
-        .join(adds, F.col("snapshot_id") == F.col("adds_id"), "left")
-        .join(before, F.col("parent_id") == F.col("before_id"), "left")
-    )
-    first = F.col("parent_id").isNull()
-    details = []
-    for what, actual in (("data-files", "files"), ("records", "records")):
-        told = _number("summary", f"added-{what}")
-        details.append(_differs(f"added-{what}", told, F.coalesce(actual, F.lit(0)), "its manifests add "))
-        total = _number("summary", f"total-{what}")
-        parent = F.coalesce(_number("before", f"total-{what}"), _number("before", f"added-{what}"))
-        changed = F.coalesce(told, F.lit(0)) - F.coalesce(_number("summary", f"deleted-{what}"), F.lit(0))
-        due = F.when(first, changed).otherwise(parent + changed)
-        details.append(_differs(f"total-{what}", total, due, "with its parent's it is "))
-    files = F.coalesce(
-        _number("summary", "total-data-files"), F.when(first, _number("summary", "added-data-files"))
-    )
-    details.append(_differs("data files", files, F.coalesce("listed", F.lit(0)), "its manifest list names "))
-    detail = F.concat_ws("; ", *details)
-    text = F.concat(F.lit("snapshot "), F.col("snapshot_id").cast("string"), F.lit(": "), detail)
-    return _told(rows.where(detail != ""), text)
+    by_number = {each.number: each for each in kept}
+    for each in kept:
+        parent = by_number.get(each.parent) if each.parent is not None else None
+        details = []
+        for what, actual in (("data-files", each.files), ("records", each.rows)):
+            told = _number(each.summary, f"added-{what}")
+            if told is not None and told != actual:
+                details.append(f"it says added-{what} {told}, its manifests add {actual}")
+            before = 0 if parent is None else _number(parent.summary, f"total-{what}", f"added-{what}")
+            total = _number(each.summary, f"total-{what}")
+            known = before is not None and (parent is not None or each.parent is None)
+            due = (before or 0) + (told or 0) - (_number(each.summary, f"deleted-{what}") or 0)
+            if known and total is not None and total != due:
+                details.append(f"it says total-{what} {total}, with its parent's it is {due}")
+        files = _number(each.summary, "total-data-files", "added-data-files")
+        if files is not None and files != each.listed:
+            details.append(f"it says {files} data files, its manifest list names {each.listed}")
+        if details:
+            yield -1, -1, f"snapshot {each.number}: {'; '.join(details)}"
 
 
-def _differs(name: str, told: Column, due: Column, words: str) -> Column:
-    text = F.concat(F.lit(f"it says {name} "), told.cast("string"), F.lit(f", {words}"), due.cast("string"))
-    return F.when(told != due, text)
+def _number(summary: Mapping[str, str], *names: str) -> int | None:
+    """The first of these that the summary has; None: none, -1: it is no number."""
+    found = next((summary[name] for name in names if name in summary), None)
+    return None if found is None else int(found) if found.isdecimal() else -1
 
 
-def _number(summary: str, name: str) -> Column:
-    return F.col(summary)[name].cast("long")
+def range_problems(kept: Sequence[Kept]) -> Iterator[Problem]:
+    """Files outside of what their snapshot says to have added, and offsets that two say to have added.
 
-
-def _outside(kept: DataFrame, added: DataFrame) -> DataFrame:
-    """Files outside the ranges that their snapshot says to have added."""
-    telling = kept.where(F.col("summary")[RANGES].isNotNull()).select("snapshot_id")
-    files = added.join(telling, "snapshot_id", "left_semi")
-    ranges = _ranges(kept).withColumnRenamed("snapshot_id", "ranges_id").withColumnRenamed("partition", "of")
-    inside = (
-        (F.col("snapshot_id") == F.col("ranges_id"))
-        & (F.col("partition") == F.col("of"))
-        & (F.col("low") >= F.col("start"))
-        & (F.col("high") < F.col("end"))
-    )
-    wrong = files.join(ranges, inside, "left_anti").where("low IS NOT NULL")
-    offsets = F.concat(F.lit(" has the offsets "), "low", F.lit(" to "), "high")
-    name = F.element_at(F.split("path", "/"), -1)
-    text = F.concat(
-        F.lit("snapshot "), F.col("snapshot_id").cast("string"), F.lit(": its file "), name, offsets,
-        F.lit(", outside the ranges that it says to have added"),
-    )  # fmt: skip
-    return _told(wrong, text, F.col("partition"), F.col("low"))
-
-
-def _overlapping(kept: DataFrame) -> DataFrame:
-    """Ranges that two snapshots say to have added, or that one added behind a later one."""
-    order = Window.partitionBy("partition").orderBy("committed_at", "start")
-    rows = _ranges(kept).withColumn(
-        "before", F.max("end").over(order.rowsBetween(Window.unboundedPreceding, -1))
-    )
-    text = F.concat(
-        F.lit("snapshot "),
-        F.col("snapshot_id").cast("string"),
-        F.lit(": it says to have added offsets from "),
-        F.col("start").cast("string"),
-        F.lit(", an earlier one up to "),
-        F.col("before").cast("string"),
-    )
-    return _told(rows.where("start < before"), text, F.col("partition"), F.col("start"))
-
-
-def _ranges(kept: DataFrame) -> DataFrame:
-    each = kept.select(
-        "snapshot_id", "committed_at", F.explode(F.split(F.col("summary")[RANGES], ",")).alias("range")
-    )
-    parts = F.split("range", "[:-]")
-    return each.where("range != ''").select(
-        "snapshot_id",
-        "committed_at",
-        parts[0].cast("int").alias("partition"),
-        parts[1].cast("long").alias("start"),
-        parts[2].cast("long").alias("end"),
-    )
-
-
-def _told(
-    wrong: DataFrame, detail: Column, partition: Column | None = None, offset: Column | None = None
-) -> DataFrame:
-    nowhere = F.lit(-1)
-    return wrong.select(
-        (nowhere if partition is None else F.coalesce(partition, nowhere)).cast("int").alias("partition"),
-        (nowhere if offset is None else F.coalesce(offset, nowhere)).cast("long").alias("offset"),
-        detail.alias("detail"),
-    )
+    `kept` in the order in which they were committed.
+    """
+    ends: dict[int, int] = {}
+    for each in kept:
+        if each.outside is not None:
+            partition, low, path = each.outside
+            name = path.split("/")[-1]
+            text = f"its file {name} with offsets from {low} is outside the ranges that it says to have added"
+            yield partition, low, f"snapshot {each.number}: {text}"
+        for partition, start, end in _ranges(each.summary):
+            before = ends.get(partition, start)
+            if start < before:
+                text = f"it says to have added offsets from {start}, an earlier one up to {before}"
+                yield partition, start, f"snapshot {each.number}: {text}"
+            ends[partition] = max(end, before)

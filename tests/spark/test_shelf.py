@@ -103,7 +103,7 @@ SHELVES = [
           _summary(2, total_records="7")),
     Shelf("the current snapshot's total", {SNAPSHOT}, "says total-data-files 9, it has 4",
           _summary(3, total_data_files="9")),
-    Shelf("ranges that its files are not in", {SNAPSHOT}, "outside the ranges",
+    Shelf("ranges that its files are not in", {SNAPSHOT}, "is outside the ranges",
           _summary(2, floe__ranges="1:1-2")),
     Shelf("ranges that another snapshot has", {SNAPSHOT}, "an earlier one up to 4",
           _summary(2, floe__ranges="0:3-4,1:0-2")),
