@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agent.cli import agent_http
-from agent.cli.failures import EPILOG, Status
+from agent.cli.failures import EPILOG, Failure, Status
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -57,6 +58,12 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     )
 
 
+class Since(StrEnum):
+    """From where an audit compares."""
+
+    LAST = "last"
+
+
 @app.command("audit")
 def audit_table(
     topic: TopicName,
@@ -69,6 +76,10 @@ def audit_table(
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="Seconds the table may take to catch up.")
     ] = 60.0,
+    since: Annotated[
+        Since | None,
+        typer.Option(help="last: compare only what lies beyond the last equal audit with this option."),
+    ] = None,
     config: ConfigFile = None,
     assign: Assignments = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -87,7 +98,13 @@ def audit_table(
 
     found = require_spark(jars)
     settings = load(config, assign or ()).config if config or assign else None
-    verdict = audit(Auditing(topic, bootstrap, http, found, java_home, wait_s, s3_access(settings)))
+    given = Auditing(topic, bootstrap, http, found, java_home, wait_s, s3_access(settings), since is not None)
+    try:
+        verdict = audit(given)
+    except Failure as failure:
+        if output is Form.JSON:
+            print_json({"equal": None, "error": str(failure)})
+        raise
     if output is Form.JSON:
         print(verdict.to_json())
     else:

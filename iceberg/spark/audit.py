@@ -51,6 +51,7 @@ from iceberg.spark.verdict import (
     PLACE,
     SNAPSHOT,
     Finding,
+    Since,
     Skipped,
     TopicCount,
     Verdict,
@@ -94,7 +95,8 @@ class AuditInput:
     over: what one side lacks there is right, what two sides have is compared.
     `schemas`: of the topics whose tables' columns are compared as well. `high_watermarks` is asked once the
     tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
-    too late to be judged. A partition that neither names is none of the topic's. `examples`: findings of each
+    too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
+    below it are not compared (an earlier audit did); histories begin there too. `examples`: findings of each
     kind that are told.
     """
 
@@ -109,6 +111,7 @@ class AuditInput:
     leaving: Mapping[str, Leaving] = field(default_factory=dict)
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
     high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
+    since: Mapping[tuple[str, int], int] = field(default_factory=dict)
     examples: int = EXAMPLES_MAX
 
     def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
@@ -151,7 +154,8 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     findings += [*gaps[: given.examples], *accounts[: given.examples]]
     for kind in OF_TABLES:
         findings += [each for each in shelves if each.kind == kind][: given.examples]
-    return Verdict(counts, findings, topics, skipped)
+    since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
+    return Verdict(counts, findings, topics, skipped, since)
 
 
 def _accepted(history: DataFrame) -> DataFrame:
@@ -171,9 +175,9 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _tables(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> DataFrame:
-    judged = [judged_history(spark, each, given.schemas[each.topic]) for each in pins]
+    judged = [judged_history(spark, each, given.schemas[each.topic], given.since) for each in pins]
     others = sorted(topic for topic in given.tables if topic not in given.schemas)
-    plain = [plain_history(spark, topic, given.tables[topic]) for topic in others]
+    plain = [plain_history(spark, topic, given.tables[topic], given.since) for topic in others]
     return reduce(DataFrame.unionByName, [*judged, *plain])
 
 
@@ -378,7 +382,7 @@ def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> li
         holes: dict[tuple[str, int], int] = {}
         for row in (row for row in partitions if row["topic"] not in compacted and row[f"{name}_offsets"]):
             place = row["topic"], row["partition"]
-            log_start = given.log_start.get(place, 0)
+            log_start = max(given.log_start.get(place, 0), given.since.get(place, 0))
             known = given.no_gaps(place)
             start = next((end for first, end in known if first <= log_start < end), log_start)
             low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))

@@ -56,19 +56,41 @@ def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
     return Pinned(topic, table, columns, snapshot.snapshotId(), properties, dict(snapshot.summary()))
 
 
-def plain_history(spark: SparkSession, topic: str, table: str) -> DataFrame:
+Since = Mapping[tuple[str, int], int]
+"""By topic and partition, from which offset on rows are compared; from the first where it is not named."""
+
+
+def plain_history(spark: SparkSession, topic: str, table: str, since: Since) -> DataFrame:
     """A topic's table, or any view with its columns, in those of a history; `wrong` is null."""
-    rows = spark.table(table).select(F.lit(topic).alias("topic"), *_compared())
+    rows = spark.table(table).where(_beyond(topic, since)).select(F.lit(topic).alias("topic"), *_compared())
     return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
 
 
-def judged_history(spark: SparkSession, of: Pinned, schemas: TopicSchemas) -> DataFrame:
+def judged_history(spark: SparkSession, of: Pinned, schemas: TopicSchemas, since: Since) -> DataFrame:
     """The same with `wrong`: where columns are not what the row's bytes say."""
-    rows = spark.sql(f"SELECT * FROM {of.rows}").select(
-        F.lit(of.topic).alias("topic"), *_compared(), *MESSAGES
+    rows = (
+        spark.sql(f"SELECT * FROM {of.rows}")
+        .where(_beyond(of.topic, since))
+        .select(F.lit(of.topic).alias("topic"), *_compared(), *MESSAGES)
     )
     described = f"{_PLACE_SQL}, {_COMPARED_SQL}, {WRONG} {WRONG_SQL}"
     return rows.mapInArrow(judging(of.columns, schemas), described)
+
+
+def _beyond(topic: str, since: Since) -> Column:
+    """Rows that are to be compared: all but those of a partition that lie below its offset.
+
+    By plain comparisons, so that files are left out by their manifests' bounds; what is in no partition that
+    is named, or at no offset, stays.
+    """
+    partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
+    firsts = {number: first for (of, number), first in since.items() if of == topic and first > 0}
+    if not firsts:
+        return F.lit(True)
+    kept = partition.isNull() | offset.isNull() | (offset < 0) | ~partition.isin(list(firsts))
+    for number, first in firsts.items():
+        kept |= (partition == number) & (offset >= first)
+    return kept
 
 
 def _compared() -> list[Column]:

@@ -80,6 +80,15 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    """Records of a partition below `offset` were compared by an earlier audit, and not again."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each."""
 
@@ -87,6 +96,7 @@ class Verdict:
     findings: Sequence[Finding]
     topics: Sequence[TopicCount]
     skipped: Sequence[Skipped] = ()
+    since: Sequence[Since] = ()
 
     @property
     def equal(self) -> bool:
@@ -106,4 +116,5 @@ class Verdict:
             findings=[Finding(**finding) for finding in data["findings"]],
             topics=[TopicCount(**count) for count in data["topics"]],
             skipped=tuple(Skipped(**each) for each in data.get("skipped", ())),
+            since=tuple(Since(**each) for each in data.get("since", ())),
         )
