@@ -1,7 +1,7 @@
 """What a message's fields are as cells: of one row (`read`), and of many rows at once (`same`).
 
 `read` gives what cells.py makes of the table's cells, to tell where they differ. `same` says of whole columns
-whether they are what is due, by Arrow and some fifty times faster; it may say no of what is right (a type
+whether they are what is due, by Arrow and some three times faster; it may say no of what is right (a type
 that it does not know), never yes of what is wrong.
 """
 
