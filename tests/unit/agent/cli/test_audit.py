@@ -171,5 +171,5 @@ def test_what_an_audit_needs_is_told(dev: Dev, tmp_path: Path) -> None:
     assert (status, "no jars there" in line) == (2, True)
     jars = str(ensure("iceberg")[0].parent)
     assert dev.fails("table", "audit", "absent", "--jars", jars)[0] == 5
-    ran = dev.run("table", "audit", "absent", "--jars", jars, "--output", "json")
-    assert (ran.status, json.loads(ran.out)["equal"]) == (5, None), "no verdict: neither equal nor unequal"
+    ran = dev.run("table", "audit", "absent", "--jars", jars, "--output", "json", status=5)
+    assert json.loads(ran.out)["equal"] is None, "no verdict: neither equal nor unequal"
