@@ -1,17 +1,19 @@
 """`floe table audit`: the topic, read through a Kafka client, against its table, read through Spark.
 
 The consumer is aiokafka, over TCP, from each partition's start to the end that it had when the audit
-began; the table is read through Floe's own REST catalog. Nothing is taken from Floe's memory of itself.
+began; the table is read through Floe's own REST catalog. By which schema a record was judged is asked of the
+admin API; nothing else is taken from Floe's memory of itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib.util
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,10 @@ from agent.config import Config
 from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
-    from iceberg.spark.audit import Leaving
+    from pyspark.sql import SparkSession
+
+    from iceberg.spark.audit import AuditInput, Leaving
+    from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
     from iceberg.spark.verdict import Verdict
 
@@ -38,7 +43,10 @@ FETCH_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Auditing:
-    """What to audit and with what. `wait_s`: how long the table may take to catch up, seconds."""
+    """What to audit and with what. `wait_s`: how long the table may take to catch up, seconds.
+
+    `since_last`: only what the last audit has not compared, which is written down for the next one.
+    """
 
     topic: str
     bootstrap: str
@@ -47,6 +55,7 @@ class Auditing:
     java_home: Path | None
     wait_s: float
     s3: S3Access | None
+    since_last: bool = False
 
 
 def s3_access(config: Config | None) -> S3Access | None:
@@ -74,14 +83,17 @@ def require_spark(jars: Path) -> list[Path]:
     return found
 
 
-async def consume(given: Auditing, history: Path) -> tuple[list[Bounds], Mapping[int, list[Range]]]:
-    """Write the topic's committed records, up to the present end, as a history.
+async def consume(
+    given: Auditing, history: Path, since: Mapping[int, int]
+) -> tuple[list[Bounds], Mapping[int, list[Range]]]:
+    """Write the topic's committed records, from `since` up to the present end, as a history.
 
     Returns the bounds read and, by partition, the offsets between them that hold no such record; none of a
     compacted topic, where they tell nothing.
     """
     async with session(given.bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+        bounds = [replace(each, start=_first(each, since)) for each in bounds]
         without: Mapping[int, list[Range]] = {}
         if not (await _leaving(kafka, given.topic)).compacted:
             without = await holes(kafka, given.topic, bounds)
@@ -102,6 +114,18 @@ async def consume(given: Auditing, history: Path) -> tuple[list[Bounds], Mapping
     return bounds, without
 
 
+def _first(bound: Bounds, since: Mapping[int, int]) -> int:
+    """Where to begin. What an audit had compared beyond the end is lost: then all is compared again."""
+    known = since.get(bound.partition, 0)
+    return max(bound.start, known) if known <= bound.end else bound.start
+
+
+async def topic_id(given: Auditing) -> str:
+    """The topic's id in hexadecimal."""
+    async with session(given.bootstrap) as kafka:
+        return (await requests.topic(kafka, given.topic)).topic_id.hex()
+
+
 async def _leaving(kafka: Session, topic: str) -> Leaving:
     from iceberg.spark.audit import Leaving
 
@@ -117,6 +141,42 @@ async def departed(given: Auditing) -> tuple[dict[tuple[str, int], int], Leaving
     async with session(given.bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
         return {(given.topic, b.partition): b.start for b in bounds}, await _leaving(kafka, given.topic)
+
+
+async def high_watermarks(given: Auditing) -> dict[tuple[str, int], int]:
+    """Where the topic's partitions end now."""
+    async with session(given.bootstrap) as kafka:
+        bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+        return {(given.topic, b.partition): b.end for b in bounds}
+
+
+def schemas(http: str, topic: str) -> TopicSchemas:
+    """The schemas that the topic ever had, and by which of them its records were judged. Raises Failure."""
+    from iceberg.spark.schemas import Schema, TopicSchemas
+
+    bound = [
+        Schema(each["schema_id"], each["role"], each["message"], base64.b64decode(each["descriptor_set"]))
+        for answer in _bindings(http, topic, "descriptors=true&after", "next_after")
+        for each in answer["history"]
+    ]
+    spans = {
+        each["partition"]: [
+            (span["first_offset"], span["key_schema_id"] or 0, span["value_schema_id"] or 0)
+            for span in each["spans"]
+        ]
+        for answer in _bindings(http, topic, "spans=true&from_partition", "next_partition")
+        for each in answer["spans"]
+    }
+    return TopicSchemas(bound, spans)
+
+
+def _bindings(http: str, topic: str, query: str, following: str) -> Iterator[Mapping[str, Any]]:
+    """All answers to a query that says where each begins; `following` says where the next one does."""
+    begin: int | None = 0
+    while begin is not None:
+        answer = agent_http.ask(http, f"/admin/topics/{topic}/schema?{query}={begin}")
+        yield answer
+        begin = answer.get(following)
 
 
 def skipped(given: Auditing) -> dict[int, list[Range]]:
@@ -143,7 +203,7 @@ async def _copy(consumer: AIOKafkaConsumer, topic: str, bounds: Sequence[Bounds]
                         key, value = bytes_hash(record.key), bytes_hash(record.value)
                         headers = headers_hash(record.headers)
                         row = (topic, record.partition, record.offset, key, value, headers, record.timestamp)
-                        writer.add(HistoryRow(*row))
+                        writer.add(HistoryRow(*row, timestamp_type=record.timestamp_type))
                 bar.advance(task, len(records))
             for where in list(left):  # not by the last record: a marker may stand behind it
                 if await consumer.position(where) >= left[where].end:
@@ -176,42 +236,75 @@ def _behind(table: Mapping[str, Any] | None, bounds: Sequence[Bounds]) -> int:
 
 def audit(given: Auditing) -> Verdict:
     """Run the whole audit. Raises Failure when it cannot be made; its verdict may be unequal."""
-    from iceberg.spark.audit import AuditInput
-    from iceberg.spark.audit import audit as compare
-    from iceberg.spark.session import CATALOG
-    from iceberg.spark.session import session as spark_session
-
+    own = asyncio.run(topic_id(given))  # before Spark takes its time: there may be no such topic
     with tempfile.TemporaryDirectory(prefix="floe-audit-") as folder:
-        history = Path(folder) / "consumed" / "records.parquet"
-        bounds, without = asyncio.run(consume(given, history))
-        table = asyncio.run(caught_up(given, bounds))
-        starts, leaving = asyncio.run(departed(given))
-        passed = skipped(given)
-        remarks().print("comparing in Spark …", style="dim")
+        spark = _spark(given, Path(folder))
         try:
-            spark = spark_session(
-                f"{given.http.rstrip('/')}/iceberg",
-                given.jars,
-                scratch=Path(folder),
-                java_home=given.java_home,
-                s3=given.s3,
-            )
-        except Exception as error:  # pyspark tells a missing Java in many ways
-            raise Failure(
-                Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17"
-            ) from None
-        try:
-            return compare(
-                spark,
-                AuditInput(
-                    tables={given.topic: f"{CATALOG}.{table}"},
-                    consumed=history.parent,
-                    log_start=starts,
-                    ends={(given.topic, b.partition): b.end for b in bounds},
-                    holes={(given.topic, partition): found for partition, found in without.items()},
-                    skipped={(given.topic, partition): found for partition, found in passed.items()},
-                    leaving={given.topic: leaving},
-                ),
-            )
+            return _audited(given, spark, own, Path(folder) / "consumed" / "records.parquet")
+        except Failure:
+            raise
+        except Exception as error:  # what Spark raises has no class of its own
+            text = str(error).strip().partition("\n")[0]
+            raise Failure(Status.FAILED, f"the audit could not be made: {text}") from error
         finally:
             spark.stop()
+
+
+def _spark(given: Auditing, scratch: Path) -> SparkSession:
+    from iceberg.spark.session import session as spark_session
+
+    remarks().print("starting Spark …", style="dim")
+    try:
+        return spark_session(
+            f"{given.http.rstrip('/')}/iceberg",
+            given.jars,
+            scratch=scratch,
+            java_home=given.java_home,
+            s3=given.s3,
+        )
+    except Exception as error:  # pyspark tells a missing Java in many ways
+        raise Failure(Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17") from None
+
+
+def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> Verdict:
+    from iceberg.spark import audits
+    from iceberg.spark.audit import audit as compare
+
+    since = audits.last(spark, own) if given.since_last else {}
+    compared = _gathered(given, history, since)
+    remarks().print("comparing in Spark …", style="dim")
+    verdict = compare(spark, compared)
+    if given.since_last:
+        done = {
+            partition: (compared.since.get((topic, partition), 0), end)
+            for (topic, partition), end in compared.ends.items()
+        }
+        audits.keep(spark, given.topic, own, done, sum(verdict.counts.values()))
+    return verdict
+
+
+def _gathered(given: Auditing, history: Path, since: Mapping[int, int]) -> AuditInput:
+    """All that the table is compared with, once it holds what a consumer has read."""
+    from iceberg.spark.audit import AuditInput
+    from iceberg.spark.session import CATALOG
+
+    topic = given.topic
+    bounds, without = asyncio.run(consume(given, history, since))
+    table = asyncio.run(caught_up(given, bounds))
+    starts, leaving = asyncio.run(departed(given))
+    return AuditInput(
+        tables={topic: f"{CATALOG}.{table}"},
+        consumed=history.parent,
+        log_start=starts,
+        ends={(topic, b.partition): b.end for b in bounds},
+        holes={(topic, partition): found for partition, found in without.items()},
+        skipped={(topic, partition): found for partition, found in skipped(given).items()},
+        leaving={topic: leaving},
+        schemas={topic: schemas(given.http, topic)},
+        high_watermarks=lambda: asyncio.run(high_watermarks(given)),
+        since={
+            (topic, each.partition): since[each.partition]
+            for each in bounds
+            if each.partition in since and since[each.partition] <= each.end
+        },
+    )

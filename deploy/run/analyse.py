@@ -1,7 +1,7 @@
 """The Spark side: a helper process that starts its JVM while the load goes on, then runs pipeline and audit.
 
-Plan: `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`, `tables`, `sent`,
-`consumed`, `out` folder. Once the session is up it waits to be told
+Plan: `http` (an agent), `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`,
+`tables`, `sent`, `consumed`, `out` folder. Once the session is up it waits to be told
 `{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `working` (name, done and open tasks,
 seconds) while one takes long, `stage done` (name, began, ended), `done`. Leaves verdict.json
 and results.json in `out`.
@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from agent.cli.audit import schemas
 from deploy.run.children import run, tell, told
 from iceberg.spark.audit import Account, AuditInput, audit
 from iceberg.spark.pipelines import flights
@@ -116,6 +117,7 @@ def main() -> None:
             sent=Path(plan["sent"]),
             consumed=Path(plan["consumed"]),
             accounts={topic: Account(*numbers) for topic, numbers in go["accounts"].items()},
+            schemas={topic: schemas(plan["http"], topic) for topic in plan["tables"]},
         )
         (out / "verdict.json").write_text(audit(spark, given).to_json())
     tell("done")

@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from iceberg.spark.verdict import ACCOUNT, CHANGED, DOUBLED, EXTRA, GAP, MISSING, Verdict
+from iceberg.spark.verdict import CHANGED, DOUBLED, KINDS, MISSING, Verdict
 
 FINDINGS_SHOWN = 10
+_ALWAYS = (MISSING, DOUBLED, CHANGED)
+_OTHERS = tuple(kind for kind in KINDS if kind not in _ALWAYS)
 
 
 class Display:
@@ -80,8 +82,8 @@ def last_line(verdict: Verdict, rejected_wanted: int, order: Sequence[str]) -> s
     parts = [
         f"verdict: {'equal' if verdict.equal else 'unequal'}",
         f"rows {rows}",
-        *(f"{kind} {verdict.counts[kind]}" for kind in (MISSING, DOUBLED, CHANGED)),
-        *(f"{kind} {verdict.counts[kind]}" for kind in (EXTRA, GAP, ACCOUNT) if verdict.counts[kind]),
+        *(f"{kind} {verdict.counts[kind]}" for kind in _ALWAYS),
+        *(f"{kind} {verdict.counts[kind]}" for kind in _OTHERS if verdict.counts[kind]),
         f"rejected {rejected} of {rejected_wanted}",
     ]
     return " · ".join(parts)

@@ -90,6 +90,7 @@ class Job:
             paths, home = java.result()
         out = self._options.out
         plan = {
+            "http": self._stage.http[0],
             "catalog_uri": self._catalogs[0],
             "s3": asdict(self._stage.s3) if self._stage.s3 else None,
             "jars": [str(path) for path in paths],

@@ -1,9 +1,11 @@
 """The audit: three witnesses of the same records, compared record by record.
 
 `sent` is what a producer was told, `consumed` what a consumer read (history.py's Parquet files), `table`
-what the Iceberg tables hold. They meet in a full outer join on (topic, partition, offset); key, value,
-headers and timestamp are compared by hash. Beside the join, offsets must be dense from `log_start` on and
-every produced record must have been either accepted or rejected. Of Floe's own only the tables are read.
+what the Iceberg tables hold. They meet in a full outer join on (topic, partition, offset); key, value and
+headers are compared by hash, the timestamp to the microsecond and with its type. The table's columns are
+compared with its own bytes, decoded anew (columns.py). Beside the join, offsets must be dense from
+`log_start` on, and every produced record must have been either accepted or rejected. Of Floe's own only the
+tables are read, and which schemas it says to have judged by.
 
 A table may hold what its topic holds no more (docs/retention.md): rows below the log start, which leave only
 tables that follow the topic's retention, and of a compacted topic the whole history. Such a row is right when
@@ -13,8 +15,11 @@ or aborted, or went before there was a table; nobody outside can tell it from a 
 
 Kinds of findings (verdict.py): `missing` (one witness lacks it: acknowledged, but not in the table, or not
 read), `extra` (in the table or read, though never acknowledged), `doubled` (one witness holds the offset
-twice), `changed` (a hash or the timestamp differs), `gap` (offsets are not dense), `account` (produced ≠
-accepted + rejected, or another number rejected than expected).
+twice), `changed` (a hash or the timestamp differs), `column` (a column is not what the row's bytes say),
+`place` (a row of the table where the topic has no place: a partition or offset that is null, negative, or
+beyond the topic's), `gap` (offsets are not dense), `account` (produced ≠ accepted + rejected, or another
+number rejected than expected). What a table says of itself is looked at beside that (shelf.py): `file`,
+`ledger`, `snapshot`.
 """
 
 from __future__ import annotations
@@ -28,16 +33,25 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from iceberg.spark.history import ACCEPTED, REJECTED
+from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
+from iceberg.spark.schemas import TopicSchemas
+from iceberg.spark.shelf import shelf
+from iceberg.spark.tables import COMPARED, WRONG, Pinned, judged_history, pinned, plain_history
 from iceberg.spark.verdict import (
     ACCOUNT,
     CHANGED,
+    COLUMN,
     DOUBLED,
     EXAMPLES_MAX,
     EXTRA,
+    FILE,
     GAP,
+    LEDGER,
     MISSING,
+    PLACE,
+    SNAPSHOT,
     Finding,
+    Since,
     Skipped,
     TopicCount,
     Verdict,
@@ -45,8 +59,8 @@ from iceberg.spark.verdict import (
 from objectstore.offset_ranges import joined as joined_ranges
 
 KEYS = ("topic", "partition", "offset")
-COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_ms")
-COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA)
+COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN)
+OF_TABLES = (FILE, LEDGER, SNAPSHOT)
 _WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
 
 
@@ -79,6 +93,11 @@ class AuditInput:
     `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
     markers of transactions: they are no gaps. `skipped`: ranges likewise of which damaged records are passed
     over: what one side lacks there is right, what two sides have is compared.
+    `schemas`: of the topics whose tables' columns are compared as well. `high_watermarks` is asked once the
+    tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
+    too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
+    below it are not compared (an earlier audit did); histories begin there too. `examples`: findings of each
+    kind that are told.
     """
 
     tables: Mapping[str, str]
@@ -90,6 +109,10 @@ class AuditInput:
     holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
     skipped: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
     leaving: Mapping[str, Leaving] = field(default_factory=dict)
+    schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
+    high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
+    since: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    examples: int = EXAMPLES_MAX
 
     def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
         """The ranges of a partition that need hold no record, in order and apart."""
@@ -112,50 +135,35 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
         outcomes = _outcomes(history)
     if given.consumed is not None:
         witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
-    witnesses["table"] = _tables(spark, given)
-    joined = _bounded(_joined(witnesses), list(witnesses), given)
+    pins = [pinned(spark, topic, given.tables[topic]) for topic in sorted(given.schemas)]
+    witnesses["table"] = _tables(spark, given, pins)
+    highs = given.high_watermarks() if given.high_watermarks is not None else {}
+    joined = _bounded(_joined(witnesses), list(witnesses), given, highs)
     partitions = _per_partition(joined, list(witnesses))
     counts = {kind: sum(row[kind] for row in partitions) for kind in _found(list(witnesses))}
-    findings = _examples(joined, list(witnesses), counts)
+    findings = _examples(joined, list(witnesses), given.examples) if any(counts.values()) else []
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
+    shelves = [finding for each in pins for finding in shelf(spark, each, highs)]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
+    counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}
     skipped = tuple(
         Skipped(*place, *each) for place, ranges in sorted(given.skipped.items()) for each in ranges
     )
-    return Verdict(counts, [*findings, *gaps[:EXAMPLES_MAX], *accounts[:EXAMPLES_MAX]], topics, skipped)
-
-
-def table_history(spark: SparkSession, topic: str, table: str) -> DataFrame:
-    """A topic's table in the columns of a history: hashes made by Spark over the raw bytes."""
-    header_text = F.transform(
-        F.col("headers"),
-        lambda header: F.concat(
-            F.hex(F.encode(header["key"], "UTF-8")),
-            F.lit(":"),
-            F.coalesce(F.hex(header["value"]), F.lit("-")),
-        ),
-    )
-    return spark.table(table).select(
-        F.lit(topic).alias("topic"),
-        F.col("kafka.partition").alias("partition"),
-        F.col("kafka.offset").alias("offset"),
-        _sha256(F.col("key.__raw__")).alias("key_hash"),
-        _sha256(F.col("value.__raw__")).alias("value_hash"),
-        _sha256(F.encode(F.coalesce(F.array_join(header_text, ","), F.lit("")), "UTF-8")).alias(
-            "headers_hash"
-        ),
-        F.unix_millis(F.col("kafka.timestamp")).alias("timestamp_ms"),
-    )
-
-
-def _sha256(data: Column) -> Column:
-    return F.unhex(F.sha2(data, 256))
+    findings += [*gaps[: given.examples], *accounts[: given.examples]]
+    for kind in OF_TABLES:
+        findings += [each for each in shelves if each.kind == kind][: given.examples]
+    since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
+    return Verdict(counts, findings, topics, skipped, since)
 
 
 def _accepted(history: DataFrame) -> DataFrame:
-    return history.where(F.col("outcome") == ACCEPTED).select(*KEYS, *COMPARED)
+    """With the timestamp in the table's unit, and inside what that can hold."""
+    stamp = F.greatest(F.least("timestamp_ms", F.lit(TIMESTAMP_MS_MAX)), F.lit(-TIMESTAMP_MS_MAX))
+    kind = F.col("timestamp_type") if "timestamp_type" in history.columns else F.lit(None).cast("int")
+    told = history.withColumn("timestamp_us", stamp * 1_000).withColumn("timestamp_type", kind)
+    return told.where(F.col("outcome") == ACCEPTED).select(*KEYS, *COMPARED)
 
 
 def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
@@ -166,37 +174,59 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
     return found
 
 
-def _tables(spark: SparkSession, given: AuditInput) -> DataFrame:
-    return reduce(
-        DataFrame.unionByName,
-        [table_history(spark, topic, table) for topic, table in sorted(given.tables.items())],
-    )
+def _tables(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> DataFrame:
+    judged = [judged_history(spark, each, given.schemas[each.topic], given.since) for each in pins]
+    others = sorted(topic for topic in given.tables if topic not in given.schemas)
+    plain = [plain_history(spark, topic, given.tables[topic], given.since) for topic in others]
+    return reduce(DataFrame.unionByName, [*judged, *plain])
 
 
-def _bounded(joined: DataFrame, names: Sequence[str], given: AuditInput) -> DataFrame:
+def _bounded(
+    joined: DataFrame, names: Sequence[str], given: AuditInput, highs: Mapping[tuple[str, int], int]
+) -> DataFrame:
     """The rows below the ends, each with `start`, the log start of its partition.
 
     `gone`: it is right that nobody reads it any more; `dropped`: nor need it be in the table; `hurt`: damaged
-    records there are passed over, which is reason for both, and no gap. What compaction
+    records there are passed over, which is reason for both, and no gap. `misplaced`: why the table's row is
+    where the topic has no place. `later`: there is one beyond the end, which is not judged. What compaction
     could take is seen before the ends cut: what supersedes a record may have come meanwhile.
     """
-    places = sorted({*given.log_start, *given.ends})
+    places = sorted({*given.log_start, *given.ends, *highs})
     bounds = joined.sparkSession.createDataFrame(
-        [(*place, given.log_start.get(place, 0), given.ends.get(place)) for place in places],
-        "topic string, partition int, start long, end long",
+        [
+            (*place, given.log_start.get(place, 0), given.ends.get(place), highs.get(place))
+            for place in places
+        ],
+        "topic string, partition int, start long, end long, high long",
     )
-    rows = joined.join(F.broadcast(bounds), ["topic", "partition"], "left")
-    below = F.col("offset") < F.col("start")
+    rows = _hurt(joined.join(F.broadcast(bounds), ["topic", "partition"], "left"), given)
+    below = F.coalesce(F.col("offset") < F.col("start"), F.lit(False))
     follow = F.col("topic").isin(given.topics_that(lambda how: how.table_follows))
-    rows = _hurt(rows, given)
+    ended = sorted({topic for topic, _ in (*given.ends, *highs)})
+    beyond = (F.col("end").isNull() & F.col("high").isNotNull()) | (F.col("offset") >= F.col("end"))
     rows = (
         rows.withColumn("start", F.coalesce("start", F.lit(0)))
         .withColumn("gone", below | _superseded(names, given) | F.col("hurt"))
         .withColumn("dropped", (below & follow) | F.col("hurt"))
+        .withColumn("misplaced", F.when(F.col("table").isNotNull(), _misplaced(ended)))
     )
-    if given.ends:
-        rows = rows.withColumn("table", F.when(F.col("offset") < F.col("end"), F.col("table")))
-    return rows.where(F.coalesce(*names).isNotNull())
+    later = F.col("misplaced").isNull() & F.col("table").isNotNull() & F.coalesce(beyond, F.lit(False))
+    rows = rows.withColumn("later", later & F.lit(bool(given.ends)))
+    rows = rows.withColumn("table", F.when(~F.col("later"), F.col("table")))
+    return rows.where(reduce(Column.__or__, [F.col(name).isNotNull() for name in names], F.col("later")))
+
+
+def _misplaced(ended: Sequence[str]) -> Column:
+    """Why a row is where its topic has no place, else null. `ended`: topics whose partitions are known."""
+    unknown = F.col("topic").isin(list(ended)) & F.col("end").isNull() & F.col("high").isNull()
+    end = F.col("high").cast("string")
+    return (
+        F.when(F.col("partition").isNull(), F.lit("the row's partition is null"))
+        .when(F.col("offset").isNull(), F.lit("the row's offset is null"))
+        .when(F.col("offset") < 0, F.lit("the row's offset is negative"))
+        .when(unknown, F.lit("the topic has no such partition"))
+        .when(F.col("offset") >= F.col("high"), F.concat(F.lit("the partition ends at "), end))
+    )
 
 
 def _hurt(rows: DataFrame, given: AuditInput) -> DataFrame:
@@ -230,8 +260,8 @@ def _joined(witnesses: Mapping[str, DataFrame]) -> DataFrame:
     """
     reduced = [
         frame.groupBy(*KEYS)
-        .agg(F.count(F.lit(1)).alias("n"), *(F.min(column).alias(column) for column in COMPARED))
-        .select(*KEYS, F.struct("n", *COMPARED).alias(name))
+        .agg(F.count(F.lit(1)).alias("n"), *(F.min(column).alias(column) for column in frame.columns[3:]))
+        .select(*KEYS, F.struct("n", *frame.columns[3:]).alias(name))
         for name, frame in witnesses.items()
     ]
     return reduce(lambda left, right: left.join(right, list(KEYS), "full_outer"), reduced)
@@ -253,15 +283,22 @@ def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
             told = "read by the consumer, but the table lacks it"
         excused = F.col("dropped") if name == "table" else F.col("gone")
         problems[MISSING].append((present & ~there & ~excused, F.lit(told)))
-        surplus = ~present & there
+        surplus = ~present & there & (F.col("misplaced").isNull() if name == "table" else F.lit(True))
         if reference == "consumed":
             surplus &= ~F.col("gone")
         problems[EXTRA].append((surplus, F.lit(_extra_text(reference, name))))
         for column in COMPARED:
             ours, theirs = F.col(f"{reference}.{column}"), F.col(f"{name}.{column}")
-            what = column.removesuffix("_hash").removesuffix("_ms")
+            if column == "timestamp_type":  # who sent it does not know it, nor need a history
+                if name != "table":
+                    continue
+                ours = F.coalesce(*(F.col(f"{other}.{column}") for other in names if other != name))
+                theirs = F.when(ours.isNotNull(), theirs)
+            what = column.removesuffix("_hash").removesuffix("_us")
             differs = present & there & ~ours.eqNullSafe(theirs)
             problems[CHANGED].append((differs, F.lit(f"{what} of the {_WORDS[name]} differs")))
+    problems[PLACE].append((F.col("misplaced").isNotNull(), F.col("misplaced")))
+    problems[COLUMN].append((F.col(f"table.{WRONG}").isNotNull(), F.lit("")))
     return problems
 
 
@@ -279,15 +316,39 @@ def _found(names: Sequence[str]) -> dict[str, Column]:
     }
 
 
-def _examples(joined: DataFrame, names: Sequence[str], counts: Mapping[str, int]) -> list[Finding]:
-    """The first rows of each kind that was counted, in offset order: joins again, when all is not well."""
-    problems, found = _problems(names), _found(names)
-    findings: list[Finding] = []
-    for kind in (kind for kind, count in counts.items() if count):
-        detail = F.concat_ws("; ", *(F.when(one, text) for one, text in problems[kind]))
-        rows = joined.where(found[kind]).select(*KEYS, detail.alias("detail")).orderBy(*KEYS)
-        findings += [Finding(kind, *example) for example in rows.limit(EXAMPLES_MAX).collect()]
-    return findings
+def _examples(joined: DataFrame, names: Sequence[str], most: int) -> list[Finding]:
+    """The first findings of each kind, in offset order: one more pass over the data, when all is not well.
+
+    Of wrong columns those of the first row of each come first: one in every row hides no other.
+    """
+    found = _found(names)
+    told = [
+        F.when(found[kind], _told(kind, F.concat_ws("; ", *(F.when(one, text) for one, text in pairs))))
+        for kind, pairs in _problems(names).items()
+        if kind != COLUMN
+    ]
+    columns = F.transform(f"table.{WRONG}", lambda one: _told(COLUMN, one["detail"], one["column"]))
+    whole = F.concat(F.array_compact(F.array(*told)), F.coalesce(columns, F.array()))
+    wrong = joined.where(reduce(Column.__or__, found.values()))
+    each = wrong.select(*KEYS, F.explode(whole).alias("one")).select(*KEYS, "one.*")
+    of_column = F.when(F.col("kind") == COLUMN, F.col("topic")).alias("of")
+    turns = Window.partitionBy("kind", of_column, "column").orderBy(*KEYS)
+    each = each.withColumn("turn", F.row_number().over(turns)).where(F.col("turn") <= most)
+    turn = F.when(F.col("kind") == COLUMN, F.col("turn"))
+    order = Window.partitionBy("kind").orderBy(turn, *KEYS, "column")
+    rows = each.withColumn("place", F.row_number().over(order)).where(F.col("place") <= most).collect()
+    rows.sort(key=lambda row: (COMPARISONS.index(row["kind"]), row["place"]))
+    return [_finding(row["kind"], row) for row in rows]
+
+
+def _told(kind: str, detail: Column, column: Column | None = None) -> Column:
+    path = F.lit("") if column is None else column
+    return F.struct(F.lit(kind).alias("kind"), detail.alias("detail"), path.alias("column"))
+
+
+def _finding(kind: str, row: Any) -> Finding:
+    partition, offset = (-1 if row[name] is None else row[name] for name in ("partition", "offset"))
+    return Finding(kind, row["topic"], partition, offset, row["detail"], row["column"])
 
 
 def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
@@ -297,9 +358,11 @@ def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
     """
     columns = [F.count_if(condition).alias(kind) for kind, condition in _found(names).items()]
     unread = F.col("consumed").isNull() if "consumed" in names else F.lit(True)
-    columns.append(F.count_if(F.col("table").isNotNull() & F.col("gone") & unread).alias("history"))
+    placed = F.col("misplaced").isNull()
+    columns.append(F.count_if(F.col("table").isNotNull() & F.col("gone") & unread & placed).alias("history"))
+    columns.append(F.count_if("later").alias("later"))
     for name in names:
-        counted = F.col(name).isNotNull() & (F.col("offset") >= F.col("start")) & ~F.col("hurt")
+        counted = F.col(name).isNotNull() & (F.col("offset") >= F.col("start")) & ~F.col("hurt") & placed
         offset = F.when(counted, F.col("offset"))
         columns += [
             F.sum(F.col(f"{name}.n")).alias(f"{name}_rows"),
@@ -312,38 +375,50 @@ def _per_partition(joined: DataFrame, names: Sequence[str]) -> list[Any]:
 
 
 def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> list[Finding]:
-    found = []
     compacted = given.topics_that(lambda how: how.compacted)
-    for row in (row for row in partitions if row["topic"] not in compacted):
-        place = row["topic"], row["partition"]
-        holes = given.no_gaps(place)
-        log_start = given.log_start.get(place, 0)
-        start = next((end for first, end in holes if first <= log_start < end), log_start)
-        for name in (name for name in _WORDS if name in joined.columns and row[f"{name}_offsets"]):
+    found = []
+    for name in (name for name in _WORDS if name in joined.columns):
+        told: dict[tuple[str, int], str] = {}
+        holes: dict[tuple[str, int], int] = {}
+        for row in (row for row in partitions if row["topic"] not in compacted and row[f"{name}_offsets"]):
+            place = row["topic"], row["partition"]
+            log_start = max(given.log_start.get(place, 0), given.since.get(place, 0))
+            known = given.no_gaps(place)
+            start = next((end for first, end in known if first <= log_start < end), log_start)
             low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
-            due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in holes)
+            due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in known)
             if low != start or due != offsets:
-                hole = start if low != start else _first_hole(joined, name, *place, holes)
-                detail = (
+                told[place] = (
                     f"{_WORDS[name]}: {offsets:,} of {due:,} offsets in {low:,} to {high:,}, "
                     f"the log starts at {log_start:,}"
                 )
-                found.append(Finding(GAP, *place, hole, detail))
-    return found
+            if low != start:
+                holes[place] = start
+        inside = [place for place in told if place not in holes]
+        holes |= _first_holes(joined, name, inside, given) if inside else {}
+        found += [Finding(GAP, *place, holes.get(place, -1), detail) for place, detail in told.items()]
+    return sorted(found, key=lambda gap: (gap.topic, gap.partition))
 
 
-def _first_hole(
-    joined: DataFrame, name: str, topic: str, partition: int, known: Sequence[tuple[int, int]]
-) -> int:
-    """The lowest offset that witness `name` lacks although it has an earlier and a later one."""
-    here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col(name).isNotNull()
-    following = F.lead("offset").over(Window.partitionBy("topic", "partition").orderBy("offset"))
-    lacking = joined.where(here).select("offset", following.alias("next")).where("next > offset + 1")
-    holes = joined.sparkSession.createDataFrame(list(known), "first long, end long")
-    found = lacking.join(F.broadcast(holes), F.col("first") == F.col("offset") + 1, "left")
-    due = F.coalesce(F.col("end"), F.col("offset") + 1)  # the first behind a known hole that begins here
-    lowest = found.where(due < F.col("next")).agg(F.min(due).alias("due")).first()
-    return -1 if lowest is None or lowest["due"] is None else int(lowest["due"])
+def _first_holes(
+    joined: DataFrame, name: str, places: Sequence[tuple[str, int]], given: AuditInput
+) -> dict[tuple[str, int], int]:
+    """By partition the lowest offset that witness `name` lacks although it has an earlier and a later one."""
+    spark = joined.sparkSession
+    where = ["topic", "partition"]
+    wanted = F.broadcast(spark.createDataFrame(list(places), "topic string, partition int"))
+    known = [(*place, *hole) for place in places for hole in given.no_gaps(place)]
+    holes = F.broadcast(spark.createDataFrame(known, "topic string, partition int, first long, until long"))
+    rows = joined.where(F.col(name).isNotNull() & F.col("misplaced").isNull())
+    following = F.lead("offset").over(Window.partitionBy(*where).orderBy("offset"))
+    rows = rows.join(wanted, where, "left_semi").select(*where, "offset", following.alias("next"))
+    lacking = rows.where("next > offset + 1").withColumn("first", F.col("offset") + 1)
+    due = F.coalesce(F.col("until"), F.col("first"))  # the first behind a known hole that begins here
+    found = lacking.join(holes, [*where, "first"], "left").where(due < F.col("next"))
+    return {
+        (row["topic"], row["partition"]): row["due"]
+        for row in found.groupBy(*where).agg(F.min(due).alias("due")).collect()
+    }
 
 
 def _topic_counts(
@@ -365,6 +440,7 @@ def _topic_counts(
                 consumed=rows(topic, "consumed") if given.consumed is not None else None,
                 table=rows(topic, "table"),
                 history=sum(row["history"] for row in partitions if row["topic"] == topic),
+                later=sum(row["later"] for row in partitions if row["topic"] == topic),
             )
         )
     return counts

@@ -6,7 +6,8 @@ One row per record. The three hashes are SHA-256 over bytes that Python and Spar
 * `headers_hash`: of the ASCII text `KEY:VALUE,KEY:VALUE…` in the record's order, key (UTF-8) and value in
   upper-case hexadecimal, `-` for a null value. No headers at all are the empty text.
 
-`timestamp_ms` is CreateTime in Unix milliseconds. `outcome` is what became of the send: `accepted` (then
+`timestamp_ms` is in Unix milliseconds, `timestamp_type` 0 where the producer set it and 1 where the broker
+did (only who reads a record is told so). `outcome` is what became of the send: `accepted` (then
 `partition` and `offset` are known), `rejected` (definitely not in the topic; `reason` says why) or
 `unknown`. What a consumer read is `accepted` by nature.
 """
@@ -28,6 +29,9 @@ UNKNOWN = "unknown"
 
 ROWS_BUFFERED_MAX = 20_000
 
+TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
+"""What a table's microseconds can hold; a timestamp beyond it is there as this."""
+
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string(), nullable=False),
@@ -39,6 +43,7 @@ SCHEMA = pa.schema(
         pa.field("timestamp_ms", pa.int64()),
         pa.field("outcome", pa.string(), nullable=False),
         pa.field("reason", pa.string()),
+        pa.field("timestamp_type", pa.int32()),
     ]
 )
 
@@ -57,6 +62,7 @@ class HistoryRow(NamedTuple):
     timestamp_ms: int | None
     outcome: str = ACCEPTED
     reason: str | None = None
+    timestamp_type: int | None = None
 
 
 def bytes_hash(data: bytes | None) -> bytes | None:

@@ -8,6 +8,7 @@ only where they are wanted.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ CATALOG = "floe"
 CORES = 2
 DRIVER_MEMORY_MIB = 2048
 SHUFFLE_PARTITIONS = 4
+ARROW_ROWS = 1_024
+"""Rows that Python is handed at once."""
 
 THOROUGH = "-XX:+UseParallelGC"
 # Over a minute on two cores, three quarters of the JVM's CPU time went into its optimising compiler.
@@ -74,6 +77,9 @@ def session(
             raise FileNotFoundError(f"{jar} is missing: bring it with `python -m deploy.setup.jars iceberg`")
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
+    # What the audit runs in Python runs by this interpreter, on this checkout or installation. PySpark reads
+    # it from the environment: `spark.pyspark.python` is for spark-submit alone.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         **_local(jars, scratch, driver_memory_mib, QUICK if short_lived else THOROUGH),
         **_catalog(catalog_uri, s3),
@@ -95,6 +101,8 @@ def _local(jars: Sequence[Path], scratch: Path, driver_memory_mib: int, tuning: 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),

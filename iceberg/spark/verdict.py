@@ -10,36 +10,46 @@ MISSING = "missing"
 DOUBLED = "doubled"
 CHANGED = "changed"
 EXTRA = "extra"
+PLACE = "place"
+COLUMN = "column"
 GAP = "gap"
 ACCOUNT = "account"
-KINDS = (MISSING, DOUBLED, CHANGED, EXTRA, GAP, ACCOUNT)
+FILE = "file"
+LEDGER = "ledger"
+SNAPSHOT = "snapshot"
+KINDS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN, GAP, ACCOUNT, FILE, LEDGER, SNAPSHOT)
 
 EXAMPLES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, and where. `offset` and `partition` are -1 where a whole topic is meant."""
+    """One thing that is wrong, and where. `offset` and `partition` are -1 where a whole topic is meant, and
+    where the table has null. `column`: the path of the column that is wrong, empty where it is not one.
+    """
 
     kind: str
     topic: str
     partition: int
     offset: int
     detail: str
+    column: str = ""
 
     def __str__(self) -> str:
-        if self.partition < 0:
-            return f"{self.kind}: topic {self.topic}: {self.detail}"
-        return (
-            f"{self.kind}: topic {self.topic} partition {self.partition} offset {self.offset}: {self.detail}"
-        )
+        where = f"topic {self.topic}"
+        if self.partition >= 0:
+            where += f" partition {self.partition} offset {self.offset}"
+        if self.column:
+            where += f" column {self.column}"
+        return f"{self.kind}: {where}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCount:
     """Records of one topic as each side counts them; None where a side was not given.
 
-    `history`: rows of the table that are right though no consumer gets them any more.
+    `history`: rows of the table that are right though no consumer gets them any more. `later`: rows that came
+    after the audit had asked where the topic ends; they were not judged.
     """
 
     topic: str
@@ -49,6 +59,7 @@ class TopicCount:
     consumed: int | None
     table: int
     history: int = 0
+    later: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +80,23 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    """Records of a partition below `offset` were compared by an earlier audit, and not again."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of an audit. `counts` holds every kind of KINDS; `findings` at most EXAMPLES_MAX of each."""
+    """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each."""
 
     counts: Mapping[str, int]
     findings: Sequence[Finding]
     topics: Sequence[TopicCount]
     skipped: Sequence[Skipped] = ()
+    since: Sequence[Since] = ()
 
     @property
     def equal(self) -> bool:
@@ -95,4 +116,5 @@ class Verdict:
             findings=[Finding(**finding) for finding in data["findings"]],
             topics=[TopicCount(**count) for count in data["topics"]],
             skipped=tuple(Skipped(**each) for each in data.get("skipped", ())),
+            since=tuple(Since(**each) for each in data.get("since", ())),
         )

@@ -18,7 +18,12 @@ TABLE_SCHEMA = pa.schema(
         pa.field(
             "kafka",
             pa.struct(
-                [("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))]
+                [
+                    ("partition", pa.int32()),
+                    ("offset", pa.int64()),
+                    ("timestamp", pa.timestamp("us", "UTC")),
+                    ("timestamp_type", pa.int32()),
+                ]
             ),
         ),
         pa.field("key", pa.struct([("__raw__", pa.binary())])),
@@ -58,6 +63,7 @@ class Told:
                 "partition": self.partition,
                 "offset": self.offset,
                 "timestamp": _EPOCH + timedelta(milliseconds=self.timestamp_ms),
+                "timestamp_type": 0,
             },
             "key": None if self.key is None else {"__raw__": self.key},
             "value": None if self.value is None else {"__raw__": self.value},

@@ -10,9 +10,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from iceberg.spark import audits
 from iceberg.spark.audit import Account, AuditInput, Leaving, audit
 from iceberg.spark.history import NO_HEADERS, REJECTED, UNKNOWN, HistoryRow
-from iceberg.spark.verdict import ACCOUNT, CHANGED, DOUBLED, EXTRA, GAP, KINDS, MISSING, Finding, Verdict
+from iceberg.spark.verdict import (
+    ACCOUNT,
+    CHANGED,
+    DOUBLED,
+    EXTRA,
+    GAP,
+    KINDS,
+    MISSING,
+    PLACE,
+    Finding,
+    Verdict,
+)
 from tests.spark.audit_stories import Told, story, write_history, write_table
 
 pytestmark = pytest.mark.services
@@ -40,6 +52,7 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
         skipped: dict[tuple[str, int], list[tuple[int, int]]] | None = None,
         leaving: Leaving | None = None,
         by_consumer: bool = False,
+        since: dict[tuple[str, int], int] | None = None,
     ) -> Verdict:
         view = write_table(tmp_path / "table.parquet", story() if table is None else table)
         spark.read.parquet(str(view)).createOrReplaceTempView("orders")
@@ -59,6 +72,7 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
             holes=holes or {},
             skipped=skipped or {},
             leaving={} if leaving is None else {"orders": leaving},
+            since=since or {},
         )
         return audit(spark, given)
 
@@ -332,3 +346,41 @@ def test_an_empty_table_misses_everything(judge: Judge) -> None:
 def test_an_audit_without_a_witness_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="needs what was sent or what was consumed"):
         audit(spark, AuditInput(tables={"orders": "orders"}))
+
+
+def test_only_what_lies_beyond_the_last_audit_is_compared_exactly_from_its_offset_on(judge: Judge) -> None:
+    """A changed row below is not seen again, one at the offset is; what is in no place is not forgotten."""
+    since = {("orders", 0): 3}
+    rest = [told for told in story() if told.partition == 1 or told.offset >= 3]
+    verdict = judge(
+        consumed=rest, table=[replace(story()[2], value=b"x"), *rest], by_consumer=True, since=since
+    )
+    assert verdict.equal, verdict.findings
+    assert [(each.partition, each.offset) for each in verdict.since] == [(0, 3)]
+    (count,) = verdict.topics
+    assert (count.table, count.consumed) == (len(rest), len(rest))
+    table = [
+        replace(told, value=b"y") if (told.partition, told.offset) == (0, 3) else told for told in story()
+    ]
+    table += [replace(story()[0], offset=-1)]
+    verdict = judge(consumed=rest, table=table, by_consumer=True, since=since)
+    assert places(list(verdict.findings)) == {(CHANGED, 0, 3), (PLACE, 0, -1)}
+    verdict = judge(consumed=rest[1:], table=rest[1:], by_consumer=True, since=since)
+    assert places(list(verdict.findings)) == {(GAP, 0, 3)}, "missing on both sides"
+
+
+def test_what_was_compared_is_kept_by_topic_id_and_only_of_equal_audits(spark: SparkSession) -> None:
+    def last(topic_id: str) -> dict[int, int]:
+        return audits.last(spark, topic_id, "local.audits")
+
+    def keep(topic_id: str, ends: dict[int, tuple[int, int]], findings: int = 0) -> None:
+        audits.keep(spark, "orders", topic_id, ends, findings, "local.audits")
+
+    assert last("a") == {}
+    keep("a", {0: (0, 5), 1: (0, 7)})
+    keep("a", {0: (5, 9), 1: (7, 7)})
+    keep("a", {0: (9, 20), 1: (7, 30)}, findings=1)
+    keep("b", {0: (0, 100)})
+    assert last("a") == {0: 9, 1: 7}
+    assert last("b") == {0: 100}
+    assert last("c") == {}

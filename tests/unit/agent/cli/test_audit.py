@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog.rest import RestCatalog
 
 from deploy.run.damage import damage
 from deploy.setup.jars import ensure
@@ -27,10 +28,21 @@ WAIT_S_MAX = 60.0
 pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # Spark, twice
 
 
-def audit(dev: Dev, topic: str, jars: Path) -> tuple[int, dict[str, Any]]:
+def audit(dev: Dev, topic: str, jars: Path, *options: str) -> tuple[int, dict[str, Any]]:
     """Status and verdict."""
     ran = floe(
-        *("table", "audit", topic, "--output", "json", "--jars", str(jars), "--java-home", str(java_home())),
+        *(
+            "table",
+            "audit",
+            topic,
+            *options,
+            "--output",
+            "json",
+            "--jars",
+            str(jars),
+            "--java-home",
+            str(java_home()),
+        ),
         FLOE_BOOTSTRAP=dev.bootstrap,
         FLOE_HTTP=dev.http,
     )
@@ -136,8 +148,28 @@ def compacted_away(dev: Dev) -> float:
     return sum(float(line.split()[1]) for line in lines if line.startswith("floe_compacted_away_bytes_total"))
 
 
+def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
+    """The first one compares all; what it has compared is in a table of the catalog that anybody may read."""
+    jars = ensure("iceberg")[0].parent
+    assert dev.run("topic", "create", "grows", "--partitions", "2").status == 0
+    for number, due in ((1, 60), (2, 25)):
+        lines = "".join(f"key {n}\tvalue {number} {n}\n" for n in range(due))
+        assert dev.run("produce", "grows", "--key-separator", "\t", stdin=lines).status == 0
+        status, verdict = audit(dev, "grows", jars, "--since", "last")
+        assert (status, verdict["equal"]) == (0, True), verdict
+        (count,) = verdict["topics"]
+        assert (count["table"], count["consumed"]) == (due, due)
+        assert sum(each["offset"] for each in verdict["since"]) == (0 if number == 1 else 60)
+    catalog = RestCatalog("floe", uri=f"{dev.http}/iceberg")
+    rows = catalog.load_table("audits.offsets").scan().to_arrow().to_pylist()
+    assert all(row["equal"] for row in rows)
+    assert sum(row["next_offset"] - row["from_offset"] for row in rows if row["topic"] == "grows") == 85
+
+
 def test_what_an_audit_needs_is_told(dev: Dev, tmp_path: Path) -> None:
     status, line = dev.fails("table", "audit", "absent", "--jars", str(tmp_path))
     assert (status, "no jars there" in line) == (2, True)
     jars = str(ensure("iceberg")[0].parent)
     assert dev.fails("table", "audit", "absent", "--jars", jars)[0] == 5
+    ran = dev.run("table", "audit", "absent", "--jars", jars, "--output", "json", status=5)
+    assert json.loads(ran.out)["equal"] is None, "no verdict: neither equal nor unequal"

@@ -1,0 +1,55 @@
+"""What audits have found before, in a table of the users' own: where the next one may begin.
+
+`floe.audits.offsets` has one row per audit and partition. It is a table like any other, in Floe's catalog and
+not of a topic; who deletes it makes the next audit a whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from iceberg.spark.session import CATALOG
+
+NAMESPACE = f"{CATALOG}.audits"
+NAME = "offsets"
+_GIVEN = (
+    "topic string, topic_id string, partition int, from_offset long, next_offset long, "
+    "equal boolean, findings long"
+)
+_PROPERTIES = (
+    "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '10'"
+)
+
+
+def last(spark: SparkSession, topic_id: str, namespace: str = NAMESPACE) -> dict[int, int]:
+    """By partition the offset up to which the newest equal audit has compared; none before there is one."""
+    table = f"{namespace}.{NAME}"
+    if not spark.catalog.tableExists(table):
+        return {}
+    own = spark.table(table).where((F.col("topic_id") == topic_id) & F.col("equal"))
+    found = own.groupBy("partition").agg(F.max_by("next_offset", "audited_at").alias("offset"))
+    return {row["partition"]: row["offset"] for row in found.collect()}
+
+
+def keep(
+    spark: SparkSession,
+    topic: str,
+    topic_id: str,
+    compared: Mapping[int, tuple[int, int]],
+    findings: int,
+    namespace: str = NAMESPACE,
+) -> None:
+    """Write down what an audit found and compared: by partition the first offset and that behind the last."""
+    rows = [
+        (topic, topic_id, partition, *offsets, not findings, findings)
+        for partition, offsets in sorted(compared.items())
+    ]
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    table = f"{namespace}.{NAME}"
+    columns = f"{_GIVEN}, audited_at timestamp"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({_PROPERTIES})")
+    found = spark.createDataFrame(rows, _GIVEN).withColumn("audited_at", F.current_timestamp())
+    found.coalesce(1).writeTo(table).append()

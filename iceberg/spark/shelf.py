@@ -1,0 +1,277 @@
+"""What a table says of itself against what it holds: manifests, ledger and kept snapshots.
+
+* `file`: a manifest's count and bounds of partition, offset and timestamp are those of the rows in the file.
+* `ledger`: the current snapshot's ledger (`floe.next-offsets`) lies behind all rows of its partition, not
+  beyond the topic, where its own ranges end, and is of the topic's id.
+* `snapshot`: of each kept snapshot: what it says to have added is what its manifests add, inside the ranges
+  that it says (`floe.ranges`), which no other snapshot has; its totals are its parent's and what it changed,
+  and its manifest list names as many files.
+
+Spark reads all of it from Iceberg's metadata tables; nothing of Floe's own reading of them is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from iceberg.spark.tables import Pinned
+from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
+
+TOPIC_ID, NEXT, RANGES = "floe.topic-id", "floe.next-offsets", "floe.ranges"
+FOUND_MAX = 1_000
+"""Findings of one check of one table that are counted."""
+
+Problem = tuple[int, int, str]
+"""Partition and offset, -1 where the whole table is meant, and what is wrong."""
+
+_RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
+
+_BOUNDED = {"partition": "kafka.partition", "offset": "kafka.offset", "timestamp": "kafka.timestamp"}
+
+
+def shelf(spark: SparkSession, of: Pinned, highs: Mapping[tuple[str, int], int]) -> list[Finding]:
+    """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen."""
+    if of.snapshot is None:
+        return []
+    files = _files(spark, of)
+    per_partition = (
+        files.groupBy("partition")
+        .agg(
+            (F.max("offset_high") + 1).alias("behind"),
+            F.count("path").alias("files"),
+            F.sum("told_rows").alias("rows"),
+            F.count_if(F.col("detail") != "").alias("wrong"),
+        )
+        .collect()
+    )
+    found = _wrong_files(of, files) if any(row["wrong"] for row in per_partition) else []
+    if TOPIC_ID in of.properties:
+        held = {row["partition"]: row["behind"] for row in per_partition}
+        found += [Finding(LEDGER, of.topic, *each) for each in ledger_problems(of, held, highs)]
+    for name, column in (("total-data-files", "files"), ("total-records", "rows")):
+        told, actual = of.summary.get(name), sum(row[column] for row in per_partition)
+        if told is not None and told != str(actual):
+            detail = f"snapshot {of.snapshot} says {name} {told}, it has {actual}"
+            found.append(Finding(SNAPSHOT, of.topic, -1, -1, detail))
+    return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
+
+
+def _files(spark: SparkSession, of: Pinned) -> DataFrame:
+    """One row per data file: what its manifest says (`told_…`), and what is in it."""
+    kept = [F.col("file_path").alias("path"), F.col("record_count").alias("told_rows")]
+    for name, column in _BOUNDED.items():
+        metrics = F.col("readable_metrics")[column]
+        kept += [
+            metrics["lower_bound"].alias(f"told_{name}_low"),
+            metrics["upper_bound"].alias(f"told_{name}_high"),
+        ]
+    told = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}").select(*kept)
+    rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}")
+    ends = [
+        how(f"kafka.{name}").alias(f"{name}_{end}")
+        for name in _BOUNDED
+        for end, how in (("low", F.min), ("high", F.max))
+    ]
+    held = rows.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *ends)
+    found = told.join(held, F.col("path") == F.col("file"), "left")
+    return found.withColumn("partition", F.col("partition_low")).withColumn("detail", _detail())
+
+
+def _detail() -> Column:
+    """Where a file is not what its manifest says; empty where it is."""
+    rows = F.coalesce("rows", F.lit(0))
+    details = [
+        F.when(
+            F.col("told_rows") != rows,
+            F.concat(F.lit("the manifest says "), "told_rows", F.lit(" rows, it has "), rows),
+        )
+    ]
+    for name, column in _BOUNDED.items():
+        for end, word in (("low", "lowest"), ("high", "highest")):
+            told, actual = F.col(f"told_{name}_{end}"), F.col(f"{name}_{end}")
+            says = F.concat(F.lit(f"the manifest says that its {word} {column} is "), told.cast("string"))
+            text = F.concat(says, F.lit(", it is "), F.coalesce(actual.cast("string"), F.lit("null")))
+            details.append(F.when(told.isNotNull() & ~told.eqNullSafe(actual), text))
+    return F.concat_ws("; ", *details)
+
+
+def _wrong_files(of: Pinned, files: DataFrame) -> list[Finding]:
+    wrong = files.where(F.col("detail") != "").orderBy("path").limit(FOUND_MAX)
+    return [
+        Finding(FILE, of.topic, *_place(row), f"file {row['path'].split('/')[-1]}: {row['detail']}")
+        for row in wrong.select("path", "partition", "offset_low", "detail").collect()
+    ]
+
+
+def _place(row: Any) -> tuple[int, int]:
+    low = row["offset_low"]
+    return (-1, -1) if row["partition"] is None or low is None else (row["partition"], low)
+
+
+def ledger_problems(
+    of: Pinned, held: Mapping[int | None, int | None], highs: Mapping[tuple[str, int], int]
+) -> Iterator[Problem]:
+    """What is wrong with the current ledger: partition, offset, and what.
+
+    `held`: by partition the offset behind the table's last row. `highs`: none where nobody knows them.
+    """
+    if NEXT not in of.summary:
+        yield -1, -1, f"the current snapshot {of.snapshot} has no ledger"
+        return
+    own, topic_id = of.summary.get(TOPIC_ID), of.properties[TOPIC_ID]
+    if own != topic_id:
+        yield -1, -1, f"the ledger is of topic {own}, the table of {topic_id}"
+    try:
+        ledger = dict(enumerate(int(each) for each in of.summary[NEXT].split(",") if each))
+        added = [
+            (int(partition), int(end))
+            for partition, _, end in (
+                each.replace(":", "-").split("-") for each in of.summary.get(RANGES, "").split(",") if each
+            )
+        ]
+    except ValueError:
+        yield -1, -1, f"the ledger is no list of numbers: {of.summary[NEXT]!r}, {of.summary.get(RANGES)!r}"
+        return
+    for partition, behind in held.items():
+        known = 0 if partition is None else ledger.get(partition, 0)
+        if partition is not None and behind is not None and behind > known:
+            yield partition, known, f"the ledger says {known:,}, there are rows up to {behind - 1:,}"
+    for partition, known in ledger.items() if highs else ():
+        high = highs.get((of.topic, partition), 0)
+        if known > high:
+            yield partition, known, f"the ledger says {known:,}, the partition ends at {high:,}"
+    for partition, due in added:
+        known = ledger.get(partition, 0)
+        if known != due:
+            yield partition, known, f"the ledger says {known:,}, what the snapshot added ends at {due:,}"
+
+
+class Kept(NamedTuple):
+    """A kept snapshot, and what its manifests and its list say (`files` and `rows` added, files `listed`).
+
+    `outside`: of the files that it added the first one outside its ranges.
+    """
+
+    number: int
+    parent: int | None
+    summary: Mapping[str, str]
+    files: int = 0
+    rows: int = 0
+    listed: int = 0
+    outside: tuple[int, int, str] | None = None
+
+
+def _snapshots(spark: SparkSession, of: Pinned) -> list[Problem]:
+    """What is wrong with the kept snapshots."""
+    kept = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
+    lists = spark.sql(f"SELECT * FROM {of.table}.all_manifests").where("content = 0")
+    named = F.sum(F.col("added_data_files_count") + F.col("existing_data_files_count"))
+    listed = dict(lists.groupBy("reference_snapshot_id").agg(named).collect())
+    added = {row["snapshot_id"]: row for row in _added(spark, of, kept).collect()}
+    found = []
+    for row in kept:
+        number = row["snapshot_id"]
+        adds = added.get(number)
+        files, rows = (0, 0) if adds is None else (adds["files"], adds["rows"])
+        outside = adds["outside"] if adds is not None and row["summary"].get(RANGES) else None
+        place = None if outside is None else (outside["partition"], outside["low"], outside["path"])
+        names = int(listed.get(number) or 0)
+        found.append(Kept(number, row["parent_id"], row["summary"], files, rows, names, place))
+    return [*snapshot_problems(found), *range_problems(found)]
+
+
+def _added(spark: SparkSession, of: Pinned, kept: Sequence[Any]) -> DataFrame:
+    """By snapshot what its manifests add: files, rows, and the first file outside of what it says."""
+    ranges = [(row["snapshot_id"], *each) for row in kept for each in _ranges(row["summary"])]
+    told = F.broadcast(
+        spark.createDataFrame(ranges, "told_id long, told_partition int, start long, end long")
+    )
+    metrics = F.col("readable_metrics")
+    added = (
+        spark.sql(f"SELECT * FROM {of.table}.all_entries")
+        .where("status = 1")
+        .select(
+            "snapshot_id",
+            F.col("data_file.file_path").alias("path"),
+            F.col("data_file.record_count").alias("rows"),
+            metrics["kafka.partition"]["lower_bound"].alias("partition"),
+            metrics["kafka.offset"]["lower_bound"].alias("low"),
+            metrics["kafka.offset"]["upper_bound"].alias("high"),
+        )
+        .dropDuplicates(["snapshot_id", "path"])
+    )
+    inside = (
+        (F.col("snapshot_id") == F.col("told_id"))
+        & (F.col("partition") == F.col("told_partition"))
+        & (F.col("low") >= F.col("start"))
+        & (F.col("high") < F.col("end"))
+    )
+    outside = F.when(F.col("start").isNull() & F.col("low").isNotNull(), F.struct("partition", "low", "path"))
+    return (
+        added.join(told, inside, "left")
+        .groupBy("snapshot_id")
+        .agg(F.count("path").alias("files"), F.sum("rows").alias("rows"), F.min(outside).alias("outside"))
+    )
+
+
+def _ranges(summary: Mapping[str, str]) -> list[tuple[int, int, int]]:
+    """Partition, start and end of what a snapshot says to have added; none of what is no range."""
+    found = (_RANGE.fullmatch(each) for each in summary.get(RANGES, "").split(","))
+    return [(int(each[1]), int(each[2]), int(each[3])) for each in found if each is not None]
+
+
+def snapshot_problems(kept: Sequence[Kept]) -> Iterator[Problem]:
+    """Snapshots whose counts are not those of their parent, their manifests and their list.
+
+    The first one may say what it added and nothing else: older ones were folded into it.
+    """
+    by_number = {each.number: each for each in kept}
+    for each in kept:
+        parent = by_number.get(each.parent) if each.parent is not None else None
+        details = []
+        for what, actual in (("data-files", each.files), ("records", each.rows)):
+            told = _number(each.summary, f"added-{what}")
+            if told is not None and told != actual:
+                details.append(f"it says added-{what} {told}, its manifests add {actual}")
+            before = 0 if parent is None else _number(parent.summary, f"total-{what}", f"added-{what}")
+            total = _number(each.summary, f"total-{what}")
+            known = before is not None and (parent is not None or each.parent is None)
+            due = (before or 0) + (told or 0) - (_number(each.summary, f"deleted-{what}") or 0)
+            if known and total is not None and total != due:
+                details.append(f"it says total-{what} {total}, with its parent's it is {due}")
+        files = _number(each.summary, "total-data-files", "added-data-files")
+        if files is not None and files != each.listed:
+            details.append(f"it says {files} data files, its manifest list names {each.listed}")
+        if details:
+            yield -1, -1, f"snapshot {each.number}: {'; '.join(details)}"
+
+
+def _number(summary: Mapping[str, str], *names: str) -> int | None:
+    """The first of these that the summary has; None: none, -1: it is no number."""
+    found = next((summary[name] for name in names if name in summary), None)
+    return None if found is None else int(found) if found.isdecimal() else -1
+
+
+def range_problems(kept: Sequence[Kept]) -> Iterator[Problem]:
+    """Files outside of what their snapshot says to have added, and offsets that two say to have added.
+
+    `kept` in the order in which they were committed.
+    """
+    ends: dict[int, int] = {}
+    for each in kept:
+        if each.outside is not None:
+            partition, low, path = each.outside
+            name = path.split("/")[-1]
+            text = f"its file {name} with offsets from {low} is outside the ranges that it says to have added"
+            yield partition, low, f"snapshot {each.number}: {text}"
+        for partition, start, end in _ranges(each.summary):
+            before = ends.get(partition, start)
+            if start < before:
+                text = f"it says to have added offsets from {start}, an earlier one up to {before}"
+                yield partition, start, f"snapshot {each.number}: {text}"
+            ends[partition] = max(end, before)

@@ -1,0 +1,121 @@
+"""A topic's table as a witness of the audit: hashes made by Spark, and what its columns are found to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from iceberg.spark.columns import COLUMNS_PROPERTY, MESSAGES, WRONG_SQL, TableColumns, judging
+from iceberg.spark.schemas import TopicSchemas
+
+COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_us", "timestamp_type")
+WRONG = "wrong"
+
+_PLACE_SQL = "topic string, partition int, offset long"
+_COMPARED_SQL = (
+    "key_hash binary, value_hash binary, headers_hash binary, timestamp_us long, timestamp_type int"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A topic's table as of one snapshot, by which all of an audit reads it. No `snapshot`: it has none."""
+
+    topic: str
+    table: str
+    columns: TableColumns
+    snapshot: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> str:
+        """For FROM."""
+        return self.table if self.snapshot is None else f"{self.table} VERSION AS OF {self.snapshot}"
+
+
+def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
+    """The table as of its present snapshot."""
+    jvm: Any = spark._jvm  # PySpark shows neither the ids of columns nor the properties of a table
+    spark._get_j_spark_session_class(jvm).setActiveSession(
+        spark._jsparkSession
+    )  # whose catalogs are looked in
+    found = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+    snapshot = found.currentSnapshot()
+    schema = found.schema() if snapshot is None else found.schemas()[snapshot.schemaId()]
+    fields = json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(schema))["fields"]
+    properties = dict(found.properties())
+    columns = TableColumns(json.dumps(fields), properties.get(COLUMNS_PROPERTY, ""))
+    if snapshot is None:
+        return Pinned(topic, table, columns, properties=properties)
+    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, dict(snapshot.summary()))
+
+
+Since = Mapping[tuple[str, int], int]
+"""By topic and partition, from which offset on rows are compared; from the first where it is not named."""
+
+
+def plain_history(spark: SparkSession, topic: str, table: str, since: Since) -> DataFrame:
+    """A topic's table, or any view with its columns, in those of a history; `wrong` is null."""
+    rows = spark.table(table).where(_beyond(topic, since)).select(F.lit(topic).alias("topic"), *_compared())
+    return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
+
+
+def judged_history(spark: SparkSession, of: Pinned, schemas: TopicSchemas, since: Since) -> DataFrame:
+    """The same with `wrong`: where columns are not what the row's bytes say."""
+    rows = (
+        spark.sql(f"SELECT * FROM {of.rows}")
+        .where(_beyond(of.topic, since))
+        .select(F.lit(of.topic).alias("topic"), *_compared(), *MESSAGES)
+    )
+    described = f"{_PLACE_SQL}, {_COMPARED_SQL}, {WRONG} {WRONG_SQL}"
+    return rows.mapInArrow(judging(of.columns, schemas), described)
+
+
+def _beyond(topic: str, since: Since) -> Column:
+    """Rows that are to be compared: all but those of a partition that lie below its offset.
+
+    By plain comparisons, so that files are left out by their manifests' bounds; what is in no partition that
+    is named, or at no offset, stays.
+    """
+    partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
+    firsts = {number: first for (of, number), first in since.items() if of == topic and first > 0}
+    if not firsts:
+        return F.lit(True)
+    kept = partition.isNull() | offset.isNull() | (offset < 0) | ~partition.isin(list(firsts))
+    for number, first in firsts.items():
+        kept |= (partition == number) & (offset >= first)
+    return kept
+
+
+def _compared() -> list[Column]:
+    """Where a row is, and what of it is compared with what was sent and read.
+
+    No list of headers is not an empty one, and a header without key or a null one is none that can be sent.
+    """
+    header_text = F.transform(
+        F.col("headers"),
+        lambda header: F.concat(
+            F.coalesce(F.hex(F.encode(header["key"], "UTF-8")), F.lit("?")),
+            F.lit(":"),
+            F.coalesce(F.hex(header["value"]), F.lit("-")),
+        ),
+    )
+    return [
+        F.col("kafka.partition").alias("partition"),
+        F.col("kafka.offset").alias("offset"),
+        _sha256(F.col("key.__raw__")).alias("key_hash"),
+        _sha256(F.col("value.__raw__")).alias("value_hash"),
+        _sha256(F.encode(F.array_join(header_text, ","), "UTF-8")).alias("headers_hash"),
+        F.unix_micros(F.col("kafka.timestamp")).alias("timestamp_us"),
+        F.col("kafka.timestamp_type").alias("timestamp_type"),
+    ]
+
+
+def _sha256(data: Column) -> Column:
+    return F.unhex(F.sha2(data, 256))
