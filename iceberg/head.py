@@ -59,6 +59,11 @@ def follows(topic: Topic, cluster: Mapping[str, str]) -> bool:
     return effective("floe.table.retention", topic.configs, cluster) == "follow"
 
 
+def compacts(topic: Topic, cluster: Mapping[str, str]) -> bool:
+    """Whether small data files of the table are made large ones (`floe.table.compaction`)."""
+    return effective_bool("floe.table.compaction", topic.configs, cluster)
+
+
 def pointer(state: State, key: tuple[str, str]) -> str:
     """The location of the table's current metadata; empty when there is no such table."""
     found = state.tables.get(key)

@@ -72,6 +72,9 @@ def _told(parts: Parts, topic: str) -> dict[str, Any]:
         "failing_since": when(status.failing_since_ms) if status.failing_since_ms else "",
         "last_commit": when(status.last_commit_ms) if status.last_commit_ms else None,
         "problems": list(status.problems),
+        "last_compaction": when(status.last_compaction_ms) if status.last_compaction_ms else None,
+        "files_compacted": status.files_compacted if here else None,
+        "bytes_compacted": status.bytes_compacted if here else None,
     }
 
 

@@ -37,7 +37,7 @@ class Stream:
         if number not in known:
             raise Expired(number)
         while True:
-            files = await added(self.rig, known[number])
+            files = await added(self.rig, known[number]) if _is_read(known[number]) else []
             taken = files[place : place + files_max]
             self.read += taken
             files_max -= len(taken)
@@ -48,6 +48,11 @@ class Stream:
             if not after:
                 raise Expired(number)
             number, place = after[0]["snapshot-id"], 0
+
+
+def _is_read(snapshot: dict[str, Any]) -> bool:
+    """As `shouldProcess`: what was written anew was read before. Rows that left end no stream here."""
+    return snapshot["summary"]["operation"] != "replace"
 
 
 def _ancestors(known: dict[int, dict[str, Any]], current: int) -> list[dict[str, Any]]:
