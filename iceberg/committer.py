@@ -139,6 +139,7 @@ class Committer:
         topic = replica.state.topics.get(self.topic)
         if topic is None or topic.topic_id.hex() != head.topic_id:
             return None
+        self._layouts.begin()
         await self._obstacles.begin(topic.partitions)
         for _ in range(REPLANS_MAX):
             if replica.state.topics.get(self.topic) is not topic:

@@ -75,6 +75,16 @@ def write_added(
 
     `sequence_number`: that of their rows, where these were in the table before; None: the snapshot's own.
     """
+    return _write_added(location, schema, snapshot_id, map(_data_file, files), sequence_number)
+
+
+def _write_added(
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    files: Iterable[DataFile],
+    sequence_number: int | None = None,
+) -> Written:
     output = _Output(location)
     with write_manifest(
         2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
@@ -85,7 +95,7 @@ def write_added(
                     status=ManifestEntryStatus.ADDED,
                     snapshot_id=snapshot_id,
                     sequence_number=sequence_number,
-                    data_file=_data_file(each),
+                    data_file=each,
                 )
             )
     return Written(output.content, writer.to_manifest_file())
@@ -129,24 +139,13 @@ def write_as_added(
 
     In the order in which they came into the table. None when none is taken.
     """
-    output, source = _Output(location), _MemoryIO(contents)
+    source = _MemoryIO(contents)
     read = {False: _entries, True: _removed_entries}
     found = [
         entry for one in sources for entry in read[one.removed](one.manifest, source) if one.takes(entry)
     ]
     taken = [each.data_file for each in sorted(found, key=lambda each: each.file_sequence_number or 0)]
-    if not taken:
-        return None
-    with write_manifest(
-        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
-    ) as writer:
-        for each in taken:
-            writer.add_entry(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=each
-                )
-            )
-    return Written(output.content, writer.to_manifest_file())
+    return _write_added(location, schema, snapshot_id, taken) if taken else None
 
 
 class Extent(NamedTuple):

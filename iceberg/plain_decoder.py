@@ -78,6 +78,8 @@ def _leaf(value: Any, node: Leaf) -> Any:
             return micros(value.seconds, value.nanos)
         case Kind.OPAQUE:
             return opaque(value)
+        case Kind.STRING if isinstance(value, bytes):  # proto2's text that is not UTF-8 comes so
+            return value.decode()
     return value
 
 

@@ -19,6 +19,9 @@ from schema.validator import BoundSchema
 if TYPE_CHECKING:
     from coordination.replica import Replica
 
+FRAMED_KEPT = 64
+"""Schemas that frames named, for which layouts have decoders from one commit to the next."""
+
 _logger = logging.getLogger("floe.iceberg.topic_layouts")
 
 
@@ -31,6 +34,11 @@ class TopicLayouts:
         self._framed: frozenset[int] = frozenset()  # schemas that frames of this topic's records named
         self._topic_id = b""
         self._last: tuple[tuple[object, ...], Layout] | None = None
+
+    def begin(self) -> None:
+        """A commit is about to be planned: forget what frames named when it is much; rows say it again."""
+        if len(self._framed) > FRAMED_KEPT:
+            self._framed = frozenset()
 
     def want(self, schema_ids: Iterable[int]) -> None:
         """Frames name these schemas: layouts have their columns from now on."""

@@ -5,13 +5,14 @@ with on, every acknowledged record of the topic's present life, once, and nothin
 
 These requests name the topic. So one that the network held up means the topic that has the name when it
 arrives, as with any broker: a record that was sent to the last life, DeleteRecords or DeleteTopics that were
-given up long ago. `Arrivals` knows what agents were asked in the present life; that is what is judged by.
+given up long ago. `Arrivals` knows what agents were asked in the present life, and when the log took a
+deletion, which may be later than the agent that was asked gave it up; that is what is judged by.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from agent.kafka.handlers import k00_produce, k20_delete_topics, k21_delete_records
 from agent.net.wire.generated.delete_records import DeleteRecordsRequest
 from agent.net.wire.generated.produce import ProduceRequest
+from coordination.state.types import Done
 from objectstore.batch import records
 from tests.checker.findings import Finding
 from tests.sim.clerk import ADMIN
@@ -61,6 +63,12 @@ class Arrivals:
     def begin(self) -> None:
         """A life is about to begin. What is under way may come to the one before or to this one."""
         self._present = list(self._under_way)
+
+    def applied(self, kinds: Sequence[str], commands: Sequence[Any], results: Any) -> None:
+        """An entry was applied by the first agent: what another one gave up may be in it, and counts now."""
+        for kind, command, result in zip(kinds, commands, results, strict=True):
+            if kind == "delete_topic" and command.delete_topic.name == MORTAL and isinstance(result, Done):
+                self._present.append(_Asked(deletes=True))
 
     @property
     def values(self) -> set[bytes]:

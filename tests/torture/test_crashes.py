@@ -53,6 +53,8 @@ BEGINNINGS = (
 """Steps at the beginning of a topic's table."""
 
 CHANGES = "change/"  # steps of a request too large for one entry: test_large_changes_killed.py dies there
+LATE = ("table/store-base",)
+"""By a topic's 160th commit at the earliest: tests/unit/iceberg/test_tables_history.py dies there."""
 TOPICS, BROKERS = 2, 4  # as kinds of resources
 DELETE = 1  # as an operation on a config
 KEYS = 10  # of each partition of a compacted topic
@@ -77,7 +79,7 @@ def cluster(armed: Armed) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize(
     "step",
-    sorted((s for s in ALL_STEPS if not s.startswith(CHANGES)), key=lambda step: step != ONCE),
+    sorted((s for s in ALL_STEPS if not s.startswith((CHANGES, *LATE))), key=lambda step: step != ONCE),
 )
 def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     topic = "t-" + step.replace("/", "-")

@@ -218,7 +218,9 @@ class Writer:
         if kind == "commit_chunk":
             partition = self.state.partitions[message.partition[0]]
             known = partition.producers.get(one.producer_id) if partition is not None else None
-            follows = known.last_sequence + 1 if known is not None and known.epoch == one.epoch else 0
+            follows = 0
+            if known is not None and known.epoch == one.epoch:
+                follows = (known.last_sequence + 1) & 0x7FFF_FFFF  # sequences begin anew
             for name, value in (
                 ("partition", message.partition[0]), ("length", 80), ("offsets", 2), ("transaction", 2),
                 ("max_timestamp_ms", self._now_ms), ("producer_id", one.producer_id),

@@ -86,6 +86,9 @@ def full() -> Script:
     return script
 
 
+SEEN_ELSEWHERE = ("partitions", "topics", "topics_by_id", "topics_by_table_name", "chunks")
+
+
 def visible(script: Script) -> dict[str, object]:
     """What readers see of the state."""
     state = script.state
@@ -105,8 +108,9 @@ def visible(script: Script) -> dict[str, object]:
         "rest": [
             list(value.items()) if isinstance(value, dict) else value
             for key, value in vars(state).items()
-            if key not in {"partitions", "topics", "topics_by_id", "chunks", "_hashes", "freezes"}
+            if key not in {*SEEN_ELSEWHERE, "_hashes", "freezes"}
         ],
+        "names": state.topics_by_table_name,  # made from the topics, and only looked up: in no order
         "chunks": [(s, c.id, c.references) for s, c in state.chunks.by_serial.items()],
         "serial": state.chunks.next_serial,
     }

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.commands import BindSchema
-from iceberg import layout, rows
+from iceberg import layout, rows, topic_layouts
 from iceberg.layout import Binding, Bindings, MissingSchemas
 from iceberg.writers import ProcessWriter
 from objectstore import batch
@@ -219,3 +219,31 @@ def test_no_legal_schema_is_without_a_table(source: bytes, message: str, fields:
     found = decoded(table, [content])
     assert {name: found[name] for name in fields} == {name: [each] for name, each in fields.items()}
     assert found["__err__"] == [None]
+
+
+async def test_what_frames_named_is_forgotten_where_it_is_much(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layout has a decoder for each; rows of more schemas than are kept are committed all the same."""
+    monkeypatch.setattr(topic_layouts, "FRAMED_KEPT", 2)
+    await rig.create_topic()
+    ids = []
+    for number in range(1, 6):
+        text = f'syntax = "proto3"; package p; message M {{ int32 x = 1; string f{number} = {number + 1}; }}'
+        ids.append((await bound(rig, text.encode()), text.encode()))
+    committer = rig.committer()
+    for _ in range(2):
+        await rig.produce([framing.prefix(one, (0,)) + encoded(text, x=one) for one, text in ids])
+        assert await rig.drain(committer) == 5
+    assert [each["x"] for each in await values(rig) if each] == [one for one, _ in ids] * 2
+    await committer.run_once()
+    assert not committer._layouts._framed
+
+
+def test_text_of_proto2_that_is_not_utf8_is_an_error_of_its_row() -> None:
+    """The parser takes it, and gives bytes; it failed the file, again and again."""
+    source = b'syntax = "proto2"; package p; message M { optional string a = 1; repeated string b = 2; }'
+    table = layout.build(None, samples.Bound(compile_protos({"m.proto": source}), "p.M"))
+    found = decoded(table, [b"\x0a\x01\xff", encoded(source, a="good"), b"\x12\x02\xc3\x28"])
+    assert found["a"] == [None, "good", None]
+    assert [bool(each) for each in found["__err__"]] == [True, False, True]
