@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from coordination.commands import AlterTopicConfigs
 from coordination.state.types import Done
 from iceberg import ledger, maintenance, manifests
-from iceberg.committer import Committer, CommitterOptions, LostRace
+from iceberg.committer import Committer, CommitterOptions, Compacted, LostRace
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.small_files import FileSizes, LiveFile
 from iceberg.steps import Steps
@@ -177,6 +178,71 @@ async def test_every_step_of_a_compaction_is_among_those(rig: Rig) -> None:
     assert set(steps.seen) == set(STEPS)
 
 
+async def keys(rig: Rig) -> set[str]:
+    """All objects of the table."""
+    prefix = f"{rig.warehouse.key((await rig.head()).metadata['location'])}/"
+    return {each.key async for page in rig.store.list(prefix) for each in page}
+
+
+@pytest.mark.parametrize("step", [each for each in STEPS if each != "remember-head"])
+async def test_what_a_killed_compaction_leaves_is_collected(rig: Rig, step: str) -> None:
+    await rig.create_topic()
+    steps = KillAt()
+    committer = rig.committer(steps=steps)
+    await fill(rig, committer)
+    before, rows = await keys(rig), await rig.rows()
+    steps.name = step
+    with pytest.raises(Killed):
+        await committer.compact()
+    left = await keys(rig) - before
+    assert bool(left) == (STEPS.index(step) > STEPS.index("store-merged-file"))
+    other = rig.committer()
+    await rig.produce([b"after"])
+    await rig.drain(other)  # what is not older than the head is left alone
+    now_ms = rig.parts.clock.now_ms() + 9_000
+    await maintenance.collect(rig.store, rig.warehouse, await rig.head(), now_ms, 0, Steps())
+    there = await keys(rig)
+    assert left & there == set()
+    assert before - there == set(), "history names them"
+    assert [each for each in await rig.rows() if each in rows] == rows
+
+
+async def test_only_who_holds_the_claim_compacts(rig: Rig, tmp_path: Path) -> None:
+    await rig.create_topic()
+    committer = rig.committer()
+    await fill(rig, committer)
+    async with rigs.running(tmp_path, EAGER, server=rig.server, name="other") as second:
+        other = second.committer()
+        assert await second.drain(other) == 0
+        assert await other.compact() is None, "the first has the claim"
+        steps = Passes(committer, second, other)
+        slow = rig.committer(steps=steps)
+        slow.claim.revision, slow._head = committer.claim.revision, committer.head
+        with pytest.raises(LostRace):
+            await slow.compact()
+        assert steps.done is not None
+        assert await offsets(rig) == [*range(9)]
+        assert await stretches(rig) == [(0, 0, 8), (1, 0, 7)]
+        assert await committer.compact() is None, "its claim is gone"
+
+
+class Passes(Steps):
+    """Before the pointer moves another agent gets the claim, commits a row and compacts."""
+
+    def __init__(self, first: Committer, second: Rig, other: Committer) -> None:
+        self.first, self.second, self.other = first, second, other
+        self.done: Compacted | None = None
+
+    async def before(self, step: str) -> None:
+        await super().before(step)
+        if step == "commit-table":
+            await self.first.release()
+            await self.second.replica.barrier()
+            await self.second.produce([b"late"])
+            await self.second.drain(self.other)
+            self.done = await self.other.compact()
+
+
 async def test_a_compaction_on_an_old_head_is_refused(rig: Rig) -> None:
     await rig.create_topic()
     steps = Commits(rig)
@@ -199,9 +265,10 @@ async def test_a_file_that_is_damaged_or_gone_stays_and_others_are_merged(rig: R
         for partition in range(3):
             await rig.produce([b"%d" % number], partition=partition)
         await rig.drain(committer)
-    of_0, of_1 = ([each for each in await live(rig) if each.partition == number][1] for number in (0, 1))
+    all_of_them = await live(rig)
+    of_0, of_1 = ([each for each in all_of_them if each.partition == number][1] for number in (0, 1))
     whole = await rig.store.get(rig.warehouse.key(of_0.location))
-    await rig.store.put(rig.warehouse.key(of_0.location), [whole[:60] + b"\x00" + whole[61:]])
+    await rig.store.put(rig.warehouse.key(of_0.location), [whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]])
     await rig.store.delete([rig.warehouse.key(of_1.location)])
     done = await committer.compact()
     assert done is not None
@@ -225,6 +292,16 @@ async def test_a_topic_that_wants_no_compaction_has_none(rig: Rig) -> None:
     change = AlterTopicConfigs.Change(name="floe.table.compaction", value="true")
     assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic="t", changes=[change])), Done)
     assert await committer.compact()
+
+
+async def assert_as_produced(rig: Rig, count: list[int], start: list[int]) -> None:
+    """By partition: all offsets up to `count`, once, from `start` on at the latest; a file is a stretch."""
+    for number in (0, 1):
+        found = await offsets(rig, number)
+        assert found == [*range(found[0] if found else 0, count[number])]
+        assert not found or found[0] <= start[number]
+    for one, two in pairwise(await stretches(rig)):
+        assert one[0] < two[0] or one[2] < two[1], "offsets of a file are one stretch"
 
 
 async def test_whatever_comes_in_whatever_order_the_table_is_the_topic(rig: Rig) -> None:
@@ -259,15 +336,8 @@ async def test_whatever_comes_in_whatever_order_the_table_is_the_topic(rig: Rig)
                 await killed.compact()
             except Killed:
                 deaths += 1
-        if not sum(count):
-            continue
-        for number in (0, 1):
-            found = await offsets(rig, number)
-            assert found == [*range(found[0] if found else 0, count[number])], (turn, what)
-            assert not found or found[0] <= start[number]
-        places = await stretches(rig)
-        for one, two in pairwise(places):
-            assert one[0] < two[0] or one[2] < two[1], "offsets of a file are one stretch"
+        if sum(count):
+            await assert_as_produced(rig, count, start)
     assert deaths > 3
     kinds = {each["summary"]["operation"] for each in (await rig.head()).metadata["snapshots"]}
     assert {"append", "replace"} <= kinds
@@ -276,11 +346,15 @@ async def test_whatever_comes_in_whatever_order_the_table_is_the_topic(rig: Rig)
 async def test_the_service_compacts_and_says_so(rig: Rig) -> None:
     await rig.create_topic(partitions=1)
     service = CommitterService(rig.parts, ServiceOptions(interval_s=0.05, retry_s=0.05))
+
+    def committed(rows: int) -> bool:
+        return service.status_of("t").rows >= rows
+
     await service.start()
     try:
         for number in range(8):
             await rig.produce([b"%d" % number])
-            await until(lambda number=number: service.status_of("t").rows > number)  # type: ignore[misc]
+            await until(partial(committed, number + 1))
         await until(lambda: service.status_of("t").compactions > 0)
         status = service.status_of("t")
         assert status.files_compacted >= 4
