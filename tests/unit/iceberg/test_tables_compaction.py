@@ -15,7 +15,7 @@ import pytest
 from coordination.commands import AlterTopicConfigs
 from coordination.state.types import Done
 from iceberg import ledger, maintenance, manifests
-from iceberg.committer import Committer, CommitterOptions, Compacted, LostRace
+from iceberg.committer import CommitError, Committer, CommitterOptions, Compacted, LostRace
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.small_files import FileSizes, LiveFile
 from iceberg.steps import Steps
@@ -280,6 +280,29 @@ async def test_a_file_that_is_damaged_or_gone_stays_and_others_are_merged(rig: R
     assert of_0.location in told[0]
     await rig.produce([b"more"])
     assert await rig.drain(committer) == 1
+
+
+async def test_a_table_without_the_files_that_were_merged_stays_as_it_is(rig: Rig) -> None:
+    await rig.create_topic(partitions=1)
+    committer = rig.committer()
+    for number in range(3):
+        await rig.produce([b"%d" % number])
+        await rig.drain(committer)
+    compactor: Any = committer._compactor
+    assert await compactor.merges(await rig.head()) == [], "but it has the files in mind from now on"
+    known: list[LiveFile] = compactor._files[0]
+    copy = known[0].location + ".copy"
+    content = await rig.store.get(rig.warehouse.key(known[0].location))
+    await rig.store.put(rig.warehouse.key(copy), [content])
+    known[0] = known[0]._replace(location=copy)
+    for number in range(4):
+        await rig.produce([b"%d" % number])
+        await rig.drain(committer)
+    with pytest.raises(CommitError, match="small files stay as they are: 6 files of 6 rows would leave"):
+        await committer.compact()
+    assert await offsets(rig) == [*range(7)]
+    assert await committer.compact(), "the manifests say what is there"
+    assert await stretches(rig) == [(0, 0, 6)]
 
 
 async def test_a_topic_that_wants_no_compaction_has_none(rig: Rig) -> None:
