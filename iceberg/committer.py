@@ -12,23 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Refused, Span, Topic
+from coordination.state.types import Refused, Topic
 from iceberg import history, ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.compactor import Compactor, Merged, sealed_name
+from iceberg.compactor import Compactor, Merged
+from iceberg.data_files import DataFiles, Work
 from iceberg.head import Head, compacts, follows, load, place, pointer
-from iceberg.layout import Layout, MissingSchemas
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Metadata
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.options import Committed, CommitterOptions, Compacted, Parts
-from iceberg.plan import CommitPlan, FilePlan, Unplanned, fitting
+from iceberg.plan import CommitPlan, Unplanned, fitting
 from iceberg.sealed import sealed
 from iceberg.segments import HistoryKeeper
 from iceberg.setup import TableSetup, properties_of
@@ -66,6 +66,7 @@ class Committer:
         self._layouts = TopicLayouts(parts.replica, raw_bytes=parts.options.raw_bytes)
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
+        self._files = DataFiles(parts, self._steps, self._obstacles, self._layouts)
         self._compactor = Compactor(parts, self._steps)
         self.conflict = ""
         """Why the table does not have the name that it shall have; empty when it has."""
@@ -180,7 +181,7 @@ class Committer:
         self._followed = starts
         return found[1].rows if found is not None else 0
 
-    def _idle_work(self, wanted: Callable[[Topic, Mapping[str, str]], bool]) -> _Work | None:
+    def _idle_work(self, wanted: Callable[[Topic, Mapping[str, str]], bool]) -> Work | None:
         """A commit on the head that was committed last, which adds no rows; None when there is none to build
         upon, or the topic's configs do not want it.
         """
@@ -193,7 +194,7 @@ class Committer:
         if not wanted(topic, replica.state.cluster_configs):
             return None
         known = ledger.next_offsets(head.metadata, topic.topic_id)
-        return _Work(topic, topic.topic_id, head, self._layouts.build(topic, head), _NO_FILES, known)
+        return Work(topic, topic.topic_id, head, self._layouts.build(topic, head), _NO_FILES, known)
 
     async def compact(self) -> Compacted | None:
         """Make large files of small ones, when it is time; None when nothing was done.
@@ -223,7 +224,7 @@ class Committer:
         return Compacted(snapshot_id, gone, len(merged), size) if merged else None
 
     async def _replaced(
-        self, work: _Work, merged: Sequence[Merged], snapshot_id: int, incarnation: int
+        self, work: Work, merged: Sequence[Merged], snapshot_id: int, incarnation: int
     ) -> Head:
         """The head with merged files instead of those they were made of, stored and not yet visible."""
         before, now_ms = work.head, self._parts.replica.wall_ms()
@@ -243,7 +244,7 @@ class Committer:
         return await self._store_metadata(head, before, now_ms)
 
     async def _without_old(
-        self, work: _Work, starts: Sequence[int], incarnation: int
+        self, work: Work, starts: Sequence[int], incarnation: int
     ) -> tuple[Head, Removed] | None:
         """The head without old files, stored and not yet visible; None when there are none."""
         parts, before = self._parts, work.head
@@ -300,7 +301,7 @@ class Committer:
             self._unsure = ""
         return head
 
-    async def _plan(self, topic: Topic, head: Head) -> _Work | None:
+    async def _plan(self, topic: Topic, head: Head) -> Work | None:
         replica, options = self._parts.replica, self._parts.options
         before = ledger.next_offsets(head.metadata, topic.topic_id)
         passed = self._obstacles.passed(topic.partitions, before)
@@ -333,12 +334,12 @@ class Committer:
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
-        return _Work(topic, topic.topic_id, head, layout, found, after, spans)
+        return Work(topic, topic.topic_id, head, layout, found, after, spans)
 
-    async def _commit(self, work: _Work, incarnation: int) -> Committed:
+    async def _commit(self, work: Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
         name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
-        files = await self._write_files(work, name)
+        files = await self._files.write(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
         await self._steps.before("remember-head")
@@ -354,7 +355,7 @@ class Committer:
         )
 
     async def _store_head(
-        self, work: _Work, files: list[AddedFile], snapshot_id: int, incarnation: int
+        self, work: Work, files: list[AddedFile], snapshot_id: int, incarnation: int
     ) -> Head:
         """Manifests and metadata of the next head, stored and not yet visible."""
         before, now_ms = work.head, self._parts.replica.wall_ms()
@@ -395,52 +396,7 @@ class Committer:
         now_ms = deletion_ms(replica.state, self._parts.clock.now_ms())
         return await self._history.kept(found, policy, now_ms)
 
-    async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:
-        """The files of a commit, stored. Raises Replan when something is in the way.
-
-        Then the rest is read all the same, to learn of all that is in the way: to plan and write again for
-        each damaged partition would be quadratic.
-        """
-        files: list[AddedFile] = []
-        in_the_way: Replan | None = None
-        for each, spans in zip(work.plan.files, work.spans, strict=True):
-            await self._steps.before("read-records")
-            try:
-                slices = await self._obstacles.records(work.topic.partitions[each.range.partition], each)
-            except Replan as replan:
-                in_the_way = in_the_way or replan
-                continue
-            if in_the_way is None:
-                try:
-                    files += await self._write_file(work, each, slices, name, spans)
-                except MissingSchemas as missing:
-                    self._layouts.want(missing.schema_ids)
-                    in_the_way = Replan()
-        if in_the_way is not None:
-            raise in_the_way
-        return files
-
-    async def _write_file(
-        self,
-        work: _Work,
-        each: FilePlan,
-        slices: Sequence[memoryview],
-        name: str,
-        spans: Sequence[Span],
-    ) -> list[AddedFile]:
-        parts = self._parts
-        partition, start, end = each.range
-        await self._steps.before("write-file")
-        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted, spans)
-        if written is None:
-            return []
-        location = await sealed_name(work.head, name, partition, start, end, written.content)
-        await self._steps.before("store-file")
-        await parts.store.put(parts.warehouse.key(location), [written.content])
-        size, rows = written.content.nbytes, written.rows
-        return [AddedFile(location, size, rows, written.bounds, written.split_offsets)]
-
-    async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
+    async def _move_pointer(self, work: Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""
         await self._steps.before("commit-table")
         namespace, name = place(self._parts.replica.state, work.topic)  # it may have been renamed since
@@ -479,16 +435,3 @@ _RACES = (
 
 
 _NO_FILES = CommitPlan((), more=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What one commit takes, fixed before its first await."""
-
-    topic: Topic
-    topic_id: bytes
-    head: Head
-    layout: Layout
-    plan: CommitPlan
-    after: list[int]
-    spans: Sequence[Sequence[Span]] = ()

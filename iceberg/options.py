@@ -27,6 +27,7 @@ class CommitterOptions:
     bytes_per_commit_max: int = 256 << 20
     rows_per_file_max: int = 1_000_000
     bytes_per_file_max: int = 64 << 20
+    files_in_flight_max: int = 4
     manifests_merged_at: int = 100
     files: FileSizes = FileSizes()  # noqa: RUF009  # frozen
     retention: Retention = Retention()  # noqa: RUF009  # frozen

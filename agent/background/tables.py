@@ -50,6 +50,7 @@ def committers_of(
         rows_per_commit_max=tables.rows_per_commit_max,
         bytes_per_commit_max=tables.bytes_per_commit_max,
         rows_per_file_max=tables.rows_per_file_max,
+        files_in_flight_max=tables.files_in_flight_max,
         files=FileSizes(
             target_bytes=tables.compacted_file_bytes,
             merged_at=tables.compacted_at_files,

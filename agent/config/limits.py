@@ -191,6 +191,9 @@ class TablesConfig(Section):
     committers_in_flight_max: Annotated[int, Field(ge=1, le=256)] = 2
     """Topics this agent commits at once."""
 
+    files_in_flight_max: Annotated[int, Field(ge=1, le=64)] = 4
+    """Data files of one commit that are read, written and stored side by side."""
+
     snapshots_max: Annotated[int, Field(ge=1_000, le=200_000)] = 20_000
     """Snapshots in a table's history, which lasts for `floe.table.history.ms`; beyond it the oldest go."""
 
