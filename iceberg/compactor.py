@@ -71,6 +71,8 @@ class Compactor:
         self._bytes: Counter[int] = Counter()  # and their bytes
         self._waits: bool | None = None  # None: nobody has looked yet
         self._rests_until = 0.0
+        self._aged_at = parts.clock.monotonic() + self._sizes.age_s  # when few are enough, too
+        self._fresh = True  # small files may have come since few were
         self._next = 0  # the partition where the next look begins
         self._unfit: dict[str, _Unfit] = {}  # by location
 
@@ -82,6 +84,8 @@ class Compactor:
 
     def waits(self, head: Head) -> bool:
         """Whether there may be something to do."""
+        if self._fresh and self._parts.clock.monotonic() >= self._aged_at:
+            return True
         if self._waits is not None:
             return self._waits
         current = ledger.current_snapshot(head.metadata)
@@ -102,6 +106,7 @@ class Compactor:
             if self._at == before.location:
                 self._files.setdefault(each.partition, []).append(each)
             if self._sizes.is_small(each.size):
+                self._fresh = True
                 self._small[each.partition] += 1
                 self._bytes[each.partition] += each.size
                 enough = self._small[each.partition] >= self._sizes.merged_at
@@ -145,17 +150,21 @@ class Compactor:
         self._heal()
         found: list[list[LiveFile]] = []
         over = False
+        now = self._parts.clock.monotonic()
+        aged = now >= self._aged_at
         for partition in self._in_turn():
             own = self._files[partition]
             apart = self._sizes.target_bytes  # what must not be touched is as good as large
             own = [each._replace(size=apart) if each.location in self._unfit else each for each in own]
-            found += chosen(own, self._sizes)
+            found += chosen(own, self._sizes, aged=aged)
             found, over = within(found, self._sizes)
             if over:
                 self._next = partition
                 break
             await asyncio.sleep(0)
         self._waits = bool(found)  # there may be more of the next size then
+        if aged and not over:
+            self._aged_at, self._fresh = now + self._sizes.age_s, bool(found)
         self._small.clear()
         self._bytes.clear()
         return found

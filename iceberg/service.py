@@ -170,6 +170,15 @@ class CommitterService:
             found[name] = job.status.freshness_ms / 1000 if known else None
         return found
 
+    def sizes(self) -> dict[str, tuple[int, int, float]]:
+        """Of the tables that this agent commits: files, bytes, last compaction here (Unix time, or 0)."""
+        held, found = self._parts.replica.incarnation, {}
+        for name, job in self._jobs.items():
+            head = job.committer.head
+            if head is not None and job.committer.claim.holds(held):
+                found[name] = (*head.size, job.status.last_compaction_ms / 1000)
+        return found
+
     def committer(self, topic: str) -> Committer | None:
         """The committer of a topic, when this agent has one."""
         job = self._jobs.get(topic)
@@ -273,7 +282,11 @@ class CommitterService:
         if job is None or job.over:
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
             self._jobs[name] = job
-        elif job.bound == bound and place(state, topic) == table_key(topic):
+        elif (
+            job.bound == bound
+            and place(state, topic) == table_key(topic)
+            and not job.committer.compaction_due
+        ):
             return  # a table that shall have another name is looked at until it has it
         job.bound = bound
         self._dirty.setdefault(name, self._parts.clock.now_ms())

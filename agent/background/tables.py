@@ -54,7 +54,8 @@ def committers_of(
         files=FileSizes(
             target_bytes=tables.compacted_file_bytes,
             merged_at=tables.compacted_at_files,
-            inputs_max=tables.compaction_inputs_max,
+            age_s=tables.compaction_age_s,
+            inputs_max=tables.compacted_files_max,
             files_per_turn_max=tables.compaction_files_max,
             bytes_per_turn_max=tables.compaction_bytes_max,
             busy_percent_max=tables.compaction_busy_percent,
@@ -76,6 +77,7 @@ def committers_of(
     figures.also(
         lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
         lambda: {topic: len(problems) for topic, problems in service.problems().items()},
+        service.sizes,
     )
     service.on_commit = lambda topic, done: figures.note(topic, done.rows)
     return service

@@ -207,7 +207,11 @@ class TablesConfig(Section):
     compacted_at_files: Annotated[int, Field(ge=2, le=1_000)] = 16
     """Small neighbouring files of one partition that become one."""
 
-    compaction_inputs_max: Annotated[int, Field(ge=2, le=10_000)] = 1_000
+    compaction_age_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
+    """For how long fewer small files wait before they become one: those of a partition that is written to
+    seldom, or no more. Seconds, from when the agent began to commit the table."""
+
+    compacted_files_max: Annotated[int, Field(ge=2, le=10_000)] = 1_000
     """Small files that become one at most."""
 
     compaction_files_max: Annotated[int, Field(ge=2, le=100_000)] = 2_000

@@ -8,7 +8,6 @@ from agent.http.health import when
 from agent.http.parts import Parts
 from coordination.state.tables import topic_id_of
 from coordination.state.types import Table
-from iceberg import ledger
 from iceberg.claim import claim_name
 from iceberg.lag import Lag
 from iceberg.service import CommitterService, TopicStatus
@@ -84,13 +83,8 @@ def _facts(committers: CommitterService | None, topic: str) -> Row:
     head = committer.head if committer is not None and committer.claim.held() is not None else None
     if head is None:
         return {"files": None, "bytes": None, "snapshots": None}
-    current = ledger.current_snapshot(head.metadata)
-    summary = current["summary"] if current is not None else {}
-    return {
-        "files": int(summary.get("total-data-files", 0)),
-        "bytes": int(summary.get("total-files-size", 0)),
-        "snapshots": len(head.metadata["snapshots"]),
-    }
+    files, size = head.size
+    return {"files": files, "bytes": size, "snapshots": len(head.metadata["snapshots"])}
 
 
 def _behind(parts: Parts, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from coordination.clock import SystemClock
 from coordination.commands import AlterTopicConfigs
 from coordination.state.types import Done
 from iceberg import ledger, maintenance, manifests
@@ -384,6 +386,63 @@ async def test_the_service_compacts_and_says_so(rig: Rig) -> None:
         assert status.bytes_compacted > 0
         assert status.last_compaction_ms > 0
         assert await offsets(rig) == [*range(8)]
+    finally:
+        await service.stop()
+
+
+class Later(SystemClock):
+    """The system's clock, so many seconds later."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        """See Clock."""
+        return super().monotonic() + self.seconds
+
+
+async def test_few_files_become_one_once_they_have_waited(rig: Rig) -> None:
+    await rig.create_topic(partitions=1)
+    clock = Later()
+    committer = Committer(replace(rig.parts, clock=clock), "t")
+    for number in range(3):
+        await rig.produce([b"%d" % number])
+        await rig.drain(committer)
+    assert not committer.compaction_due
+    assert await committer.compact() is None
+    clock.seconds = EAGER.files.age_s
+    assert committer.compaction_due, "without new records"
+    assert await committer.compact()
+    assert await stretches(rig) == [(0, 0, 2)]
+    assert await committer.compact() is None
+    clock.seconds *= 2
+    assert await committer.compact() is None
+    assert not committer.compaction_due, "nothing has come since"
+    await rig.produce([b"3"])
+    await rig.drain(committer)
+    assert not committer.compaction_due
+    clock.seconds *= 2
+    assert committer.compaction_due
+
+
+async def test_a_topic_without_new_records_is_compacted_in_time(rig: Rig) -> None:
+    await rig.create_topic(partitions=1)
+    committer = rig.committer()
+    for number in range(3):
+        await rig.produce([b"%d" % number])
+        await rig.drain(committer)
+    await committer.release()
+    clock = Later()
+    service = CommitterService(replace(rig.parts, clock=clock), ServiceOptions(interval_s=0.05, retry_s=0.05))
+    await service.start()
+    try:
+        await until(lambda: "t" in service.sizes())
+        assert service.sizes()["t"][0] == 3
+        clock.seconds = EAGER.files.age_s
+        await until(lambda: service.sizes()["t"][0] == 1)
+        files, size, at_s = service.sizes()["t"]
+        (left,) = await live(rig)
+        assert (files, size) == (1, left.size)
+        assert at_s * 1000 == service.status_of("t").last_compaction_ms > 0
     finally:
         await service.stop()
 

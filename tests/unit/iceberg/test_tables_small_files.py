@@ -13,25 +13,31 @@ SIZES = FileSizes()
 MIB = 1 << 20
 DAYS_7 = 7 * 86_400 // 5
 """Commits of a week, one each 5 s."""
+HOUR = 3_600 // 5
+"""Commits of an hour."""
 FOOTER = 4_000
 """Bytes of a file beside its rows, about."""
 
 Draw = Callable[[random.Random], int]
 
 
-def simulate(commits: int, rows_of: Draw, row_bytes: int) -> tuple[int, float]:
-    """The most files of one partition at any time, and how often a row was written anew on average."""
+def simulate(commits: int, rows_of: Draw, row_bytes: int, aged_each: int) -> tuple[int, float]:
+    """The most files of one partition at any time, and how often a row was written anew on average.
+
+    `aged_each`: commits between two looks with which few files are enough.
+    """
     chance, offset, written, new = random.Random(1), 0, 0, 0
     files: list[LiveFile] = []
     most = 0
-    for _ in range(commits):
+    for number in range(commits):
         rows = rows_of(chance)
         size = FOOTER + rows * row_bytes
         files.append(LiveFile(0, offset, offset + rows - 1, rows, size, ""))
         offset, new = offset + rows, new + 1
-        if new == SIZES.merged_at:
+        aged = number % aged_each == aged_each - 1
+        if new == SIZES.merged_at or aged:
             new = 0
-            for merge in chosen(files, SIZES):
+            for merge in chosen(files, SIZES, aged=aged):
                 at = files.index(merge[0])
                 assert files[at : at + len(merge)] == merge, "neighbours, in order"
                 rows = sum(each.rows for each in merge)
@@ -44,18 +50,22 @@ def simulate(commits: int, rows_of: Draw, row_bytes: int) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize(
-    ("commits", "rows_of", "row_bytes", "times"),
+    ("commits", "rows_of", "row_bytes", "aged_each", "times"),
     [
-        (DAYS_7, lambda chance: 1, 10, 5.0),
-        (DAYS_7, lambda chance: 500, 100, 4.5),
-        (DAYS_7 // 8, lambda chance: int(10 ** chance.uniform(0, 4)), 100, 4.5),
-        (DAYS_7 // 8, lambda chance: 20_000 if chance.random() < 0.05 else 1, 100, 4.5),
-        (2_000, lambda chance: 50_000, 100, 2.0),
+        (DAYS_7, lambda chance: 1, 10, HOUR, 8.0),
+        (DAYS_7, lambda chance: 500, 100, HOUR, 6.0),
+        (DAYS_7 // 8, lambda chance: int(10 ** chance.uniform(0, 4)), 100, HOUR, 6.0),
+        (DAYS_7 // 8, lambda chance: 20_000 if chance.random() < 0.05 else 1, 100, HOUR, 6.0),
+        (2_000, lambda chance: 50_000, 100, HOUR, 2.0),
+        (365 * 24, lambda chance: 1, 100, 1, 8.0),
     ],
-    ids=["one-row", "steady", "any-size", "bursts", "heavy"],
+    ids=["one-row", "steady", "any-size", "bursts", "heavy", "a-year-of-one-each-hour"],
 )
-def test_a_week_leaves_few_files(commits: int, rows_of: Draw, row_bytes: int, times: float) -> None:
-    most, factor = simulate(commits, rows_of, row_bytes)
+def test_a_week_leaves_few_files(
+    commits: int, rows_of: Draw, row_bytes: int, aged_each: int, times: float
+) -> None:
+    most, factor = simulate(commits, rows_of, row_bytes, aged_each)
+    print(f"at most {most} files, each row written anew {factor:.2f} times")
     assert most <= 200
     assert 0.5 < factor <= times
 
@@ -72,6 +82,16 @@ def files(*sizes: tuple[int, int], partition: int = 0) -> list[LiveFile]:
 def test_too_few_small_files_stay_as_they_are() -> None:
     assert list(chosen(files(*[(1, 1000)] * 15), SIZES)) == []
     assert [len(each) for each in chosen(files(*[(1, 1000)] * 16), SIZES)] == [16]
+
+
+def test_those_that_have_waited_for_long_need_not_be_many() -> None:
+    few = files((1, 1000), (1, 1000), (1, 1000))
+    assert list(chosen(few, SIZES)) == []
+    assert [len(each) for each in chosen(few, SIZES, aged=True)] == [3]
+    assert list(chosen(files((9, 2000), (4, 1000)), SIZES, aged=True)) == [], "mostly the same again"
+    tail = files((9, 2000), (4, 1000), (1, 1000), (3, 1000))
+    assert [[one.rows for one in each] for each in chosen(tail, SIZES, aged=True)] == [[4, 1, 3]]
+    assert list(chosen(files((9, 70 * MIB), (4, 70 * MIB)), SIZES, aged=True)) == [], "they are large"
 
 
 def test_small_files_do_not_carry_a_larger_one_along() -> None:
