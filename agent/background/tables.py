@@ -55,7 +55,7 @@ def committers_of(
             target_bytes=tables.compacted_file_bytes,
             merged_at=tables.compacted_at_files,
             age_s=tables.compaction_age_s,
-            inputs_max=tables.compacted_files_max,
+            inputs_max=tables.files_per_merge_max,
             files_per_turn_max=tables.compaction_files_max,
             bytes_per_turn_max=tables.compaction_bytes_max,
             busy_percent_max=tables.compaction_busy_percent,

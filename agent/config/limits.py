@@ -211,7 +211,7 @@ class TablesConfig(Section):
     """For how long fewer small files wait before they become one: those of a partition that is written to
     seldom, or no more. Seconds, from when the agent began to commit the table."""
 
-    compacted_files_max: Annotated[int, Field(ge=2, le=10_000)] = 1_000
+    files_per_merge_max: Annotated[int, Field(ge=2, le=10_000)] = 1_000
     """Small files that become one at most."""
 
     compaction_files_max: Annotated[int, Field(ge=2, le=100_000)] = 2_000

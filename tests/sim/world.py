@@ -82,10 +82,6 @@ LONG_LEASE = {"url": "memory:", "lease_ttl_s": 10}
 """The default: an agent that is sick is taken out long before."""
 SMALL_CACHES = {"cache_bytes_max": 1024, "cold_cache_bytes_max": 1024}
 """What an agent has in memory hides what is damaged in the bucket."""
-TABLES = {
-    "orphan_interval_s": 8, "orphan_grace_s": 6, "compacted_at_files": 3, "compaction_busy_percent": 100,
-}  # fmt: skip
-"""Files of tables are merged often, and those that nobody names do not stay for long."""
 CLUSTER = {
     "group.initial.rebalance.delay.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "300",
@@ -144,7 +140,7 @@ class World:
             | ({"fetch": SMALL_CACHES} if plan.hurt else {})
             | {
                 "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-                "tables": {"interval_ms": plan.table_ms, **TABLES},
+                "tables": plan.tables(),
             }
         )
         self.agents = [
