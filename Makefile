@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-clusters test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-clusters test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat engines
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -33,12 +33,13 @@ generate: setup ## rewrite everything that is generated and committed
 	$(PY) -m agent.kafka.handlers.docs
 	$(PY) -m agent.architecture
 	$(PY) -m tests.compat.suite.page
+	$(PY) -m tests.engines.page
 
 test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
 CLIENTS := tests/compat
-CLUSTERS := tests/torture tests/spark tests/deploy tests/versions
+CLUSTERS := tests/torture tests/spark tests/engines tests/deploy tests/versions
 REST := $(addprefix --ignore=,$(CLIENTS) $(CLUSTERS))
 
 test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; three parts side by side, as each waits a lot
@@ -62,6 +63,11 @@ compat: services ## the compatibility suite, whole, against BROKER=kafka|floe; k
 	$(PY) -m pytest tests/compat/suite --broker $(or $(BROKER),floe) --whole-suite --keep-results $(if $(ONLY),-k "$(ONLY)")
 	$(if $(ONLY),,$(PY) -m pytest tests/compat/against --broker $(or $(BROKER),floe) --keep-results)
 	$(PY) -m tests.compat.suite.page
+
+engines: services ## Spark, DuckDB, Polars and others read topics' tables; writes docs/engines.md from what they answer
+	.venv/bin/uv venv -q --allow-existing --python .venv/bin/python build/engines
+	.venv/bin/uv pip sync -q --python build/engines/bin/python --require-hashes deploy/setup/engines.lock
+	$(PY) -m tests.engines
 
 explore: setup ## every order of events in small clusters, and broken rules; the table in build/explore (ONLY=name, JOBS=scopes side by side)
 	$(PY) -m tests.explore --only "$(ONLY)" --jobs $(or $(JOBS),1)
@@ -94,6 +100,7 @@ fuzz: setup ## hostile frames for SECONDS=n
 lock: setup ## resolve pyproject.toml anew into requirements.lock and requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url pyproject.toml -o requirements-agent.lock
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/engines.in -o deploy/setup/engines.lock
 
 run: setup ## the main job on real data, to its verdict; BREAK=drop|double|change damages a row first
 	@$(PY) -m deploy.run $(if $(BREAK),--break $(BREAK))

@@ -338,6 +338,40 @@ def composed(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
     }
 
 
+def behind_gap(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
+    """What engines see while a segment cannot be read. `texts`: of the segments behind it that can be.
+
+    Queries are right, and streams that stand behind the gap go on. One that comes to the gap would miss in
+    silence what was added there: so between the base and the first snapshot behind the gap there is the lost
+    one before that, as an overwrite, with which streams end. Its files are not known: to look at it fails.
+    Spark's Trigger.AvailableNow goes over all that a stream has ever read (Iceberg 1.12,
+    SparkMicroBatchStream.prepareForTriggerAvailableNow), so with it those behind the gap wait, too.
+    """
+    history = of(metadata)
+    first = first_of(texts[0]) if texts else oldest_inline(metadata)
+    number = first["parent-snapshot-id"]
+    lost = {
+        "snapshot-id": number,
+        "parent-snapshot-id": history.base,
+        "sequence-number": max(first["sequence-number"] - 1, 0),
+        "timestamp-ms": first["timestamp-ms"],
+        "manifest-list": f"{metadata['location']}/metadata/lost-{number}.avro",
+        "summary": {"operation": "overwrite"},
+    }
+    base = [each for each in metadata["snapshots"] if each["snapshot-id"] == history.base]
+    inline = [each for each in metadata["snapshots"] if each["snapshot-id"] != history.base]
+    return {
+        **metadata,
+        "properties": {name: value for name, value in metadata["properties"].items() if name != PROPERTY},
+        "snapshots": [*base, lost, *[Raw(each.snapshots) for each in texts], *inline],
+        "snapshot-log": [
+            *[_entry(each) for each in base],
+            *[Raw(each.log) for each in texts],
+            *[each for each in metadata["snapshot-log"] if each["snapshot-id"] != history.base],
+        ],
+    }
+
+
 def of_refs(metadata: Metadata) -> Metadata:
     """The metadata for who asked for snapshots of refs only."""
     named = {ref["snapshot-id"] for ref in (metadata.get("refs") or {}).values()}

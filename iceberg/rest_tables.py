@@ -235,12 +235,15 @@ class Tables:
         }
 
     async def _with_history(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """What engines shall see. A damaged history is told and left out: no query of the rows needs it."""
+        """What engines shall see. Damage in its history is told, and what lies before it left out.
+
+        No query of the rows needs that. Streams would miss rows: they cannot begin meanwhile.
+        """
         try:
             return await self._segments.composed(metadata)
         except (StoreError, ValueError) as error:
-            _logger.error("%s: streams over it must not begin now: %s", metadata["location"], error)
-            return metadata
+            _logger.error("%s: no stream over it can begin now: %s", metadata["location"], error)
+            return await self._segments.behind_gap(metadata)
 
     async def _read(self, location: str) -> dict[str, Any]:
         try:

@@ -69,6 +69,16 @@ class SegmentReader:
         texts = [await self.read(metadata, each) for each in history.of(metadata).segments]
         return history.composed(metadata, texts)
 
+    async def behind_gap(self, metadata: Metadata) -> Metadata:
+        """What of the history can be read without a gap, for engines: where `composed` fails."""
+        texts: list[Texts] = []
+        for each in reversed(history.of(metadata).segments):
+            try:
+                texts.insert(0, await self.read(metadata, each))
+            except (StoreError, ValueError):
+                break
+        return history.behind_gap(metadata, texts)
+
     async def plain(self, metadata: Metadata) -> Metadata:
         """The metadata of a table that Floe commits no more, its history in it as any engine keeps it."""
         if history.PROPERTY not in (metadata.get("properties") or {}):

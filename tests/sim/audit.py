@@ -24,7 +24,8 @@ from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore, StoreError
 from objectstore.transactions import Transactions
 from tests.checker.findings import Finding
-from tests.sim.bindings import BOUND
+from tests.sim import columns
+from tests.sim.bindings import BOUND, Bindings
 from tests.sim.clerk import ASIDE
 from tests.sim.damage import HURT
 from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
@@ -41,7 +42,9 @@ READS_MAX = 20  # of one partition, when what is read was just replaced
 CACHE_BYTES = 1 << 22
 
 
-async def audit(agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger) -> list[Finding]:
+async def audit(
+    agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger, bindings: Bindings
+) -> list[Finding]:
     """Everything below."""
     findings = await agree(agents)
     app = agents[0].app
@@ -52,8 +55,9 @@ async def audit(agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledge
         if partition.topic.name not in (KEPT, HURT):
             findings += [_own(each) for each in await tiles(partition, ranges, reader)]
     if not findings:  # what cannot be read cannot be compared with its table
-        for topic in [each for each in state.topics if each not in (BOUND, HURT)]:  # which have none
-            findings += await _table(_Topic(topic, agents[0], Readers(ranges, reader)), objects, ledger)
+        for topic in [each for each in state.topics if each != HURT]:  # which has none
+            known = _Topic(topic, agents[0], Readers(ranges, reader))
+            findings += await _table(known, objects, ledger, bindings)
     await ranges.close()
     await reader.close()
     return findings
@@ -155,7 +159,7 @@ class _Topic:
         }
 
 
-async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger) -> list[Finding]:
+async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger, bindings: Bindings) -> list[Finding]:
     """Table rows = records, each once; rows of records that are gone by right may be there still."""
     try:
         async with asyncio.timeout(TABLE_S_MAX):
@@ -167,9 +171,12 @@ async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger) -> list[Fi
     if not any(partition.high_watermark for partition in topic.partitions):
         return []
     try:
-        rows, findings = await _rows(topic, objects)
+        at, files = await _files(topic, objects)
     except StoreError as error:
         return [Finding("table-differs", topic.name, f"the table cannot be read: {error}", ())]
+    rows, findings = _rows(topic.name, files)
+    if topic.name == BOUND:
+        findings += columns.judged(at.metadata, files, bindings)
     left = (
         await topic.records()
     )  # after the rows: what goes meanwhile may be a row, never the other way round
@@ -190,20 +197,27 @@ async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger) -> list[Fi
     return findings
 
 
-async def _rows(topic: _Topic, objects: ObjectStore) -> tuple[Mapping[Place, bytes | None], list[Finding]]:
+async def _files(topic: _Topic, objects: ObjectStore) -> tuple[head.Head, list[pq.ParquetFile]]:
+    """The table's head, and all files of its rows."""
+    warehouse = Warehouse.of(topic.app.config.store.url, topic.app.config.warehouse)
+    at = await head.load(objects, warehouse, topic.tables[0].metadata_location)
+    return at, [
+        pq.ParquetFile(io.BytesIO(await objects.get(warehouse.key(file))))
+        for manifest in at.manifests
+        for file in manifests.data_files(manifest, await objects.get(warehouse.key(manifest.manifest_path)))
+    ]
+
+
+def _rows(name: str, files: Sequence[pq.ParquetFile]) -> tuple[Mapping[Place, bytes | None], list[Finding]]:
     """The table's values, and what is there twice."""
     found: dict[Place, bytes | None] = {}
     findings = []
-    warehouse = Warehouse.of(topic.app.config.store.url, topic.app.config.warehouse)
-    at = await head.load(objects, warehouse, topic.tables[0].metadata_location)
-    for manifest in at.manifests:
-        for file in manifests.data_files(manifest, await objects.get(warehouse.key(manifest.manifest_path))):
-            data = pq.ParquetFile(io.BytesIO(await objects.get(warehouse.key(file))))
-            for row in data.read(columns=_COMPARED, use_threads=False).to_pylist():
-                place = (row["kafka"]["partition"], row["kafka"]["offset"])
-                if place in found:
-                    findings.append(Finding("table-doubled", topic.name, str(place), ()))
-                found[place] = None if row["value"] is None else row["value"]["__raw__"]
+    for data in files:
+        for row in data.read(columns=_COMPARED, use_threads=False).to_pylist():
+            place = (row["kafka"]["partition"], row["kafka"]["offset"])
+            if place in found:
+                findings.append(Finding("table-doubled", name, str(place), ()))
+            found[place] = None if row["value"] is None else row["value"]["__raw__"]
     return found, findings
 
 

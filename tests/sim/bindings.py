@@ -1,22 +1,27 @@
-"""A topic that is bound to a schema and unbound again, while others write what breaks it, through any agent.
+"""A topic that is bound to one message, to another, to none, while others write to it, through any agent.
 
 An agent judges a record by the state that it has, which may be older than the binding that another one made.
 So what counts is the record's place in the log: none that breaks the binding there may be acknowledged.
 Bindings are written down with the watermark at which they began when the first agent applies them; who writes
 is told offsets. In the end every agent must name, for each record that was taken, the schema that was bound
-where it stands in the log (coordination/state/spans.py).
+where it stands in the log (coordination/state/spans.py), and the table must show each by it (columns.py).
+
+Before feature level 2 batches may be judged by a binding of before, nothing is remembered of bindings, and a
+row is decoded by what is bound when it is committed to the table: of records of then only this is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.net.wire.generated.create_topics import (
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from agent.net.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -24,70 +29,151 @@ from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import ReplicaFailed
-from coordination.state import schemas
+from coordination.state import cluster, schemas
 from coordination.state.data import StateData
+from coordination.state.levels import BINDING_SPANS, JUDGED_BATCHES
 from coordination.state.types import Span
 from objectstore.batch import NewRecord, build
 from tests.checker.findings import Finding
 from tests.equipment.transactional_client import Connection
+from tests.sim.bound_messages import BY_DESCRIPTOR, MESSAGES, NOBODYS, Message, Written
 from tests.sim.clients import RETRY_S, Surroundings
 from tests.sim.loop import VirtualLoop
 from tests.sim.node import AgentNode
-from tests.unit.schema import samples
 
 BOUND = "bound"
-GOOD, BAD = b"\x08\xdd\x0f", b"\xff\xff"
-"""A message of what the topic is bound to, and what is none of any."""
+BAD = (b"\xff\xff", b"\x00\x00", Written.of({1: 1}, NOBODYS).value)
+"""What is no message of any: unparsable, a frame that is cut off, a frame of a schema that nobody made."""
+BAD_OF, FRAMED_OF, TOMBSTONES_OF = 0.2, 0.3, 0.03
+OTHERS_OF = 0.4
+"""Payloads that are drawn for any message, whoever is to read them."""
 CREATE_VERSION, PRODUCE_VERSION = 5, 9
 PRODUCE_MS = 10_000
 ANSWER_S_MAX = 3.0
-WRITERS = 3
-WRITTEN_S, BOUND_S = 0.03, 0.25
-"""On average between two records of a writer, and between two bindings."""
+WRITERS, BATCH_MAX = 3, 3
+NEWEST = 6  # schemas that frames name
+WRITTEN_S, BOUND_S = 0.08, 0.25
+"""On average between two batches of a writer, and between two bindings."""
+_cluster: Any = cluster  # which does not export what it imports
 ERRORS = (OSError, EOFError, TimeoutError)
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a row must show of its value. `kind`, for the coverage; by number the `fields` of a message."""
+
+    kind: str
+    message: Message | None = None
+    fields: Mapping[int, Any] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether `__err__` must say why it shows nothing."""
+        return self.kind == "with an error"
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Of the binding: the watermark at which it began, the schema of values from there on (0: none)."""
+
+    start: int
+    schema_id: int
+    level: int
+    """Feature level."""
+
+
+_NEVER = _Change(0, 0, 0)
+
+
 class Bindings:
-    """What the log says: from which offset on the topic was bound, and to what."""
+    """What the log says, from which offset on the topic was bound to what; and what was written to it."""
 
     def __init__(self) -> None:
-        self._from: dict[int, tuple[int, int]] = {}
-        """By revision: the watermark at which it began, and the schema of values from there on; 0: none."""
+        self._changes: dict[int, _Change] = {}
+        """By revision, in order: nobody applies an entry before somebody has applied those before it."""
+        self._remembered_from: int | None = None
+        """The topic's watermark where the level began that remembers bindings."""
+        self.messages: dict[int, Message] = {}
+        """By schema id, all that were ever bound."""
+        self.written: list[Written] = []
+        """Each record, whether it was taken or not; its key is its place here."""
         self.taken: list[int] = []
         """Offsets of records that were acknowledged."""
+        self.counts: Counter[str] = Counter()
+        """What the table's rows showed, for the coverage."""
 
     @contextmanager
     def watches(self) -> Iterator[None]:
-        """Every binding that is applied meanwhile."""
-        set_binding = schemas._set
+        """Every binding and every feature level that is applied meanwhile."""
+        set_binding, enter = schemas._set, _cluster.enter
 
         def noted(state: StateData, topic: Any, role: int, schema_id: int | None, at: Any) -> None:
             if topic.name == BOUND:
-                self._from[at.revision] = (topic.partitions[0].high_watermark, schema_id or 0)
+                start, level = topic.partitions[0].high_watermark, state.feature_level
+                self._changes[at.revision] = _Change(start, schema_id or 0, level)
+            if topic.name == BOUND and schema_id:
+                self.messages[schema_id] = BY_DESCRIPTOR[state.schemas[schema_id].descriptor_set]
             set_binding(state, topic, role, schema_id, at)
 
-        schemas._set = noted
+        def entered(state: StateData, level: int) -> None:
+            topic = state.topics.get(BOUND)
+            if state.feature_level < BINDING_SPANS <= level:
+                self._remembered_from = topic.partitions[0].high_watermark if topic is not None else 0
+            enter(state, level)
+
+        schemas._set, _cluster.enter = noted, entered
         try:
             yield
         finally:
-            schemas._set = set_binding
+            schemas._set, _cluster.enter = set_binding, enter
 
     def bound_at(self, offset: int) -> int:
         """The schema that the record at an offset had to be of; 0: none."""
-        before = [schema_id for start, schema_id in self._in_order() if start <= offset]
-        return before[-1] if before else 0
+        return self._change_at(offset).schema_id
 
-    def _in_order(self) -> Sequence[tuple[int, int]]:
-        return [self._from[revision] for revision in sorted(self._from)]
+    def _change_at(self, offset: int) -> _Change:
+        changes = list(self._changes.values())
+        at = bisect_right(changes, offset, key=lambda change: change.start)
+        return changes[at - 1] if at else _NEVER
+
+    def judges(self, offset: int) -> bool:
+        """Whether nothing that breaks its binding may stand there: it was made on a level that sees to it."""
+        change = self._change_at(offset)
+        return change.schema_id > 0 and change.level >= JUDGED_BATCHES
+
+    def remembered(self, offset: int) -> bool:
+        """Whether the record was appended on the level that remembers what it was bound to."""
+        return self._remembered_from is not None and offset >= self._remembered_from
+
+    def shown_at(self, offset: int, record: Written) -> Iterator[Shown]:
+        """What the table may show of a record that stands there."""
+        bound = {self.bound_at(offset): None}
+        if not self.remembered(offset):
+            later = (each for each in self._changes.values() if each.start > offset)
+            bound |= {change.schema_id: None for change in later if change.level < BINDING_SPANS}
+        return (self._shown(record, schema_id) for schema_id in bound)
+
+    def _shown(self, record: Written, bound: int) -> Shown:
+        if not bound:
+            return Shown("bound to nothing")
+        if record.value is None:
+            return Shown("of a tombstone")
+        framed = record.frame is not None
+        message = self.messages.get(record.frame if record.frame is not None else bound)
+        fields = message.shown(record.payload) if message is not None and record.payload is not None else None
+        if fields is None:
+            return Shown("with an error")
+        by_frame = "by a frame" if record.frame != bound else "by a frame of its binding"
+        return Shown(by_frame if framed else "by its binding", message, fields)
 
     def judged(self, agent: AgentNode) -> Iterator[Finding]:
         """Records for which an agent, healed and up to date, names another schema than was bound there."""
         assert agent.app is not None, "healed before it is judged"
         state = agent.app.replica.state
         topic = state.topics.get(BOUND)
-        if topic is None:  # nobody could make it
+        if topic is None:
             return
-        for offset in self.taken:
+        for offset in filter(self.remembered, self.taken):
             told = schemas.spans_between(state, topic.partitions[0], offset, offset + 1)
             expected = [Span(offset, 0, self.bound_at(offset))]
             if told != expected:
@@ -97,9 +183,10 @@ class Bindings:
 def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], Awaitable[Any]]:
     """How somebody asks one of the agents for a command, as over HTTP. Raises OSError where none answers."""
 
-    async def tried(answer: Awaitable[Any]) -> Any:
+    async def tried(agent: AgentNode, message: Any) -> Any:
+        assert agent.app is not None, "it is alive"
         try:
-            return await answer
+            return await agent.app.replica.propose(message)
         except (LogError, ReplicaFailed) as error:
             raise OSError(str(error)) from error
 
@@ -107,7 +194,7 @@ def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], 
         agent = loop.random.choice(agents)
         if agent.app is None or not agent.alive:
             raise OSError(f"{agent.name} is not there")
-        return await agent.spawn(tried(agent.app.replica.propose(message)))
+        return await agent.spawn(tried(agent, message))
 
     return propose
 
@@ -129,8 +216,7 @@ class Binder:
 
     async def _make(self) -> None:
         """The topic, unless it is there from a life before."""
-        configs = [CreatableTopicConfig("floe.table.enabled", "false")]
-        topic = CreatableTopic(BOUND, 1, 1, configs=configs)
+        topic = CreatableTopic(BOUND, 1, 1)
         while True:
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
@@ -146,17 +232,17 @@ class Binder:
 
     async def _bind(self) -> None:
         """By any agent. An answer that is lost changes nothing of what the log says."""
-        described, random = samples.descriptor_set(samples.FLIGHTS), self._around.loop.random
-        unbind = False
+        random, bound = self._around.loop.random, None
         while not self._around.stopping.is_set():
-            message = BindSchema(topic=BOUND, unbind=unbind)
-            if not unbind:
-                message.descriptor_set, message.message = described, "nyc.Flight"
+            wanted = random.choice([each for each in (None, None, *MESSAGES) if each is not bound])
+            asked = BindSchema(topic=BOUND, unbind=wanted is None, tombstones=True)
+            if wanted is not None:
+                asked.descriptor_set, asked.message = wanted.descriptor_set, wanted.name
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
-                    await self._around.propose(message)
-                self._around.counts["bound" if not unbind else "unbound"] += 1
-                unbind = not unbind
+                    await self._around.propose(asked)
+                self._around.counts["bound" if wanted is not None else "unbound"] += 1
+                bound = wanted
             except ERRORS:
                 await asyncio.sleep(RETRY_S)
             await asyncio.sleep(random.expovariate(1 / BOUND_S))
@@ -165,11 +251,12 @@ class Binder:
         random, connection = self._around.loop.random, None
         while not self._around.stopping.is_set():
             await asyncio.sleep(random.expovariate(1 / WRITTEN_S))
-            value = random.choice((GOOD, BAD))
+            records = [self._drawn() for _ in range(random.randint(1, BATCH_MAX))]
+            request = self._request(records)
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
                     connection = connection or await self._connected()
-                    answer = await connection.call("Produce", self._request(value), PRODUCE_VERSION)
+                    answer = await connection.call("Produce", request, PRODUCE_VERSION)
             except ERRORS:
                 connection = None  # stays open: what is under way on it still arrives
                 continue
@@ -180,17 +267,34 @@ class Binder:
                 else:
                     connection = None  # perhaps another agent is well
                 continue
-            self._judge(value, int(row.base_offset))
+            for offset, record in enumerate(records, int(row.base_offset)):
+                self._judge(record, offset)
 
-    def _request(self, value: bytes) -> ProduceRequest:
-        raw = build([NewRecord(self._around.timestamp(), None, value)])
+    def _drawn(self) -> Written:
+        """A plain record or a framed one, as a rule such as one of the newest schemas describes."""
+        random, known = self._around.loop.random, self._bindings.messages
+        if random.random() < BAD_OF:
+            return Written(random.choice(BAD))
+        if random.random() < TOMBSTONES_OF:
+            return Written(None)
+        newest = list(known)[-NEWEST:]
+        frame = random.choice(newest) if newest and random.random() < FRAMED_OF else None
+        reader = known[frame if frame is not None else newest[-1]] if newest else None
+        if reader is None or random.random() < OTHERS_OF:
+            reader = random.choice(MESSAGES)
+        return Written.of(reader.drawn(random), frame)
+
+    def _request(self, records: Sequence[Written]) -> ProduceRequest:
+        first, stamp = len(self._bindings.written), self._around.timestamp()
+        self._bindings.written += records
+        raw = build([NewRecord(stamp, str(n).encode(), each.value) for n, each in enumerate(records, first)])
         data = TopicProduceData(BOUND, partition_data=[PartitionProduceData(0, memoryview(raw))])
         return ProduceRequest(None, -1, PRODUCE_MS, [data])
 
-    def _judge(self, value: bytes, offset: int) -> None:
+    def _judge(self, record: Written, offset: int) -> None:
         self._bindings.taken.append(offset)
-        bound = self._bindings.bound_at(offset) > 0
-        self._around.counts["records taken by a binding"] += bound
-        if bound and value == BAD:
+        judges = self._bindings.judges(offset)
+        self._around.counts["records taken by a binding"] += judges
+        if judges and record.value in BAD:
             detail = f"the record at {offset} breaks the binding at its place, and is acknowledged"
             self._around.findings.append(Finding("binding-broken", BOUND, detail, ()))

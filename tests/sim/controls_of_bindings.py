@@ -1,16 +1,25 @@
-"""Rule 19 broken: a chunk does not say which binding judged its records; a partition remembers another."""
+"""Rule 19 broken: a chunk does not say which binding judged its records; a partition remembers another.
+
+And the rule of tables that rests on it (docs/tables.md): a row is decoded by its own schema.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from agent.kafka.produce import driver
 from agent.kafka.produce.buffer import commit_command
 from coordination.state import chunks
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.state.spans import begin as begin_span
-from coordination.state.types import UNBOUND, Partition, Span
+from coordination.state.types import UNBOUND, Partition, Span, Topic
+from iceberg import rows
+from iceberg.layout import Messages, Part
+from iceberg.ledger import Range
+from iceberg.topic_layouts import TopicLayouts
+from schema.framing import Frame
 from tests.sim.controls import Control, patched
 from tests.sim.plan import Plan
 
@@ -40,6 +49,39 @@ def _spans_lag() -> tuple[tuple[Any, str, Any], ...]:
     return ((chunks, "begin_span", begin),)
 
 
+def _decoded_by_now() -> tuple[tuple[Any, str, Any], ...]:
+    """A committer decodes by what is bound when it commits, whatever the partition remembers."""
+
+    def spans(self: TopicLayouts, topic: Topic, ranges: Iterable[Range]) -> list[list[Span]]:
+        del self
+        return [[Span(start, *topic.binding)] for _, start, _ in ranges]
+
+    return ((TopicLayouts, "spans", spans),)
+
+
+class _AllOf:
+    """Keys or values, all of one schema, whatever frames say."""
+
+    def __init__(self, messages: Messages, bound: int) -> None:
+        self.parts = messages.parts
+        self._bound = bound
+
+    def part(self, frame: Frame) -> Part:
+        """See iceberg.layout.Messages."""
+        del frame
+        return self.parts[self._bound]
+
+
+def _frames_ignored() -> tuple[tuple[Any, str, Any], ...]:
+    """A framed record is decoded by what was bound at its offset."""
+    real = rows._by_schema
+
+    def by_schema(messages: Messages, bound: int, *rest: Any) -> Any:
+        return real(cast(Messages, _AllOf(messages, bound)), bound, *rest)
+
+    return ((rows, "_by_schema", by_schema),)
+
+
 def _newest(plan: Plan) -> bool:
     return plan.level == FEATURE_LEVEL_MAX
 
@@ -62,6 +104,22 @@ BINDINGS = (
         "19: of each record it is known which schema judged it",
         frozenset({"span-wrong"}),
         lambda: patched(*_spans_lag()),
+        _newest,
+        _with_a_binder,
+    ),
+    Control(
+        "decoded-by-now",
+        "tables: a row is decoded by what was bound when it was appended",
+        frozenset({"columns-wrong"}),
+        lambda: patched(*_decoded_by_now()),
+        _newest,
+        _with_a_binder,
+    ),
+    Control(
+        "frames-ignored",
+        "tables: a framed row is decoded by the schema that its frame names",
+        frozenset({"columns-wrong"}),
+        lambda: patched(*_frames_ignored()),
         _newest,
         _with_a_binder,
     ),

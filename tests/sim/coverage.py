@@ -42,7 +42,6 @@ _CATALOG = "only the Iceberg REST catalog asks for it, over HTTP, which has no p
 COMMANDS_OUT: Mapping[str, str] = {
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
     "in its midst, as in a kept plan, the state drops the change without a command",
-    "bind_schema": "asked for over HTTP; a kept plan plays it (bindings.py), no seed draws it",
     "downgrade_consumer_group": "its group must lose the last member of KIP-848 while classic ones stay: "
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,
@@ -112,6 +111,7 @@ class Coverage:
             "commands: " + self._shown("command "),
             "requests: " + self._shown("request "),
             "held: " + self._shown("held "),
+            "rows of the topic that is bound: " + self._shown("row "),
             f"keys: {self.counts['keys']}, retired {self.counts['keys retired']}",
             "groups that subscribe: " + self._shown("group "),
             "where a consumer goes on behind a transaction that failed: " + self._shown("behind an abort "),

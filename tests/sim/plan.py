@@ -14,7 +14,7 @@ from tests.sim.node import Ways
 
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
-RESTORED_OF, HURT_OF = 0.15, 0.15
+RESTORED_OF, HURT_OF, BOUND_OF = 0.15, 0.15, 0.1
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
 LEVEL_BEFORE = 1
 """Time that deletes was not agreed on yet: whose clock is off may do harm there."""
@@ -90,7 +90,7 @@ class Plan:
     restored: bool = False
     """Whether the log goes back to a backup, when all else is over and judged."""
     binder: bool = False
-    """Whether a topic is bound to a schema and unbound while records are written to it."""
+    """Whether a topic is bound to one schema after the other while records are written to it."""
     hurt: bool = False
     """Whether records of a topic are damaged for good, and passed over."""
     merges_files: bool = False
@@ -126,10 +126,6 @@ def _frozen(value: Any) -> Any:
 
 def plan_of(seed: int, seconds: float = 20.0) -> Plan:
     """The seed's own plan."""
-    return replace(_plan_of(seed, seconds), merges_files=True)
-
-
-def _plan_of(seed: int, seconds: float) -> Plan:
     random = Random(seed ^ 0x5EED)
     agents = random.choice((2, 3, 3))
     plan = Plan(
@@ -168,13 +164,17 @@ def _plan_of(seed: int, seconds: float) -> Plan:
         static=random.random() < 0.3,
         restored=random.random() < RESTORED_OF,
     )
-    return _maybe_hurt(_with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES))))
+    return _maybe_more(_with_story(_maybe_upgraded(plan, random), random.choice(("", "", "", *STORIES))))
 
 
-def _maybe_hurt(plan: Plan) -> Plan:
-    """At times with damage; to pass it over is of the newest level, and no backup brings it back."""
+def _maybe_more(plan: Plan) -> Plan:
+    """With compaction of tables, at times with bindings, or damage: to pass it over is of the newest level, and
+    no backup brings it back.
+    """
     hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
-    return replace(plan, hurt=hurt and plan.level == FEATURE_LEVEL_MAX)
+    bound = Random(plan.seed ^ 0xB18D).random() < BOUND_OF
+    hurt = hurt and plan.level == FEATURE_LEVEL_MAX
+    return replace(plan, hurt=hurt, binder=bound, merges_files=True)
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:

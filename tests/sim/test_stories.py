@@ -46,6 +46,8 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("positions_of_the_transaction_before_arrive", "late-positions-are-taken", "position-foreign"),
         ("topic_is_bound_while_records_are_on_their_way", "bound-meanwhile", "binding-broken"),
         ("topic_is_bound_while_records_are_on_their_way", "spans-lag", "span-wrong"),
+        ("topic_is_bound_while_records_are_on_their_way", "decoded-by-now", "columns-wrong"),
+        ("topic_is_bound_while_records_are_on_their_way", "frames-ignored", "columns-wrong"),
     ],
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:

@@ -138,6 +138,7 @@ class World:
             SETTINGS
             | ({"log": LONG_LEASE} if plan.sick else {})
             | ({"fetch": SMALL_CACHES} if plan.hurt else {})
+            | ({"schemas": {"allow_unknown": True}} if plan.binder else {})
             | {
                 "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
                 "tables": plan.tables(),
@@ -219,9 +220,9 @@ class World:
         judgement = judge(History(self.recorder.operations), healed_ns=healed, patience=patience)
         judgement.findings += findings
         judgement.findings += self.ledger.findings
-        judgement.findings += await self._node("audit", audit(self.agents, self.objects, self.ledger))
-        if self.plan.level == FEATURE_LEVEL_MAX:  # before it nobody knows what judged a record
-            judgement.findings += [e for a in self.agents for e in self.witness.bindings.judged(a)]
+        bindings = self.witness.bindings
+        found = await self._node("audit", audit(self.agents, self.objects, self.ledger, bindings))
+        judgement.findings += [*found, *(e for a in self.agents for e in bindings.judged(a))]
         if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
             judgement.findings += await restored.play(self)
         judgement.findings += self.witness.findings + self.broken + around.findings
@@ -319,6 +320,7 @@ class World:
             counts["skipped behind an abort"] += len(self.around.skipped)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
         counts["records whose span was looked at"] += len(self.witness.bindings.taken)
+        counts.update(self.witness.bindings.counts)
         counts["positions asked for behind the log"] += self.witness.positions.behind
         for kind, number in self.witness.commands.items():
             counts[f"command {kind}"] += number

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from iceberg import history
@@ -27,7 +28,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 class Streams:
     """Queries over the table, each with its checkpoint and what it wrote."""
 
-    def __init__(self, spark: SparkSession, folder: Path, url: str) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, url: str, catalog: str = "lake") -> None:
         for name, value in {
             "": "org.apache.iceberg.spark.SparkCatalog",
             ".type": "rest",
@@ -35,28 +36,44 @@ class Streams:
             ".cache-enabled": "false",
             ".io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
         }.items():
-            spark.conf.set(f"spark.sql.catalog.lake{name}", value)
+            spark.conf.set(f"spark.sql.catalog.{catalog}{name}", value)
         self._spark = spark
         self._folder = folder
+        self._table = f"{catalog}.floe.t"
 
-    def run(self, name: str, **options: str) -> list[int]:
-        """Let the stream read what there is; the offsets of all rows that it has ever written, in order."""
+    def run(self, name: str, *, on: bool = False, files: int = 1000) -> list[int]:
+        """Let the stream read what there is; the offsets of all rows that it has ever written, in order.
+
+        Spark plans what there is from the stream's first snapshot on, or (`on`) from where it stands.
+        """
         out = str(self._folder / name)
-        source = self._spark.readStream.format("iceberg").options(**options).load("lake.floe.t")
-        query = (
+        source = (
+            self._spark.readStream.format("iceberg")
+            .option("streaming-max-files-per-micro-batch", files)
+            .load(self._table)
+        )
+        writer = (
             source.selectExpr("kafka.offset AS o")
             .writeStream.format("parquet")
             .option("checkpointLocation", f"{out}-checkpoint")
-            .trigger(availableNow=True)
-            .start(out)
         )
-        query.awaitTermination()
+        if on:
+            query = writer.start(out)
+            query.processAllAvailable()
+            query.stop()
+        else:
+            writer.trigger(availableNow=True).start(out).awaitTermination()
         return sorted(row["o"] for row in self._spark.read.parquet(out).collect())
+
+    def rows(self) -> int:
+        """Rows of the table, as a query counts them."""
+        count: int = self._spark.read.table(self._table).count()
+        return count
 
     def between(self, start: int, end: int) -> list[int]:
         """Offsets of the rows that were added after one snapshot up to another."""
         frame = self._spark.read.format("iceberg").option("start-snapshot-id", start)
-        found = frame.option("end-snapshot-id", end).load("lake.floe.t").selectExpr("kafka.offset AS o")
+        found = frame.option("end-snapshot-id", end).load(self._table).selectExpr("kafka.offset AS o")
         return sorted(row["o"] for row in found.collect())
 
 
@@ -87,10 +104,26 @@ async def test_streams_over_more_commits_than_a_metadata_file_names(
         retention = Retention(snapshots=8, history_max=40)
         rig.options = CommitterOptions(manifests_merged_at=10, retention=retention)
         await commits(rig, rig.committer(), 10)
-        few = {"streaming-max-files-per-micro-batch": "50"}
         assert await asyncio.to_thread(streams.run, "a") == list(range(140)), "after a fold of older ones"
-        assert await asyncio.to_thread(streams.run, "b", **few) == list(range(140)), "new, after a fold"
+        assert await asyncio.to_thread(streams.run, "b", files=50) == list(range(140)), "new, after a fold"
         await commits(rig, rig.committer(), 70)
         head = (await rig.head()).metadata
         assert history.of(head).count + len(head["snapshots"]) < 120, "else nothing was folded"
         assert await asyncio.to_thread(streams.run, "c") == list(range(210))
+
+    location = f"{head['location']}/{history.of(head).segments[0].name}"
+    whole = await rig.store.get(rig.warehouse.key(location))
+    await rig.store.put(rig.warehouse.key(location), [b"x" + whole[1:]])
+    await commits(rig, rig.committer(), 5)
+    async with serving.served(serving.catalog_of(rig)) as url:  # by another agent
+        streams = Streams(spark, tmp_path, url, "other")
+        assert await asyncio.to_thread(streams.run, "c", on=True) == list(range(215)), "behind the damage"
+        for name in "cd":
+            with pytest.raises(StreamingQueryException, match="Cannot process overwrite snapshot"):
+                await asyncio.to_thread(streams.run, name)
+        assert await asyncio.to_thread(streams.rows) == 215, "a query of the rows"
+        await rig.store.put(rig.warehouse.key(location), [whole])
+        assert await asyncio.to_thread(streams.run, "c") == list(range(215)), (
+            "the same ones, after the repair"
+        )
+        assert await asyncio.to_thread(streams.run, "d") == list(range(215))

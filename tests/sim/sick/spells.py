@@ -90,5 +90,6 @@ def with_sick(plan: Plan, name: str = "") -> Plan:
         solo=False,
         operator=False,
         mortal=False,
+        binder=False,
         relay="",
     )

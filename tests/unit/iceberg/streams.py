@@ -19,6 +19,10 @@ class Expired(Exception):
     """The snapshot at which the stream stands is not there, or not behind the current one: Spark ends it."""
 
 
+class Refused(Exception):
+    """The stream comes to a snapshot that overwrites: Spark ends it."""
+
+
 @dataclass
 class Stream:
     """One stream and its checkpoint. `read`: the files that it has read, in order."""
@@ -37,6 +41,8 @@ class Stream:
         if number not in known:
             raise Expired(number)
         while True:
+            if known[number]["summary"]["operation"] == "overwrite":
+                raise Refused(number)
             files = await added(self.rig, known[number]) if _is_read(known[number]) else []
             taken = files[place : place + files_max]
             self.read += taken

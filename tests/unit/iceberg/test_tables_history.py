@@ -24,7 +24,7 @@ from objectstore.turns import at_once
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import KillAt, Killed, Rig
-from tests.unit.iceberg.streams import Expired, Stream, added
+from tests.unit.iceberg.streams import Expired, Refused, Stream, added
 
 PATH = "/v1/namespaces/floe/tables/t"
 KEPT = 24  # snapshots of the history in these tests, where there may be 20,000, …
@@ -240,7 +240,15 @@ async def test_a_damaged_segment_stops_neither_commits_nor_queries(rig: Rig) -> 
     key = rig.warehouse.key(f"{head.metadata['location']}/{name}")
     whole = await rig.store.get(key)
     await rig.store.put(key, [b"x" + whole[1:]])
-    await commit(rig, committer, 30)
+    standing: list[Stream] = []
+    for _ in range(30):
+        await commit(rig, committer, 1)
+        standing.append(Stream(rig, at=((await rig.head()).metadata["current-snapshot-id"], 1)))
+    for number, each in enumerate(standing):
+        await each.go(await served(rig))
+        assert len(each.read) == 29 - number, "streams that stand behind the damage go on"
+    with pytest.raises(Refused):
+        await Stream(rig).go(await served(rig))
     assert (await served(rig))["current-snapshot-id"] == (await rig.head()).metadata["current-snapshot-id"]
     await rig.assert_table_is_topic_rows(42)
     with pytest.raises(Damaged):

@@ -1,0 +1,97 @@
+"""The decoded columns of the table of the topic that is bound and unbound (bindings.py), against the truth.
+
+The truth is what the writer put into a record and the schema that was bound at its offset, or that its frame
+names. Where a message's fields are in the table, the table's schema and `floe.columns` say: columns are
+compared by their ids, as every reader of Iceberg finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from iceberg import arrow_types, evolution, ledger, mapping, metadata
+from iceberg.column_ids import VALUE_ID, ColumnIds
+from schema import descriptors
+from tests.checker.findings import Finding
+from tests.sim.bindings import BOUND, Bindings, Shown
+from tests.sim.bound_messages import Message
+
+_READ = ["kafka.offset", "key.__raw__", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of the table. `columns` by id, those that are null left out; `wrong`: `__err__` says something."""
+
+    offset: int
+    number: int
+    """Of the record, among all that were written."""
+    columns: Mapping[int, Any]
+    wrong: bool
+
+
+def judged(head: Mapping[str, Any], files: Sequence[pq.ParquetFile], bindings: Bindings) -> Iterator[Finding]:
+    """Rows that say something else than the truth. `head`: the table's metadata; all of its files."""
+    places = Places(head)
+    for file in files:
+        for row in rows(file):
+            yield from _judged(row, bindings, places)
+
+
+def _judged(row: Row, bindings: Bindings, places: Places) -> Iterator[Finding]:
+    record, found = bindings.written[row.number], (row.columns, row.wrong)
+    told = []
+    for shown in bindings.shown_at(row.offset, record):
+        expected = places.of(shown), shown.wrong
+        if expected == found:
+            bindings.counts[f"row {shown.kind}"] += 1
+            return
+        told.append(f"{shown}, that is {expected}")
+    detail = f"the row at {row.offset} of {record}: {found}, not {' or '.join(told)}"
+    yield Finding("columns-wrong", BOUND, detail, ())
+
+
+def rows(file: pq.ParquetFile) -> Iterator[Row]:
+    """The file's, in its order."""
+    table = file.read(columns=_READ, use_threads=False)
+    ids = {each.name: int(each.metadata[arrow_types.FIELD_ID]) for each in table.schema.field("value").type}
+    for each in table.to_pylist():
+        columns = {ids[name]: one for name, one in (each["value"] or {}).items() if one is not None}
+        columns.pop(evolution.VALUE_RAW_ID, None)
+        wrong = columns.pop(evolution.VALUE_ERROR_ID, None) is not None
+        yield Row(each["kafka"]["offset"], int(each["key"]["__raw__"]), columns, wrong)
+
+
+class Places:
+    """Where in a table the fields of messages are."""
+
+    def __init__(self, head: Mapping[str, Any]) -> None:
+        fields = metadata.current_fields(head)
+        self._ids = ColumnIds.from_json(head["properties"][ledger.COLUMNS_PROPERTY], fields)
+        inside = next(each for each in fields if each["id"] == VALUE_ID)["type"]["fields"]
+        self._columns = {each["id"] for each in inside}
+        self._known: dict[Message, Mapping[int, int]] = {}
+
+    def of(self, shown: Shown) -> dict[int, Any] | None:
+        """The fields by column id; None: the table has no columns for them."""
+        if shown.message is None:
+            return {}
+        if shown.message not in self._known:
+            self._known[shown.message] = dict(self._found(shown.message))
+        places = self._known[shown.message]
+        if not places.keys() >= shown.fields.keys():
+            return None
+        return {places[number]: value for number, value in shown.fields.items()}
+
+    def _found(self, message: Message) -> Iterator[tuple[int, int]]:
+        """Field numbers with their columns."""
+        kind = descriptors.load(message.descriptor_set, message.name)
+        for each in mapping.shape(kind.descriptor).fields:
+            signature = mapping.signature(each.node)
+            column = self._ids.find(VALUE_ID, each.number, signature, message.name, each.name)
+            if column is not None and column in self._columns:
+                yield each.number, column
