@@ -168,8 +168,8 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
 
 
 def _maybe_more(plan: Plan) -> Plan:
-    """With compaction of tables, at times with bindings, or damage: to pass it over is of the newest level, and
-    no backup brings it back.
+    """Tables are compacted; at times with bindings, or damage: to pass it over is of the newest level, and no
+    backup brings it back.
     """
     hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
     bound = Random(plan.seed ^ 0xB18D).random() < BOUND_OF

@@ -18,7 +18,6 @@ from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.test_tables_bindings import NEW, OLD, bound, encoded
 
 EAGER = CommitterOptions(files=FileSizes(merged_at=4, busy_percent_max=100))
-FEW = {"streaming-max-files-per-micro-batch": "2"}
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ async def test_rows_and_streams_are_the_same_across_compactions(
             await commits(rig, committer, start, 5)
             assert await committer.compact()
         await commits(rig, committer, 17, 1)
-        assert await asyncio.to_thread(streams.run, "a") == [*range(18)], "over compactions"
-        assert await asyncio.to_thread(streams.run, "b", **FEW) == [*range(18)], "a new stream"
+        assert await asyncio.to_thread(streams.run, "a", on=True) == [*range(18)], "over compactions"
+        assert await asyncio.to_thread(streams.run, "b", files=2) == [*range(18)], "a new stream"
         assert len(await asyncio.to_thread(selected, spark)) == 18
         assert await asyncio.to_thread(files, spark) < 8
