@@ -140,6 +140,9 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "goes on. Older ones become part of the table's first, where new streams begin. "
                 "The table's own history.expire.max-snapshot-age-ms counts instead where it is set.",
                 0, broker_name="floe.table.history.ms", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.compaction", _B, "true",
+                "Whether small data files of the table become large ones (`tables.compacted_file_bytes`).",
+                broker_name="floe.table.compaction", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.produce.check", _S, "uncompressed",
                 "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
                 "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "

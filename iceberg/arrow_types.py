@@ -27,6 +27,7 @@ ARROW_OF_KIND: dict[Kind, pa.DataType] = {each: _PRIMITIVES[each.iceberg_type] f
 """What holds a scalar of a message in a column that no other message has made wider."""
 
 FIELD_ID = b"PARQUET:field_id"
+_ALL = range(1 << 31)  # Iceberg's ids are ints
 
 
 def message_fields(
@@ -44,6 +45,11 @@ def within(column: Mapping[str, Any], wanted: Collection[int]) -> pa.Field:
     """The Arrow field of a column, of whose inside only what is `wanted` is left, in the table's order."""
     kind = _within(column["type"], wanted)
     return field(column["name"], column["id"], kind, nullable=not column["required"])
+
+
+def whole(column: Mapping[str, Any]) -> pa.Field:
+    """The Arrow field of a column with all that is inside."""
+    return within(column, _ALL)
 
 
 def numbers(fields: Iterable[pa.Field]) -> Iterator[int]:

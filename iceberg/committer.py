@@ -11,39 +11,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from coordination.clock import Clock
 from coordination.commands import CommitTable, command
 from coordination.kafka_codes import Code
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Refused, Span, Topic
+from coordination.state.types import Refused, Topic
 from iceberg import history, ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.head import Head, follows, load, place, pointer
-from iceberg.layout import Layout, MissingSchemas
+from iceberg.compactor import Compactor, Merged
+from iceberg.data_files import DataFiles, Work
+from iceberg.head import Head, compacts, follows, load, place, pointer
 from iceberg.manifests import AddedFile, Removed
-from iceberg.metadata import Metadata, Retention
+from iceberg.metadata import Metadata
 from iceberg.obstacles import Obstacles, Replan
-from iceberg.plan import Bounds, CommitPlan, FilePlan, Unplanned, fitting
+from iceberg.options import Committed, CommitterOptions, Compacted, Parts
+from iceberg.plan import CommitPlan, Unplanned, fitting
 from iceberg.sealed import sealed
 from iceberg.segments import HistoryKeeper
 from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
-from iceberg.warehouse import Warehouse
-from iceberg.writers import FileWriter, ThreadWriter
-from objectstore.merged import MergedRanges
-from objectstore.reader import ChunkReader
-from objectstore.store import ObjectStore
 from objectstore.turns import in_turns
 
-if TYPE_CHECKING:
-    from coordination.replica import Replica
+__all__ = ["CommitError", "Committed", "Committer", "CommitterOptions", "Compacted", "LostRace", "Parts"]
 
 _logger = logging.getLogger("floe.iceberg.committer")
 
@@ -59,56 +53,6 @@ class LostRace(Exception):
     """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitterOptions:
-    """Limits of one commit and what a table keeps. Sizes in bytes, times in seconds."""
-
-    rows_per_commit_max: int = 2_000_000
-    bytes_per_commit_max: int = 256 << 20
-    rows_per_file_max: int = 1_000_000
-    bytes_per_file_max: int = 64 << 20
-    manifests_merged_at: int = 100
-    retention: Retention = Retention()  # noqa: RUF009  # frozen
-    orphan_grace_s: float = 86_400
-    raw_bytes: bool = True
-
-    @property
-    def bounds(self) -> Bounds:
-        """What one commit takes at most."""
-        return Bounds(
-            self.rows_per_commit_max,
-            self.bytes_per_commit_max,
-            self.rows_per_file_max,
-            self.bytes_per_file_max,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What one commit did. `more`: records are left. `problems`: why a message has no columns."""
-
-    snapshot_id: int | None
-    rows: int
-    bytes: int
-    files: int
-    more: bool
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What committers share."""
-
-    replica: Replica
-    reader: ChunkReader
-    merged: MergedRanges
-    store: ObjectStore
-    warehouse: Warehouse
-    clock: Clock
-    options: CommitterOptions = CommitterOptions()  # frozen
-    writer: FileWriter = field(default_factory=ThreadWriter)
-
-
 class Committer:
     """Commits one topic. One task at a time may use it."""
 
@@ -122,6 +66,8 @@ class Committer:
         self._layouts = TopicLayouts(parts.replica, raw_bytes=parts.options.raw_bytes)
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
+        self._files = DataFiles(parts, self._steps, self._obstacles, self._layouts)
+        self._compactor = Compactor(parts, self._steps)
         self.conflict = ""
         """Why the table does not have the name that it shall have; empty when it has."""
         self._history = HistoryKeeper(
@@ -137,6 +83,19 @@ class Committer:
     def head(self) -> Head | None:
         """The table as this committer knows it; None before the first commit and after a lost race."""
         return self._head
+
+    @property
+    def compaction_due(self) -> bool:
+        """Whether small files wait to be made large ones."""
+        state = self._parts.replica.state
+        topic = state.topics.get(self.topic)
+        wanted = topic is not None and compacts(topic, state.cluster_configs)
+        return wanted and self._head is not None and self._compactor.waits(self._head)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the table though it goes on: its name, and files that cannot be read."""
+        return (*filter(None, [self.conflict]), *self._compactor.problems())
 
     @property
     def unsure(self) -> bool:
@@ -204,21 +163,14 @@ class Committer:
         Only for a topic that wants it (`floe.table.retention=follow`), on the head that was committed last.
         Raises what `run_once` raises.
         """
-        replica, head = self._parts.replica, self._head
-        topic, incarnation = replica.state.topics.get(self.topic), replica.incarnation
-        if head is None or self._unsure or not incarnation or not self.claim.revision:
+        work = self._idle_work(follows)
+        if work is None:
             return 0
-        if topic is None or topic.topic_id.hex() != head.topic_id:
-            return 0
-        if not follows(topic, replica.state.cluster_configs):
-            return 0
+        topic, incarnation = work.topic, self._parts.replica.incarnation
         starts = [partition.log_start for partition in topic.partitions]
         if starts == self._followed:
             return 0
         await self._steps.before("find-old-files")
-        known = ledger.next_offsets(head.metadata, topic.topic_id)
-        layout = self._layouts.build(topic, head)
-        work = _Work(topic, topic.topic_id, head, layout, _NO_FILES, known)
         found = await self._without_old(work, starts, incarnation)
         if found is not None:
             after, removed = found
@@ -229,8 +181,70 @@ class Committer:
         self._followed = starts
         return found[1].rows if found is not None else 0
 
+    def _idle_work(self, wanted: Callable[[Topic, Mapping[str, str]], bool]) -> Work | None:
+        """A commit on the head that was committed last, which adds no rows; None when there is none to build
+        upon, or the topic's configs do not want it.
+        """
+        replica, head = self._parts.replica, self._head
+        topic = replica.state.topics.get(self.topic)
+        if head is None or self._unsure or not replica.incarnation or not self.claim.revision:
+            return None
+        if topic is None or topic.topic_id.hex() != head.topic_id:
+            return None
+        if not wanted(topic, replica.state.cluster_configs):
+            return None
+        known = ledger.next_offsets(head.metadata, topic.topic_id)
+        return Work(topic, topic.topic_id, head, self._layouts.build(topic, head), _NO_FILES, known)
+
+    async def compact(self) -> Compacted | None:
+        """Make large files of small ones, when it is time; None when nothing was done.
+
+        On the head that was committed last, under the same claim and in the same steps as a commit: its
+        snapshot has the same rows and the same ledger. Raises what `run_once` raises.
+        """
+        work = self._idle_work(compacts)
+        if work is None or not self._compactor.due(work.head):
+            return None
+        incarnation = self._parts.replica.incarnation
+        with self._compactor.paced():
+            await self._steps.before("find-small-files")
+            merges = await self._compactor.merges(work.head)
+            snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
+            name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
+            done = [await self._compactor.rewrite(work.head, each, name) for each in merges]
+            merged = [each for each in done if each is not None]
+            if merged:
+                after = await self._replaced(work, merged, snapshot_id, incarnation)
+                await self._move_pointer(work, after.location, incarnation)
+                await self._steps.before("remember-head")
+                self._head, self._unsure = after, ""
+                self._compactor.replaced(work.head, after, merged)
+        gone = sum(len(each.files) for each in merged)
+        size = sum(each.made.size for each in merged)
+        return Compacted(snapshot_id, gone, len(merged), size) if merged else None
+
+    async def _replaced(
+        self, work: Work, merged: Sequence[Merged], snapshot_id: int, incarnation: int
+    ) -> Head:
+        """The head with merged files instead of those they were made of, stored and not yet visible."""
+        before, now_ms = work.head, self._parts.replica.wall_ms()
+        try:
+            head = await self._builder().replace(
+                before.metadata,
+                before.manifests,
+                [each.made for each in merged],
+                {one.location for each in merged for one in each.files},
+                snapshot_id,
+                ledger.summary(work.topic_id, work.after, (), f"{incarnation:016x}/{self.claim.revision}"),
+                now_ms,
+            )
+        except ValueError as error:
+            self._compactor.forget()
+            raise CommitError(f"small files stay as they are: {error}") from error
+        return await self._store_metadata(head, before, now_ms)
+
     async def _without_old(
-        self, work: _Work, starts: Sequence[int], incarnation: int
+        self, work: Work, starts: Sequence[int], incarnation: int
     ) -> tuple[Head, Removed] | None:
         """The head without old files, stored and not yet visible; None when there are none."""
         parts, before = self._parts, work.head
@@ -287,7 +301,7 @@ class Committer:
             self._unsure = ""
         return head
 
-    async def _plan(self, topic: Topic, head: Head) -> _Work | None:
+    async def _plan(self, topic: Topic, head: Head) -> Work | None:
         replica, options = self._parts.replica, self._parts.options
         before = ledger.next_offsets(head.metadata, topic.topic_id)
         passed = self._obstacles.passed(topic.partitions, before)
@@ -320,16 +334,17 @@ class Committer:
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
-        return _Work(topic, topic.topic_id, head, layout, found, after, spans)
+        return Work(topic, topic.topic_id, head, layout, found, after, spans)
 
-    async def _commit(self, work: _Work, incarnation: int) -> Committed:
+    async def _commit(self, work: Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
         name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
-        files = await self._write_files(work, name)
+        files = await self._files.write(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
         await self._steps.before("remember-head")
         self._head, self._unsure = head, ""
+        self._compactor.added(work.head, head, files)
         return Committed(
             snapshot_id if work.plan.files else None,
             sum(each.rows for each in files),
@@ -340,7 +355,7 @@ class Committer:
         )
 
     async def _store_head(
-        self, work: _Work, files: list[AddedFile], snapshot_id: int, incarnation: int
+        self, work: Work, files: list[AddedFile], snapshot_id: int, incarnation: int
     ) -> Head:
         """Manifests and metadata of the next head, stored and not yet visible."""
         before, now_ms = work.head, self._parts.replica.wall_ms()
@@ -377,55 +392,11 @@ class Committer:
             replica.state.cluster_configs,
             self._parts.options.retention.history_max,
         )
+        policy = replace(policy, grace_ms=int(self._parts.options.orphan_grace_s * 1000))
         now_ms = deletion_ms(replica.state, self._parts.clock.now_ms())
         return await self._history.kept(found, policy, now_ms)
 
-    async def _write_files(self, work: _Work, name: str) -> list[AddedFile]:
-        """The files of a commit, stored. Raises Replan when something is in the way.
-
-        Then the rest is read all the same, to learn of all that is in the way: to plan and write again for
-        each damaged partition would be quadratic.
-        """
-        files: list[AddedFile] = []
-        in_the_way: Replan | None = None
-        for each, spans in zip(work.plan.files, work.spans, strict=True):
-            await self._steps.before("read-records")
-            try:
-                slices = await self._obstacles.records(work.topic.partitions[each.range.partition], each)
-            except Replan as replan:
-                in_the_way = in_the_way or replan
-                continue
-            if in_the_way is None:
-                try:
-                    files += await self._write_file(work, each, slices, name, spans)
-                except MissingSchemas as missing:
-                    self._layouts.want(missing.schema_ids)
-                    in_the_way = Replan()
-        if in_the_way is not None:
-            raise in_the_way
-        return files
-
-    async def _write_file(
-        self,
-        work: _Work,
-        each: FilePlan,
-        slices: Sequence[memoryview],
-        name: str,
-        spans: Sequence[Span],
-    ) -> list[AddedFile]:
-        parts = self._parts
-        partition, start, end = each.range
-        await self._steps.before("write-file")
-        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted, spans)
-        if written is None:
-            return []
-        location = f"{work.head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
-        await self._steps.before("store-file")
-        await parts.store.put(parts.warehouse.key(location), [written.content])
-        size, rows = written.content.nbytes, written.rows
-        return [AddedFile(location, size, rows, written.bounds, written.split_offsets)]
-
-    async def _move_pointer(self, work: _Work, location: str, incarnation: int) -> None:
+    async def _move_pointer(self, work: Work, location: str, incarnation: int) -> None:
         """The one step that makes the commit true."""
         await self._steps.before("commit-table")
         namespace, name = place(self._parts.replica.state, work.topic)  # it may have been renamed since
@@ -464,16 +435,3 @@ _RACES = (
 
 
 _NO_FILES = CommitPlan((), more=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What one commit takes, fixed before its first await."""
-
-    topic: Topic
-    topic_id: bytes
-    head: Head
-    layout: Layout
-    plan: CommitPlan
-    after: list[int]
-    spans: Sequence[Sequence[Span]] = ()

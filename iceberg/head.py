@@ -35,6 +35,13 @@ class Head:
         """The id of the topic whose table this is, in hexadecimal; empty when it is no topic's."""
         return ledger.owner(self.metadata)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Data files, and their bytes, as the current snapshot has them."""
+        current = ledger.current_snapshot(self.metadata)
+        summary = current["summary"] if current is not None else {}
+        return int(summary.get("total-data-files", 0)), int(summary.get("total-files-size", 0))
+
 
 def table_key(topic: Topic) -> tuple[str, str]:
     """(namespace, name) that the topic's table shall have."""
@@ -57,6 +64,11 @@ def enabled(topic: Topic, cluster: Mapping[str, str]) -> bool:
 def follows(topic: Topic, cluster: Mapping[str, str]) -> bool:
     """Whether rows of the table go with the topic's records (`floe.table.retention`)."""
     return effective("floe.table.retention", topic.configs, cluster) == "follow"
+
+
+def compacts(topic: Topic, cluster: Mapping[str, str]) -> bool:
+    """Whether small data files of the table are made large ones (`floe.table.compaction`)."""
+    return effective_bool("floe.table.compaction", topic.configs, cluster)
 
 
 def pointer(state: State, key: tuple[str, str]) -> str:

@@ -26,6 +26,12 @@ PROPERTY = "floe.history"
 AGE_CONFIG = "floe.table.history.ms"
 AGE_PROPERTY = "history.expire.max-snapshot-age-ms"
 LEAST_PROPERTY = "history.expire.min-snapshots-to-keep"
+MADE = "floe.base-made-ms"
+"""Of the base's summary: since when it is the base, Unix ms."""
+REPLACED = "floe.replaces"
+"""Of the base's summary: snapshots of operation `replace` folded since; it has the files of before them."""
+FORMER = "floe.former-base"
+"""Of the base's summary: the manifest list of the base before, whose files stay for the grace period."""
 REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
 
 FAN = 8
@@ -66,6 +72,8 @@ class Policy:
     age_ms: int
     least: int
     most: int
+    grace_ms: int = 0
+    """For how long the files stay that left the table: what removed them is not folded before."""
 
 
 class Texts(NamedTuple):
@@ -142,7 +150,8 @@ def begun(metadata: Metadata) -> Metadata:
     alone = number == metadata["current-snapshot-id"]
     if alone or of(metadata).base or first.get("parent-snapshot-id") is not None:
         return metadata
-    plain = {**first, "summary": ledger.told_elsewhere(first["summary"], ranges_max=0)}
+    summary = ledger.told_elsewhere(first["summary"], ranges_max=0)
+    plain = {**first, "summary": {**summary, MADE: str(first["timestamp-ms"])}}
     return with_history(_replaced(metadata, number, plain), History(number))
 
 
@@ -175,6 +184,27 @@ def movable(metadata: Metadata, inline_max: int) -> list[dict[str, Any]]:
     named = {ref["snapshot-id"] for ref in metadata["refs"].values()}
     found = [each for each in _chain(metadata) if each["snapshot-id"] not in (base, *named)]
     return found[: len(found) - inline_max // 2] if len(found) >= inline_max else []
+
+
+def regrown(base: Mapping[str, Any], gone: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What the summary of a base says further on that takes in what snapshots `gone` added."""
+    told: Mapping[str, str] = base["summary"]
+    replaced = int(told.get(REPLACED, 0)) + sum(each["summary"]["operation"] == "replace" for each in gone)
+    kept = {name: told[name] for name in (MADE, FORMER) if name in told}
+    return {**kept, **({REPLACED: str(replaced)} if replaced else {})}
+
+
+def outlived(base: Mapping[str, Any], gone: Sequence[Mapping[str, Any]], policy: Policy, now_ms: int) -> bool:
+    """Whether a new base is made now, of what the table had behind snapshots `gone`, which are folded.
+
+    Where rows left the table there is no other way. Where compaction wrote them into other files the base
+    goes on with those that the snapshots added, so that streams inside it do too, until it is as old as
+    history is long: then it is replaced, and the older files can go.
+    """
+    if any(each["summary"]["operation"] not in ("append", "replace") for each in gone):
+        return True
+    since_ms = int(base["summary"].get(MADE, 0))
+    return REPLACED in regrown(base, gone) and now_ms - since_ms >= policy.age_ms
 
 
 def entries(metadata: Metadata, snapshots: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -44,8 +44,9 @@ _MADE_BY = re.compile(r"([0-9a-f]{16})-")
 """How names of data files, manifests and lists begin: with the snapshot that they were made for."""
 
 
-async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> Reached:
-    """Everything that the head's metadata leads to, itself and its kept history included.
+async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head, since_ms: int = 0) -> Reached:
+    """Everything that the head's metadata leads to, itself and its kept history included, and what the base
+    led to before the present one, if that was made since `since_ms` (Unix ms).
 
     Of a day's snapshots a few are looked into. A snapshot of the committer's reaches what its parent does and
     what was made for it, and names begin with whom they were made for. So what all reach was made for one of
@@ -64,7 +65,13 @@ async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head) -> Rea
         current = snapshot["snapshot-id"] == metadata["current-snapshot-id"]
         if not current and snapshot.get("parent-snapshot-id") in chain:
             continue
-        keys |= await _of_one(store, warehouse, snapshot["manifest-list"], read_already)
+        lists = [snapshot["manifest-list"]]
+        former = snapshot["summary"].get(history.FORMER)
+        if former and int(snapshot["summary"].get(history.MADE, 0)) >= since_ms:
+            keys.add(warehouse.key(former))
+            lists.append(former)
+        for each in lists:
+            keys |= await _of_one(store, warehouse, each, read_already)
     return Reached(keys, chain)
 
 
@@ -90,9 +97,10 @@ async def orphans(
     """Keys below the table's location that the head does not reach, in order: older than the grace period and
     than the head, so that what failed since it was made waits for the next one.
     """
-    kept = await reachable(store, warehouse, head)
+    since_ms = now_ms - int(grace_s * 1000)
+    kept = await reachable(store, warehouse, head, since_ms)
     made_ms = (await store.head(warehouse.key(head.location))).modified_ms
-    limit = min(now_ms - int(grace_s * 1000), made_ms - 1)
+    limit = min(since_ms, made_ms - 1)
     found: list[str] = []
     async for page in store.list(f"{warehouse.key(head.metadata['location'])}/"):
         found += [each.key for each in page if each.key not in kept and each.modified_ms <= limit]

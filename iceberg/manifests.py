@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -33,6 +33,7 @@ from pyiceberg.types import IntegerType, LongType, PrimitiveType
 
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
 from iceberg.sealed import Damaged, sealed
+from iceberg.small_files import LiveFile
 from iceberg.writer import Bounds
 
 SCHEMAS_REMEMBERED = 64
@@ -64,14 +65,25 @@ class Written:
 
 
 def write_added(
-    location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[AddedFile]
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    files: Iterable[AddedFile],
+    sequence_number: int | None = None,
 ) -> Written:
-    """A manifest of files that the snapshot adds."""
-    return _write_added(location, schema, snapshot_id, map(_data_file, files))
+    """A manifest of files that the snapshot adds.
+
+    `sequence_number`: that of their rows, where these were in the table before; None: the snapshot's own.
+    """
+    return _write_added(location, schema, snapshot_id, map(_data_file, files), sequence_number)
 
 
 def _write_added(
-    location: str, schema: Mapping[str, Any], snapshot_id: int, files: Iterable[DataFile]
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    files: Iterable[DataFile],
+    sequence_number: int | None = None,
 ) -> Written:
     output = _Output(location)
     with write_manifest(
@@ -80,7 +92,10 @@ def _write_added(
         for each in files:
             writer.add_entry(
                 ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=each
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=snapshot_id,
+                    sequence_number=sequence_number,
+                    data_file=each,
                 )
             )
     return Written(output.content, writer.to_manifest_file())
@@ -105,29 +120,40 @@ def write_merged(
     return Written(output.content, writer.to_manifest_file())
 
 
+class Source(NamedTuple):
+    """A manifest of which files are taken: of those it names as live, or as removed by its snapshot."""
+
+    manifest: ManifestFile
+    takes: Callable[[ManifestEntry], bool]
+    removed: bool = False
+
+
 def write_as_added(
     location: str,
     schema: Mapping[str, Any],
     snapshot_id: int,
-    sources: Sequence[tuple[ManifestFile, Callable[[ManifestEntry], bool]]],
+    sources: Sequence[Source],
     contents: Mapping[str, bytes],
 ) -> Written | None:
-    """One manifest of the live files of several that are taken, as if the snapshot had added them.
+    """One manifest of the files of several that are taken, as if the snapshot had added them.
 
-    None when none is.
+    In the order in which they came into the table. None when none is taken.
     """
     source = _MemoryIO(contents)
-    taken = [
-        entry.data_file for manifest, takes in sources for entry in _entries(manifest, source) if takes(entry)
+    read = {False: _entries, True: _removed_entries}
+    found = [
+        entry for one in sources for entry in read[one.removed](one.manifest, source) if one.takes(entry)
     ]
+    taken = [each.data_file for each in sorted(found, key=lambda each: each.file_sequence_number or 0)]
     return _write_added(location, schema, snapshot_id, taken) if taken else None
 
 
 class Extent(NamedTuple):
-    """What a data file's bounds say: its partition, and its highest offset."""
+    """What a data file's bounds say: its partition, its highest and its lowest offset."""
 
     partition: int
     last_offset: int
+    first_offset: int
 
 
 class Removed(NamedTuple):
@@ -174,6 +200,46 @@ def write_without(
     return Written(output.content, writer.to_manifest_file()), removed
 
 
+def write_replaced(
+    location: str,
+    schema: Mapping[str, Any],
+    snapshot_id: int,
+    manifests: Sequence[ManifestFile],
+    contents: Mapping[str, bytes],
+    gone: Set[str],
+) -> tuple[Written, Removed]:
+    """One manifest of the live files of several, those at the locations `gone` marked as deleted."""
+    output, source, removed = _Output(location), _MemoryIO(contents), Removed()
+    with write_manifest(
+        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
+    ) as writer:
+        for entry in (entry for manifest in manifests for entry in _entries(manifest, source)):
+            file = entry.data_file
+            if file.file_path in gone:
+                writer.delete(entry)
+                removed = removed.plus(Removed(1, file.record_count, file.file_size_in_bytes))
+            else:
+                writer.existing(entry)
+    return Written(output.content, writer.to_manifest_file()), removed
+
+
+def names_any(manifest: ManifestFile, content: bytes, locations: Set[str]) -> bool:
+    """Whether a manifest names one of these as a live file. Raises Damaged."""
+    return any(each.data_file.file_path in locations for each in entries(manifest, content))
+
+
+def live_files(manifest: ManifestFile, content: bytes) -> list[LiveFile]:
+    """The live files of a manifest whose bounds say where they lie. Raises Damaged."""
+    found = []
+    for entry in entries(manifest, content):
+        extent, file = _extent(entry), entry.data_file
+        if extent is not None:
+            partition, last, first = extent
+            rows, size = file.record_count, file.file_size_in_bytes
+            found.append(LiveFile(partition, first, last, rows, size, file.file_path))
+    return found
+
+
 def live(manifest: ManifestFile) -> bool:
     """Whether a manifest names files that are in the table; the next snapshot leaves out the others."""
     counts = (manifest.added_files_count, manifest.existing_files_count)
@@ -182,11 +248,14 @@ def live(manifest: ManifestFile) -> bool:
 
 def _extent(entry: ManifestEntry) -> Extent | None:
     lower, upper = entry.data_file.lower_bounds or {}, entry.data_file.upper_bounds or {}
-    if PARTITION_ID not in lower or lower[PARTITION_ID] != upper.get(PARTITION_ID) or OFFSET_ID not in upper:
+    if PARTITION_ID not in lower or lower[PARTITION_ID] != upper.get(PARTITION_ID):
+        return None
+    if OFFSET_ID not in upper or OFFSET_ID not in lower:
         return None
     return Extent(
         int(from_bytes(_BOUND_TYPES[PARTITION_ID], lower[PARTITION_ID])),
         int(from_bytes(_BOUND_TYPES[OFFSET_ID], upper[OFFSET_ID])),
+        int(from_bytes(_BOUND_TYPES[OFFSET_ID], lower[OFFSET_ID])),
     )
 
 
@@ -229,6 +298,12 @@ def _entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
             f"{added + existing}: one of the two is damaged; restore it from a backup"
         )
     return found
+
+
+def _removed_entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
+    """The files that a manifest's snapshot removed."""
+    found = manifest.fetch_manifest_entry(source, discard_deleted=False)
+    return [each for each in found if each.status == ManifestEntryStatus.DELETED]
 
 
 def _schema(schema: Mapping[str, Any]) -> Schema:

@@ -1,8 +1,9 @@
-"""Metadata files whose names say what they hold, and reads that do not believe damaged bytes.
+"""Files whose names say what they hold, and reads that do not believe damaged bytes.
 
 A table's metadata, manifest lists and manifests are read to be built upon: one byte that a read got wrong
 would be copied into every later one. So the name of each that Floe writes ends with a checksum of its bytes
-(`….x<16 hexadecimal digits>.avro`, `….metadata.json`, `….history`), and a read that does not match is made
+(`….x<16 hexadecimal digits>.avro`, `….metadata.json`, `….history`, and `….parquet`, since compaction copies
+rows), and a read that does not match is made
 again. Other engines write names without one: of theirs, two reads must agree, and a manifest must have the
 length that its list says. Engines that read the tables do not look at the names (Iceberg spec, "Table
 Metadata").
@@ -22,12 +23,12 @@ READS_MAX = 3
 """Reads of one file before it is called damaged."""
 
 _logger = logging.getLogger("floe.iceberg.sealed")
-_NAME = re.compile(r"\.x([0-9a-f]{16})\.(?:avro|metadata\.json|history)$")
-_ENDS = (".metadata.json", ".avro", ".history")
+_NAME = re.compile(r"\.x([0-9a-f]{16})\.(?:avro|metadata\.json|history|parquet)$")
+_ENDS = (".metadata.json", ".avro", ".history", ".parquet")
 
 
 class Damaged(StoreError):
-    """A stored metadata file is not what was written, or no two reads of it agree."""
+    """A stored file is not what was written, or no two reads of it agree."""
 
 
 def sealed(location: str, *content: Buffer) -> str:
@@ -35,11 +36,11 @@ def sealed(location: str, *content: Buffer) -> str:
     for end in _ENDS:
         if location.endswith(end):
             return f"{location.removesuffix(end)}.x{_digest(*content)}{end}"
-    raise AssertionError(f"{location}: a metadata file ends with one of {', '.join(_ENDS)}")
+    raise AssertionError(f"{location}: a sealed file ends with one of {', '.join(_ENDS)}")
 
 
 async def read(store: ObjectStore, warehouse: Warehouse, location: str, length: int | None = None) -> bytes:
-    """A metadata file's bytes as they were written. `length`: what its parent says, bytes.
+    """A file's bytes as they were written. `length`: what its parent says, bytes.
 
     Raises Damaged, and whatever else the store raises.
     """

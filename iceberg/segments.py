@@ -12,6 +12,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 
 from iceberg import history, ledger, manifests
 from iceberg.history import Policy, Segment, Texts
+from iceberg.manifests import Source
 from iceberg.metadata import Metadata, decode_steps, encode_steps
 from iceberg.sealed import Damaged, read, sealed
 from iceberg.steps import Steps
@@ -105,6 +106,7 @@ class HistoryKeeper:
         self._new_id = new_id
         self._reader = SegmentReader(store, warehouse, 0)
         self._wait = 0
+        self._fold_wait = 0
 
     async def kept(self, metadata: Metadata, policy: Policy, now_ms: int) -> Metadata:
         """The metadata of the next commit with its history in order. Raises StoreError.
@@ -156,7 +158,11 @@ class HistoryKeeper:
         return name
 
     async def _anew(self, metadata: Metadata, first: Mapping[str, Any]) -> dict[str, Any]:
-        """A new base from what snapshot `first` has and did not add, where nothing else can be built upon."""
+        """A new base from what snapshot `first` has and did not add, where nothing else can be built upon.
+
+        One that replaced files is passed over by streams: what it has then are the rows of before.
+        """
+        replaced = first["summary"]["operation"] == "replace"
         number = first["snapshot-id"]
         before = {
             **first,
@@ -168,17 +174,24 @@ class HistoryKeeper:
             before,
             self._new_id(),
             [],
-            await self._listed(first),
-            lambda entry: entry.snapshot_id != number,
+            [
+                Source(each, lambda entry: replaced or entry.snapshot_id != number)
+                for each in await self._listed(first)
+            ],
+            {history.MADE: str(metadata["last-updated-ms"])},
         )
 
     async def _fold(self, metadata: Metadata, policy: Policy, now_ms: int) -> Metadata:
         """The base with the rows of all snapshots whose time is over; those are gone."""
         old = history.due(metadata, policy, now_ms)
-        if not old:
+        if not old or self._fold_wait:
+            self._fold_wait = max(0, self._fold_wait - 1)
             return metadata
         try:
-            made = await self._grown(metadata, old)
+            made = await self._grown(metadata, old, policy, now_ms)
+            if made is None:
+                self._fold_wait = RETRY_COMMITS
+                return metadata
         except (Damaged, NotFound, ValueError) as error:
             _logger.error(
                 "history of %s is begun anew, streams in its oldest part end: %s", metadata["location"], error
@@ -195,27 +208,55 @@ class HistoryKeeper:
             return history.oldest_inline(metadata)
         return history.first_of(await self._reader.read(metadata, rest[0]))
 
-    async def _grown(self, metadata: Metadata, old: Sequence[Segment]) -> dict[str, Any]:
-        """The base with the rows of the oldest segments. Raises StoreError, and ValueError."""
+    async def _grown(
+        self, metadata: Metadata, old: Sequence[Segment], policy: Policy, now_ms: int
+    ) -> dict[str, Any] | None:
+        """The base with the rows of the oldest segments. Raises StoreError, and ValueError.
+
+        None while files that left the table with one of them have their grace period.
+        """
         gone: list[dict[str, Any]] = []
         for each in old:
             texts = await self._reader.read(metadata, each)
             gone += await in_turns(history.decode_steps(texts))
         number = history.of(metadata).base
         base = next(each for each in metadata["snapshots"] if each["snapshot-id"] == number)
+        left = any(each["summary"]["operation"] != "append" for each in gone)
+        count = history.of(metadata).count + len(metadata["snapshots"])
+        if left and now_ms - gone[-1]["timestamp-ms"] < policy.grace_ms and count <= policy.most:
+            return None
         listed = await self._listed(gone[-1])
-        if any(each["summary"]["operation"] != "append" for each in gone):
-            # Files went, so places in the base would mean others: it is a new one.
-            return await self._base(metadata, gone[-1], self._new_id(), [], listed, lambda entry: True)
-        after = base["sequence-number"]
-        return await self._base(
-            metadata,
-            gone[-1],
-            number,
-            await self._listed(base),
-            [each for each in listed if each.sequence_number > after],
-            lambda entry: entry.sequence_number > after,
-        )
+        if history.outlived(base, gone, policy, now_ms):
+            # Places in it would mean other files: it is a new one.
+            told = {history.MADE: str(metadata["last-updated-ms"]), history.FORMER: base["manifest-list"]}
+            sources = [Source(each, lambda entry: True) for each in listed]
+            return await self._base(metadata, gone[-1], self._new_id(), [], sources, told)
+        sources = await self._added_by(gone, listed)
+        told = history.regrown(base, gone)
+        return await self._base(metadata, gone[-1], number, await self._listed(base), sources, told)
+
+    async def _added_by(
+        self, gone: Sequence[Mapping[str, Any]], listed: Sequence[ManifestFile]
+    ) -> list[Source]:
+        """Where the files are named that these snapshots appended: in `listed`, the manifests of the last of
+        them, and, if they were replaced since, where they are called removed.
+        """
+        appended = {each["sequence-number"] for each in gone if each["summary"]["operation"] == "append"}
+        first = gone[0]["sequence-number"]
+
+        def takes(entry: ManifestEntry) -> bool:
+            return entry.file_sequence_number in appended
+
+        found = [Source(each, takes) for each in listed if each.sequence_number >= first]
+        for snapshot in gone:
+            if snapshot["summary"]["operation"] == "replace":
+                own = [
+                    each
+                    for each in await self._listed(snapshot)
+                    if each.added_snapshot_id == snapshot["snapshot-id"] and each.deleted_files_count != 0
+                ]
+                found += [Source(each, takes, removed=True) for each in own]
+        return found
 
     async def _base(
         self,
@@ -223,24 +264,27 @@ class HistoryKeeper:
         last: Mapping[str, Any],
         number: int,
         known: Sequence[ManifestFile],
-        sources: Sequence[ManifestFile],
-        takes: Callable[[ManifestEntry], bool],
+        sources: Sequence[Source],
+        told: Mapping[str, str],
     ) -> dict[str, Any]:
         """A snapshot `number` without a parent that has all rows up to `last`, as if it had added them.
 
-        Its files are those of `known`, in their order, and behind them those of `sources` that it takes.
+        Its files are those of `known`, in their order, and behind them those of `sources`. `told`: what its
+        summary says besides.
         """
         schema = next(
             each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]
         )
         prefix = f"{metadata['location']}/metadata/{metadata['current-snapshot-id']:016x}"
         listed = list(known)
-        group: list[tuple[ManifestFile, Callable[[ManifestEntry], bool]]] = []
+        group: list[Source] = []
         if listed and listed[-1].manifest_length < BASE_BYTES:
-            group.append((listed.pop(), lambda entry: True))
-        for source in sorted(filter(manifests.live, sources), key=lambda each: each.sequence_number):
-            group.append((source, takes))
-            if sum(each.manifest_length for each, _ in group) >= BASE_BYTES:
+            group.append(Source(listed.pop(), lambda entry: True))
+        for source in sorted(sources, key=lambda each: each.manifest.sequence_number):
+            if not source.removed and not manifests.live(source.manifest):
+                continue
+            group.append(source)
+            if sum(each.manifest.manifest_length for each in group) >= BASE_BYTES:
                 listed += await self._write(group, schema, number, f"{prefix}-b{len(listed)}.avro")
                 group = []
         listed += await self._write(group, schema, number, f"{prefix}-b{len(listed)}.avro")
@@ -259,12 +303,17 @@ class HistoryKeeper:
             "timestamp-ms": last["timestamp-ms"],
             "manifest-list": location,
             "schema-id": last["schema-id"],
-            "summary": {"operation": "append", **counts, "floe.folded-through": str(last["snapshot-id"])},
+            "summary": {
+                "operation": "append",
+                **counts,
+                **told,
+                "floe.folded-through": str(last["snapshot-id"]),
+            },
         }
 
     async def _write(
         self,
-        group: Sequence[tuple[ManifestFile, Callable[[ManifestEntry], bool]]],
+        group: Sequence[Source],
         schema: Mapping[str, Any],
         number: int,
         location: str,
@@ -274,7 +323,7 @@ class HistoryKeeper:
             each.manifest_path: await read(
                 self._store, self._warehouse, each.manifest_path, each.manifest_length
             )
-            for each, _ in group
+            for each in {one.manifest.manifest_path: one.manifest for one in group}.values()
         }
         written = await asyncio.to_thread(manifests.write_as_added, location, schema, number, group, contents)
         if written is None:

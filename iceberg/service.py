@@ -66,7 +66,8 @@ class ServiceOptions:
 class TopicStatus:
     """What became of a topic's commits here. `freshness_ms`: age of the newest row at its commit.
 
-    `failing_since_ms`, `last_commit_ms`: Unix ms, 0 for none; `problems`: what is wrong though it goes on.
+    `failing_since_ms`, `last_commit_ms`, `last_compaction_ms`: Unix ms, 0 for none; `files_compacted`: small
+    ones that became large, `bytes_compacted`: of these; `problems`: what is wrong though it goes on.
     """
 
     commits: int = 0
@@ -77,6 +78,10 @@ class TopicStatus:
     last_error: str = ""
     failing_since_ms: int = 0
     last_commit_ms: int = 0
+    compactions: int = 0
+    files_compacted: int = 0
+    bytes_compacted: int = 0
+    last_compaction_ms: int = 0
     problems: tuple[str, ...] = ()
 
 
@@ -163,6 +168,15 @@ class CommitterService:
             waits = name in self._dirty or name in self._running
             known = job.status.freshness_ms >= 0 and (waits or now - job.committed < SHOWN_S)
             found[name] = job.status.freshness_ms / 1000 if known else None
+        return found
+
+    def sizes(self) -> dict[str, tuple[int, int, float]]:
+        """Of the tables that this agent commits: files, bytes, last compaction here (Unix time, or 0)."""
+        held, found = self._parts.replica.incarnation, {}
+        for name, job in self._jobs.items():
+            head = job.committer.head
+            if head is not None and job.committer.claim.holds(held):
+                found[name] = (*head.size, job.status.last_compaction_ms / 1000)
         return found
 
     def committer(self, topic: str) -> Committer | None:
@@ -268,7 +282,11 @@ class CommitterService:
         if job is None or job.over:
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))
             self._jobs[name] = job
-        elif job.bound == bound and place(state, topic) == table_key(topic):
+        elif (
+            job.bound == bound
+            and place(state, topic) == table_key(topic)
+            and not job.committer.compaction_due
+        ):
             return  # a table that shall have another name is looked at until it has it
         job.bound = bound
         self._dirty.setdefault(name, self._parts.clock.now_ms())
@@ -383,8 +401,7 @@ class CommitterService:
         await self._beside(job)
 
     def _note_problems(self, job: _Job) -> None:
-        conflict = job.committer.conflict
-        job.status.problems = (*job.problems, conflict) if conflict else job.problems
+        job.status.problems = (*job.problems, *job.committer.problems)
 
     async def _beside(self, job: _Job) -> None:
         """Let old rows and files go; with a backlog no more often than a topic without one would."""
@@ -392,7 +409,22 @@ class CommitterService:
         if not job.more or now - job.followed >= self._options.interval_s:
             job.followed = now
             await job.committer.follow()
+        await self._compact(job)
         await self._collect(job, now)
+
+    async def _compact(self, job: _Job) -> None:
+        """Make large files of small ones; what is left is for the next turn, with records or without."""
+        done, status = await job.committer.compact(), job.status
+        if done is not None:
+            status.compactions += 1
+            status.files_compacted += done.files_read
+            status.bytes_compacted += done.bytes
+            status.last_compaction_ms = self._parts.clock.now_ms()
+            _logger.info(
+                "topic %s: %d small files are %d now", job.committer.topic, done.files_read, done.files
+            )
+        if job.committer.compaction_due:
+            self._dirty.setdefault(job.committer.topic, self._parts.clock.now_ms())
 
     def _remember(self, name: str, job: _Job) -> None:
         self._statuses[name] = job.status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from pyiceberg.manifest import ManifestFile
@@ -94,6 +94,75 @@ class SnapshotBuilder:
         counts = _removed(ledger.current_snapshot(base), removed)
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms), removed
 
+    async def replace(
+        self,
+        base: Metadata,
+        before: Sequence[ManifestFile],
+        files: Sequence[AddedFile],
+        gone: Set[str],
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        now_ms: int,
+    ) -> Head:
+        """The table with `files` for those at the locations `gone`: the same rows, in a snapshot of operation
+        `replace`. Raises ValueError when the table does not name each of those once, or rows would differ.
+
+        The rows keep the data sequence number of the table as it was (the spec's and Spark's rule for
+        rewrites). Manifests are read one by one; those that name such a file become one.
+        """
+        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
+        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        parent = ledger.current_snapshot(base)
+        assert parent is not None, "a table of files has a snapshot"
+        rewritten, listed, removed = await self._without(schema, before, gone, snapshot_id, prefix)
+        rows = sum(each.rows for each in files)
+        if (removed.files, removed.rows) != (len(gone), rows):
+            raise ValueError(
+                f"{removed.files} files of {removed.rows} rows would leave {base['location']} for {rows} "
+                f"rows in {len(files)} files: it should be {len(gone)} files and as many rows"
+            )
+        added = await asyncio.to_thread(
+            manifests.write_added, f"{prefix}-m0.avro", schema, snapshot_id, files, parent["sequence-number"]
+        )
+        await self._steps.before("store-manifests")
+        await self._put(added)
+        counts = _replaced(parent, files, removed)
+        listed = [added.manifest, *rewritten, *listed]
+        return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
+
+    async def _without(
+        self,
+        schema: Mapping[str, Any],
+        before: Sequence[ManifestFile],
+        gone: Set[str],
+        snapshot_id: int,
+        prefix: str,
+    ) -> tuple[list[ManifestFile], list[ManifestFile], Removed]:
+        """The manifests that replace those which name files that go, those that stay, and what goes."""
+        listed: list[ManifestFile] = []
+        groups: list[dict[str, bytes]] = [{}]
+        by_path = {each.manifest_path: each for each in before if manifests.live(each)}
+        for path, manifest in by_path.items():
+            content = await self._read(manifest)
+            if not await asyncio.to_thread(manifests.names_any, manifest, content, gone):
+                listed.append(manifest)
+                continue
+            if sum(map(len, groups[-1].values())) + len(content) > MERGED_BYTES_MAX:
+                groups.append({})
+            groups[-1][path] = content
+        rewritten, removed = [], Removed()
+        for number, contents in enumerate(filter(None, groups)):
+            some = [by_path[path] for path in contents]
+            written, part = await asyncio.to_thread(
+                manifests.write_replaced,
+                f"{prefix}-r{number}.avro", schema, snapshot_id, some, contents, gone,
+            )  # fmt: skip
+            await self._steps.before("store-manifests")
+            await self._put(written)
+            rewritten.append(written.manifest)
+            removed = removed.plus(part)
+        return rewritten, listed, removed
+
     async def _finish(
         self,
         base: Metadata,
@@ -153,25 +222,38 @@ class SnapshotBuilder:
 
 def _appended(parent: Mapping[str, Any] | None, files: Sequence[AddedFile]) -> dict[str, str]:
     """Operation and counts of a snapshot that adds files, as Iceberg's readers expect them in a summary."""
+    return {"operation": "append", **_counts(parent, files, None)}
+
+
+def _removed(parent: Mapping[str, Any] | None, removed: Removed) -> dict[str, str]:
+    """The same of one that removes files."""
+    return {"operation": "delete", **_counts(parent, (), removed)}
+
+
+def _replaced(
+    parent: Mapping[str, Any] | None, files: Sequence[AddedFile], removed: Removed
+) -> dict[str, str]:
+    """The same of one that has the rows of some files in others."""
+    return {"operation": "replace", **_counts(parent, files, removed)}
+
+
+def _counts(
+    parent: Mapping[str, Any] | None, files: Sequence[AddedFile], removed: Removed | None
+) -> dict[str, str]:
+    """What comes and goes, and what there is then."""
     added = {
         "data-files": len(files),
         "records": sum(each.rows for each in files),
         "files-size": sum(each.size for each in files),
     }
-    told = {f"added-{name}": str(count) for name, count in added.items()}
-    return {"operation": "append", **told, **_totals(parent, added)}
-
-
-def _removed(parent: Mapping[str, Any] | None, removed: Removed) -> dict[str, str]:
-    """The same of one that removes files."""
-    told = {
-        "deleted-data-files": removed.files,
-        "deleted-records": removed.rows,
-        "removed-files-size": removed.size,
-    }
-    changes = {"data-files": -removed.files, "records": -removed.rows, "files-size": -removed.size}
-    counts = {name: str(count) for name, count in told.items()}
-    return {"operation": "delete", **counts, **_totals(parent, changes)}
+    told = {f"added-{name}": str(count) for name, count in added.items()} if files or not removed else {}
+    if removed is None:
+        return {**told, **_totals(parent, added)}
+    told["deleted-data-files"] = str(removed.files)
+    told["deleted-records"] = str(removed.rows)
+    told["removed-files-size"] = str(removed.size)
+    gone = {"data-files": removed.files, "records": removed.rows, "files-size": removed.size}
+    return {**told, **_totals(parent, {name: count - gone[name] for name, count in added.items()})}
 
 
 def _totals(parent: Mapping[str, Any] | None, changes: Mapping[str, int]) -> dict[str, str]:

@@ -62,35 +62,54 @@ def write_file(
     if first is None:
         return None
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        layout.arrow,
-        compression="zstd",
-        use_dictionary=_dictionary_columns(layout.arrow),
-        store_schema=False,
-    ) as writer:
+    with open_writer(sink, layout.arrow) as writer:
         writer.write_table(first)
         for group in groups:
             writer.write_table(group)
-    content = sink.getvalue()
-    return _facts(content)
+    return facts(sink.getvalue())
+
+
+def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer of a table's files: how they are compressed and encoded."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=_dictionary_columns(schema),
+        store_schema=False,
+    )
+
+
+class RowGroups:
+    """Gathers rows until they are a row group."""
+
+    def __init__(self) -> None:
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = self._size = 0
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Add rows; a row group once there are enough."""
+        self._gathered.append(batch)
+        self._rows += batch.num_rows
+        self._size += batch.nbytes
+        if self._rows >= ROW_GROUP_ROWS or self._size >= ROW_GROUP_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.Table]:
+        """What is gathered, if anything."""
+        if self._gathered:
+            yield pa.Table.from_batches(self._gathered)
+            self._gathered, self._rows, self._size = [], 0, 0
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    gathered: list[pa.RecordBatch] = []
-    rows = size = 0
+    groups = RowGroups()
     for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(gathered)
-            gathered, rows, size = [], 0, 0
-    if gathered:
-        yield pa.Table.from_batches(gathered)
+        yield from groups.take(batch)
+    yield from groups.rest()
 
 
-def _facts(content: pa.Buffer) -> FileContent:
+def facts(content: pa.Buffer) -> FileContent:
     """What the footer says, read back: the pair of what was written."""
     metadata = pq.read_metadata(pa.BufferReader(content))
     columns = {metadata.row_group(0).column(at).path_in_schema: at for at in range(metadata.num_columns)}

@@ -11,8 +11,9 @@ import pyarrow as pa
 from coordination.helper import serve
 from iceberg import layout as layouts
 from iceberg.layout import MissingSchemas
-from iceberg.writer import write_file
-from iceberg.writers import Answer, Request
+from iceberg.merging import Merge, UnfitFile
+from iceberg.writer import FileContent, write_file
+from iceberg.writers import Answer, MergeRequest, Request
 from objectstore.batch import CorruptBatch
 
 YOUNG_MAX = 50_000
@@ -20,8 +21,37 @@ YOUNG_MAX = 50_000
 and leave by themselves; to look through them every 700 took an eighth of a file's time."""
 
 
-def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryview]]:
-    """Write the file that is asked for; the answer and the bytes that follow it."""
+_merges: dict[int, Merge] = {}
+"""Merges that were begun: one at most of each topic that the agent commits at this moment."""
+
+
+def answer(request: Request | MergeRequest, content: memoryview) -> tuple[Answer, list[memoryview]]:
+    """Do what is asked for; the answer and the bytes that follow it."""
+    return _merged(request, content) if isinstance(request, MergeRequest) else _written(request, content)
+
+
+def _merged(request: MergeRequest, content: memoryview) -> tuple[Answer, list[memoryview]]:
+    """One step of a merge. One that failed is of no use any more."""
+    number = request.number
+    try:
+        if request.fields:
+            _merges[number] = Merge(request.fields, request.partition)
+        elif request.drop:
+            _merges.pop(number, None)
+        elif request.expected is not None:
+            _merges[number].add(content, request.expected)
+        else:
+            return _file(_merges.pop(number).finish())
+    except UnfitFile as error:
+        _merges.pop(number, None)
+        return Answer(unfit=str(error)), []
+    except Exception:  # as when a file is written
+        _merges.pop(number, None)
+        return Answer(failed=traceback.format_exc()), []
+    return Answer(), []
+
+
+def _written(request: Request, content: memoryview) -> tuple[Answer, list[memoryview]]:
     ends = list(accumulate(request.lengths))
     slices = [content[end - length : end] for end, length in zip(ends, request.lengths, strict=True)]
     try:
@@ -36,8 +66,11 @@ def answer(request: Request, content: memoryview) -> tuple[Answer, list[memoryvi
         return Answer(failed=traceback.format_exc()), []
     if found is None:
         return Answer(), []
-    content = found.content
-    return Answer(rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets), [content]
+    return _file(found)
+
+
+def _file(found: FileContent) -> tuple[Answer, list[memoryview]]:
+    return Answer(rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets), [found.content]
 
 
 def main() -> None:

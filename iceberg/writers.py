@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Protocol
 
 from coordination.helper import Helper, HelperDied
 from coordination.state.types import Span
 from iceberg import writer
 from iceberg.layout import Layout, LayoutBasis, MissingSchemas
+from iceberg.merging import Expected, Merge, UnfitFile
 from iceberg.writer import Bounds, FileContent
 from objectstore.batch import CorruptBatch
 from objectstore.transactions import Aborted
@@ -46,6 +49,26 @@ class FileWriter(Protocol):
         """
         ...
 
+    def merging(self, fields: str, partition: int) -> Merging:
+        """Make one file of several; see iceberg.merging.Merge."""
+        ...
+
+
+class Merging(Protocol):
+    """One merge. Whatever becomes of it, it is dropped in the end."""
+
+    async def add(self, content: memoryview, expected: Expected) -> None:
+        """Take a file's rows. Raises UnfitFile and WriterDied."""
+        ...
+
+    async def finish(self) -> FileContent:
+        """The file. Raises UnfitFile and WriterDied."""
+        ...
+
+    async def drop(self) -> None:
+        """Forget it. Idempotent."""
+        ...
+
 
 class ThreadWriter:
     """Writes in a thread of this process."""
@@ -64,6 +87,24 @@ class ThreadWriter:
         write = partial(writer.write_file, layout, partition, slices, start, end, aborted, spans)
         return await asyncio.to_thread(write)
 
+    def merging(self, fields: str, partition: int) -> Merging:
+        """See FileWriter."""
+        return _ThreadMerging(Merge(fields, partition))
+
+
+class _ThreadMerging:
+    def __init__(self, merge: Merge) -> None:
+        self._merge = merge
+
+    async def add(self, content: memoryview, expected: Expected) -> None:
+        await asyncio.to_thread(self._merge.add, content, expected)
+
+    async def finish(self) -> FileContent:
+        return await asyncio.to_thread(self._merge.finish)
+
+    async def drop(self) -> None:
+        pass
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -79,10 +120,24 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """What the helper is asked for, of merge `number`: to begin it (`fields`), to take a file (`expected`,
+    whose bytes follow), to drop it, or else to finish it.
+    """
+
+    number: int
+    fields: str = ""
+    partition: int = 0
+    expected: Expected | None = None
+    drop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What the helper says: an error, schemas it lacks, or the file's facts; the file's bytes follow."""
 
     corrupt: str = ""
+    unfit: str = ""
     missing: Sequence[int] = ()
     failed: str = ""
     rows: int = 0
@@ -95,6 +150,7 @@ class ProcessWriter:
 
     def __init__(self) -> None:
         self._helper = Helper("iceberg.writer_process", WRITE_SECONDS_MAX)
+        self._merges = count(1)
 
     @property
     def pid(self) -> int | None:
@@ -114,6 +170,16 @@ class ProcessWriter:
         """See FileWriter."""
         lengths = [len(each) for each in slices]
         request = Request(layout.basis, partition, start, end, lengths, aborted, [*spans])
+        return await self.ask(request, slices)
+
+    def merging(self, fields: str, partition: int) -> Merging:
+        """See FileWriter. Files of other topics are written while it goes on."""
+        return _ProcessMerging(self, MergeRequest(next(self._merges), fields, partition))
+
+    async def ask(
+        self, request: Request | MergeRequest, slices: Sequence[memoryview] = ()
+    ) -> FileContent | None:
+        """What the helper answers; None when it made no file. Raises what its callers raise."""
         try:
             answer, content = await self._helper.ask(request, slices)
         except HelperDied as error:
@@ -121,6 +187,8 @@ class ProcessWriter:
         assert isinstance(answer, Answer)
         if answer.corrupt:
             raise CorruptBatch(answer.corrupt)
+        if answer.unfit:
+            raise UnfitFile(answer.unfit)
         if answer.missing:
             raise MissingSchemas(answer.missing)
         if answer.failed:
@@ -130,3 +198,39 @@ class ProcessWriter:
     async def close(self) -> None:
         """End the helper. Idempotent."""
         await self._helper.close()
+
+
+class _ProcessMerging:
+    """A merge in the helper, which forgets it when it ends: then the next step raises WriterDied."""
+
+    def __init__(self, writer: ProcessWriter, request: MergeRequest) -> None:
+        self._writer = writer
+        self._begin: MergeRequest | None = request
+        self._number = request.number
+        self._over = False
+
+    async def add(self, content: memoryview, expected: Expected) -> None:
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            await self._ask(begin)
+        await self._ask(MergeRequest(self._number, expected=expected), content)
+
+    async def finish(self) -> FileContent:
+        found = await self._ask(MergeRequest(self._number))
+        self._over = True
+        assert found is not None, "a merge of files with rows has rows"
+        return found
+
+    async def _ask(self, request: MergeRequest, *content: memoryview) -> FileContent | None:
+        try:
+            return await self._writer.ask(request, content)
+        except BaseException:  # the helper has forgotten it, or was ended
+            self._over = True
+            raise
+
+    async def drop(self) -> None:
+        if self._over or self._begin is not None:
+            return
+        self._over = True
+        with suppress(WriterDied):
+            await self._writer.ask(MergeRequest(self._number, drop=True))

@@ -12,6 +12,7 @@ from iceberg.committer import CommitterOptions, Parts
 from iceberg.metadata import Retention
 from iceberg.rest_tables import CatalogParts
 from iceberg.service import CommitterService, ServiceOptions
+from iceberg.small_files import FileSizes
 from iceberg.warehouse import Warehouse, s3_client_config
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
@@ -49,6 +50,16 @@ def committers_of(
         rows_per_commit_max=tables.rows_per_commit_max,
         bytes_per_commit_max=tables.bytes_per_commit_max,
         rows_per_file_max=tables.rows_per_file_max,
+        files_in_flight_max=tables.files_in_flight_max,
+        files=FileSizes(
+            target_bytes=tables.compacted_file_bytes,
+            merged_at=tables.compacted_at_files,
+            age_s=tables.compaction_age_s,
+            inputs_max=tables.files_per_merge_max,
+            files_per_turn_max=tables.compaction_files_max,
+            bytes_per_turn_max=tables.compaction_bytes_max,
+            busy_percent_max=tables.compaction_busy_percent,
+        ),
         retention=Retention(history_max=tables.snapshots_max),
         manifests_merged_at=tables.manifests_merged_at,
         orphan_grace_s=tables.orphan_grace_s,
@@ -66,6 +77,7 @@ def committers_of(
     figures.also(
         lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
         lambda: {topic: len(problems) for topic, problems in service.problems().items()},
+        service.sizes,
     )
     service.on_commit = lambda topic, done: figures.note(topic, done.rows)
     return service

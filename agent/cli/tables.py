@@ -31,8 +31,8 @@ app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog
 def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     """List the tables, made or not, with the topic that each follows and how far it is behind it.
 
-    Files, bytes, snapshots, the last commit, the last error and problems are known to the agent that commits
-    the table (committed by): ask that one with --http.
+    Files, bytes, snapshots, the last commit and compaction, the last error and problems are known to the
+    agent that commits the table (committed by): ask that one with --http.
     """
     found = agent_http.ask(http, "/status.json")
     rows = [{**row, "made": True} for row in found["tables"]]
@@ -40,7 +40,16 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     if output is Form.JSON:
         print_json(rows)
         return
-    shown = ("files", "bytes", "snapshots", "last_commit", "committed_by", "last_error", "failing_since")
+    shown = (
+        "files",
+        "bytes",
+        "snapshots",
+        "last_commit",
+        "last_compaction",
+        "committed_by",
+        "last_error",
+        "failing_since",
+    )
     titles = ("records behind", "seconds behind", *(name.replace("_", " ") for name in shown))
     print_table(
         ("table", "topic", *titles, "problems"),

@@ -191,11 +191,37 @@ class TablesConfig(Section):
     committers_in_flight_max: Annotated[int, Field(ge=1, le=256)] = 2
     """Topics this agent commits at once."""
 
+    files_in_flight_max: Annotated[int, Field(ge=1, le=64)] = 4
+    """Data files of one commit that are read, written and stored side by side."""
+
     snapshots_max: Annotated[int, Field(ge=1_000, le=200_000)] = 20_000
     """Snapshots in a table's history, which lasts for `floe.table.history.ms`; beyond it the oldest go."""
 
     manifests_merged_at: Annotated[int, Field(ge=2, le=10_000)] = 100
     """Small manifests of a table at which they are merged into one (Iceberg's MergeAppend)."""
+
+    compacted_file_bytes: Annotated[int, Field(ge=MIB, le=512 * MIB)] = 128 * MIB
+    """What compaction makes data files of a table into, bytes; those below half of it are small. The helper
+    process holds one such file for each topic that is compacted. `floe.table.compaction` switches a topic."""
+
+    compacted_at_files: Annotated[int, Field(ge=2, le=1_000)] = 16
+    """Small neighbouring files of one partition that become one."""
+
+    compaction_age_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
+    """For how long fewer small files wait before they become one: those of a partition that is written to
+    seldom, or no more. Seconds, from when the agent began to commit the table."""
+
+    files_per_merge_max: Annotated[int, Field(ge=2, le=10_000)] = 1_000
+    """Small files that become one at most."""
+
+    compaction_files_max: Annotated[int, Field(ge=2, le=100_000)] = 2_000
+    """Small files that one turn of a topic reads; what is left waits for the next."""
+
+    compaction_bytes_max: Bytes = 256 * MIB
+    """Bytes of small files that one turn of a topic reads."""
+
+    compaction_busy_percent: Annotated[int, Field(ge=1, le=100)] = 25
+    """Share of a topic's time that goes into its compaction at most, percent: its commits wait for it."""
 
     orphan_interval_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
     """Time between two looks for files of a table that no snapshot names, seconds."""

@@ -8,7 +8,6 @@ from agent.http.health import when
 from agent.http.parts import Parts
 from coordination.state.tables import topic_id_of
 from coordination.state.types import Table
-from iceberg import ledger
 from iceberg.claim import claim_name
 from iceberg.lag import Lag
 from iceberg.service import CommitterService, TopicStatus
@@ -72,6 +71,9 @@ def _told(parts: Parts, topic: str) -> dict[str, Any]:
         "failing_since": when(status.failing_since_ms) if status.failing_since_ms else "",
         "last_commit": when(status.last_commit_ms) if status.last_commit_ms else None,
         "problems": list(status.problems),
+        "last_compaction": when(status.last_compaction_ms) if status.last_compaction_ms else None,
+        "files_compacted": status.files_compacted if here else None,
+        "bytes_compacted": status.bytes_compacted if here else None,
     }
 
 
@@ -81,13 +83,8 @@ def _facts(committers: CommitterService | None, topic: str) -> Row:
     head = committer.head if committer is not None and committer.claim.held() is not None else None
     if head is None:
         return {"files": None, "bytes": None, "snapshots": None}
-    current = ledger.current_snapshot(head.metadata)
-    summary = current["summary"] if current is not None else {}
-    return {
-        "files": int(summary.get("total-data-files", 0)),
-        "bytes": int(summary.get("total-files-size", 0)),
-        "snapshots": len(head.metadata["snapshots"]),
-    }
+    files, size = head.size
+    return {"files": files, "bytes": size, "snapshots": len(head.metadata["snapshots"])}
 
 
 def _behind(parts: Parts, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:

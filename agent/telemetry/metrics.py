@@ -115,6 +115,13 @@ class Metrics:
         self.table_freshness_seconds = self._gauge(
             "table_freshness_seconds", "Age of the newest row when it was committed", "topic"
         )
+        self.table_files = self._gauge("table_files", "Data files of a table", "topic")
+        self.table_bytes = self._gauge("table_bytes", "Bytes of a table's data files", "topic")
+        self.table_last_compaction_seconds = self._gauge(
+            "table_last_compaction_seconds",
+            "When small files last became large, Unix time",
+            "topic",
+        )
         self.table_rows_behind = self._gauge(
             "table_rows_behind", "Offsets that a table has not taken; each agent says it", "topic"
         )

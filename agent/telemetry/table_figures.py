@@ -14,6 +14,7 @@ from agent.telemetry.by_topic import TOPICS_MAX, ByTopic
 from agent.telemetry.metrics import Metrics
 
 Behind = Callable[[], Mapping[str, tuple[int, float]]]
+Sizes = Callable[[], Mapping[str, tuple[int, int, float]]]
 
 
 class TableFigures:
@@ -29,14 +30,16 @@ class TableFigures:
         self._metrics = metrics
         self._behind: Behind = dict
         self._problems: Callable[[], Mapping[str, int]] = dict
+        self._sizes: Sizes = dict
         metrics.before_reading.append(self._refresh)
 
-    def also(self, behind: Behind, problems: Callable[[], Mapping[str, int]]) -> None:
+    def also(self, behind: Behind, problems: Callable[[], Mapping[str, int]], sizes: Sizes) -> None:
         """What is read besides. `behind`: topic → (rows, seconds), of all tables, which every agent tells, so
         that somebody does whoever commits; of more than are named those that are latest. `problems`: how
-        many, of the tables that this agent commits.
+        many, of the tables that this agent commits. `sizes`: files, bytes and last compaction of these; of
+        more are named those of most files.
         """
-        self._behind, self._problems = behind, problems
+        self._behind, self._problems, self._sizes = behind, problems, sizes
 
     def note(self, topic: str, rows: int) -> None:
         """Rows were committed."""
@@ -63,3 +66,15 @@ class TableFigures:
         problems = ((count, topic) for topic, count in self._problems().items() if count)
         for count, topic in nlargest(TOPICS_MAX, problems):
             metrics.table_problems.labels(topic).set(count)
+        self._refresh_sizes()
+
+    def _refresh_sizes(self) -> None:
+        metrics = self._metrics
+        for each in (metrics.table_files, metrics.table_bytes, metrics.table_last_compaction_seconds):
+            each.clear()
+        sizes = ((*size, topic) for topic, size in self._sizes().items())
+        for files, size, last_s, topic in nlargest(TOPICS_MAX, sizes):
+            metrics.table_files.labels(topic).set(files)
+            metrics.table_bytes.labels(topic).set(size)
+            if last_s:
+                metrics.table_last_compaction_seconds.labels(topic).set(last_s)

@@ -25,6 +25,8 @@ STORES_S = ((0.0, 0.0), (0.002, 0.02), (0.0, 0.075))
 LOGS_S = ((0.0, 0.0), (0.0, 0.004), (0.001, 0.002))
 """One way, s: nothing as in one process, near, and up to 150 ms there and back, or 8."""
 
+TABLES = {"orphan_interval_s": 8, "orphan_grace_s": 6, "compaction_busy_percent": 100}
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -91,12 +93,21 @@ class Plan:
     """Whether a topic is bound to one schema after the other while records are written to it."""
     hurt: bool = False
     """Whether records of a topic are damaged for good, and passed over."""
+    merges_files: bool = False
+    """Whether small files of tables become large ones."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
 
     def ways(self) -> Ways:
         """What lies between an agent and what it depends on."""
         return Ways(self.entry_bytes, self.store_s, self.log_s)
+
+    def tables(self) -> dict[str, int]:
+        """How agents keep tables. Files that nobody names do not stay for long; small ones become one soon,
+        or never in a run.
+        """
+        at = 3 if self.merges_files else 1000
+        return {"interval_ms": self.table_ms, "compacted_at_files": at, **TABLES}
 
     def dump(self) -> str:
         """As JSON that `load` reads."""
@@ -157,10 +168,13 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
 
 
 def _maybe_more(plan: Plan) -> Plan:
-    """At times with bindings, or damage: to pass it over is of the newest level, no backup brings it back."""
+    """Tables are compacted; at times with bindings, or damage: to pass it over is of the newest level, and no
+    backup brings it back.
+    """
     hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
     bound = Random(plan.seed ^ 0xB18D).random() < BOUND_OF
-    return replace(plan, hurt=hurt and plan.level == FEATURE_LEVEL_MAX, binder=bound)
+    hurt = hurt and plan.level == FEATURE_LEVEL_MAX
+    return replace(plan, hurt=hurt, binder=bound, merges_files=True)
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:

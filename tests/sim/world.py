@@ -141,7 +141,7 @@ class World:
             | ({"schemas": {"allow_unknown": True}} if plan.binder else {})
             | {
                 "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-                "tables": {"interval_ms": plan.table_ms, "orphan_interval_s": 8, "orphan_grace_s": 6},
+                "tables": plan.tables(),
             }
         )
         self.agents = [

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from coordination.commands import MoveLogStart
 from coordination.state.types import Done
+from iceberg.committer import CommitterOptions
+from iceberg.small_files import FileSizes
 from tests.unit.iceberg import duck, serving
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig
@@ -109,3 +112,37 @@ async def test_readers_see_what_retention_leaves(rig: Rig, retention: str, left:
         assert await asyncio.to_thread(read) == left
         query = 'SELECT kafka."offset" FROM lake.floe.t ORDER BY 1'
         assert await asyncio.to_thread(in_duckdb, url, query) == [(offset,) for offset in left]
+
+
+async def test_readers_see_the_same_rows_of_small_files_and_of_large_ones(rig: Rig) -> None:
+    rig.options = CommitterOptions(files=FileSizes(merged_at=3, busy_percent_max=100))
+    await rig.create_topic()
+    committer = rig.committer()
+    for source, text in ((OLD, "old"), (NEW, b"\xff")):
+        await rig.bind(source, "p.M", tombstones=True)
+        message = samples.message_type(source, "p.M").message_class
+        for _ in range(2):
+            for partition in (0, 1):
+                await rig.produce(
+                    [message(b=text).SerializeToString(), None, b"\xff\xff"], partition=partition
+                )
+            await rig.drain(committer)
+    columns = ", ".join(f"{name}::VARCHAR" for name in ("kafka", "key", "value", "headers"))
+    query = f'SELECT {columns} FROM lake.floe.t ORDER BY kafka."partition", kafka."offset"'
+    async with serving.served(serving.catalog_of(rig)) as url:
+
+        def read() -> tuple[list[dict[str, Any]], int]:
+            scan = serving.client(url).load_table("floe.t").scan()
+            rows = scan.to_arrow().to_pylist()
+            place = [(row["kafka"]["partition"], row["kafka"]["offset"]) for row in rows]
+            rows = [row for _, row in sorted(zip(place, rows, strict=True), key=itemgetter(0))]
+            return rows, len([*scan.plan_files()])
+
+        before, small = await asyncio.to_thread(read)
+        in_duck = await asyncio.to_thread(in_duckdb, url, query)
+        assert await committer.compact()
+        after, large = await asyncio.to_thread(read)
+        assert (small, large) == (8, 2)
+        assert after == before
+        assert await asyncio.to_thread(in_duckdb, url, query) == in_duck
+        assert len(after) == len(in_duck) == 24

@@ -37,6 +37,7 @@ BUSY = {
     "merging": {"interval_ms": 200, "min_slices": 8, "keep_slices": 2, "segment_bytes": 65_536},
     "tables": {
         "interval_ms": 300, "manifests_merged_at": 3, "orphan_interval_s": 1, "orphan_grace_s": 0,
+        "compacted_at_files": 3, "compaction_busy_percent": 100,
     },
 }  # fmt: skip
 

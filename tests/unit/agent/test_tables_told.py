@@ -27,7 +27,9 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     """An agent that looks at its tables often."""
     monkeypatch.setattr(lag, "LOOK_S", 0.05)
     await asyncio.to_thread((tmp_path / "store").mkdir)
-    settings = config("a", store={"url": f"file://{tmp_path}/store"}, tables={"interval_ms": 100})
+    settings = config(
+        "a", store={"url": f"file://{tmp_path}/store"}, tables={"interval_ms": 100, "compacted_at_files": 2}
+    )
     made = App(settings, log=MemoryLog(MemoryServer(), SystemClock(), timeout_s=0.2))
     async with asyncio.timeout(20):
         await made.start()
@@ -82,6 +84,22 @@ async def test_a_table_that_is_well(app: App) -> None:
     await shown(app, "table_rows_behind", lambda value: value == 0)
     await shown(app, "table_seconds_behind", lambda value: value == 0)
     assert "floe_table_problems{" not in (await http(app, "/metrics")).text
+
+
+async def test_files_bytes_and_the_last_compaction_are_told(app: App) -> None:
+    await topic(app)
+    await write(app)
+    await shown(app, "table_files", lambda value: value == 1)
+    await shown(app, "table_bytes", lambda value: value > 0)
+    assert "floe_table_last_compaction_seconds{" not in (await http(app, "/metrics")).text
+    await write(app)
+    known = await row(app, "tables", lambda row: row["last_compaction"] is not None)
+    assert known["last_compaction"].endswith("+00:00")
+    assert (known["files"], known["files_compacted"], known["records_behind"]) == (1, 2, 0)
+    assert known["bytes_compacted"] == known["bytes"] > 0
+    await shown(app, "table_last_compaction_seconds", lambda value: value > 0)
+    await shown(app, "table_files", lambda value: value == 1)
+    await shown(app, "table_bytes", lambda value: value == known["bytes"])
 
 
 async def test_a_table_that_nobody_makes_is_behind(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

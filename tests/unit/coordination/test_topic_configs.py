@@ -126,6 +126,10 @@ def test_cleanup_policies(policy: str, does: tuple[bool, bool]) -> None:
 
 def test_a_config_that_came_later_is_unknown_below_its_level() -> None:
     """Agents of two versions apply the same entries: what the older refuses, the newer refuses too."""
-    for name, value in (("floe.produce.check", "full"), ("floe.table.history.ms", "1")):
+    for name, value in (
+        ("floe.produce.check", "full"),
+        ("floe.table.history.ms", "1"),
+        ("floe.table.compaction", "false"),
+    ):
         assert refusal(name, value, 1) == f"Unknown topic config name: {name}"
         assert refusal(name, value, 2) is None

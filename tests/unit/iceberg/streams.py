@@ -43,7 +43,7 @@ class Stream:
         while True:
             if known[number]["summary"]["operation"] == "overwrite":
                 raise Refused(number)
-            files = await added(self.rig, known[number])
+            files = await added(self.rig, known[number]) if _is_read(known[number]) else []
             taken = files[place : place + files_max]
             self.read += taken
             files_max -= len(taken)
@@ -54,6 +54,11 @@ class Stream:
             if not after:
                 raise Expired(number)
             number, place = after[0]["snapshot-id"], 0
+
+
+def _is_read(snapshot: dict[str, Any]) -> bool:
+    """As `shouldProcess`: what was written anew was read before. Rows that left end no stream here."""
+    return snapshot["summary"]["operation"] != "replace"
 
 
 def _ancestors(known: dict[int, dict[str, Any]], current: int) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ UNITS = (
     "chunks",
     "errors",
     "rows",
+    "files",
     "entries",
     "tries",
     "batches",

@@ -1,0 +1,152 @@
+"""Rows of several Parquet files of a table → one file: columns by Iceberg field id, values as they are.
+
+What the files lack of the table's columns is null, what has become wider since is widened (int to long, float
+to double), and names are those of now. Nothing is decoded anew. CPU work only: call it in a thread or in the
+helper process. Memory: the file that is made, one of those that are read, and a row group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from iceberg import arrow_types
+from iceberg.arrow_types import FIELD_ID
+from iceberg.writer import FileContent, RowGroups, facts, open_writer
+
+BATCH_ROWS = 16_384
+"""Rows that are read at once."""
+
+_WIDENED = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+
+
+class UnfitFile(Exception):
+    """A file does not hold what its table says of it, so it is merged with no other. The message says why."""
+
+
+class Expected(NamedTuple):
+    """What a table's manifests say of a file: its name, rows, and first and last offset."""
+
+    name: str
+    rows: int
+    first: int
+    last: int
+
+
+class Merge:
+    """Makes one file: `add` the files in the order of their offsets, then `finish`."""
+
+    def __init__(self, fields: str, partition: int) -> None:
+        """`fields`: the top level of the table's current Iceberg schema as JSON."""
+        self._schema = pa.schema([arrow_types.whole(each) for each in json.loads(fields)])
+        self._partition = partition
+        self._sink = pa.BufferOutputStream()
+        self._writer = open_writer(self._sink, self._schema)
+        self._groups = RowGroups()
+        self._offsets: list[pa.Array] = []
+        self._last = -1
+        self._rows = 0
+
+    def add(self, content: memoryview, expected: Expected) -> None:
+        """Take all rows of a file. Raises UnfitFile; then the merge is of no use any more."""
+        try:
+            self._add(content, expected)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise UnfitFile(f"{expected.name} cannot be read: {error}") from error
+
+    def _add(self, content: memoryview, expected: Expected) -> None:
+        source = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
+        if source.metadata.num_rows != expected.rows:
+            raise UnfitFile(
+                f"{expected.name} has {source.metadata.num_rows} rows, its manifest says {expected.rows}"
+            )
+        first = self._last
+        same = source.schema_arrow.equals(self._schema, check_metadata=True)
+        for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
+            fitted = batch if same else fit(batch, self._schema)
+            offsets = self._checked(fitted, expected)
+            if first == self._last and offsets[0].as_py() != expected.first:
+                raise UnfitFile(f"{expected.name} begins at offset {offsets[0]}, its manifest says otherwise")
+            self._last = offsets[-1].as_py()
+            self._offsets.append(offsets)
+            self._rows += len(offsets)
+            for group in self._groups.take(fitted):
+                self._writer.write_table(group)
+        if self._last != expected.last:
+            raise UnfitFile(f"{expected.name} ends at offset {self._last}, not at {expected.last}")
+
+    def _checked(self, batch: pa.RecordBatch, expected: Expected) -> pa.Array:
+        """The offsets of rows, which are this partition's and ascend."""
+        kafka = batch.column(batch.schema.get_field_index("kafka"))
+        partitions, offsets = kafka.field("partition"), kafka.field("offset")
+        if not pc.all(pc.equal(partitions, self._partition)).as_py():
+            raise UnfitFile(f"{expected.name} has rows of another partition than {self._partition}")
+        ascending = pc.all(pc.greater(offsets[1:], offsets[:-1])).as_py() is not False
+        if not ascending or offsets[0].as_py() <= self._last:
+            raise UnfitFile(f"{expected.name} has offsets that do not ascend, near {offsets[0]}")
+        return offsets
+
+    def finish(self) -> FileContent:
+        """The file. Its offsets are read back: they are those of the files that were added, and no others."""
+        for group in self._groups.rest():
+            self._writer.write_table(group)
+        self._writer.close()
+        content = self._sink.getvalue()
+        found = facts(content)
+        read = pq.ParquetFile(pa.BufferReader(content)).read(columns=["kafka.offset"], use_threads=False)
+        offsets = read.column("kafka").combine_chunks().field("offset")
+        if found.rows != self._rows or not offsets.equals(pa.concat_arrays(self._offsets)):
+            raise UnfitFile("the file that was made does not hold the offsets of those that it was made of")
+        return found
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with the columns of `schema`, found by field id."""
+    known = _by_id(batch.schema)
+    columns = [_column(batch, known, wanted, len(batch)) for wanted in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(batch: Any, known: dict[bytes, tuple[int, pa.Field]], wanted: pa.Field, rows: int) -> pa.Array:
+    """The column of a batch, or a struct's child, that has the id of `wanted`; null where there is none."""
+    at, _ = known.get(wanted.metadata[FIELD_ID], (-1, wanted))
+    if at >= 0:
+        array = batch.field(at) if isinstance(batch, pa.StructArray) else batch.column(at)
+        return _as(array, wanted)
+    if not wanted.nullable:
+        raise ValueError(f"there is no column {wanted.name}, which every row has")
+    return pa.nulls(rows, wanted.type)
+
+
+def _as(array: pa.Array, wanted: pa.Field) -> pa.Array:
+    kind = wanted.type
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        known = _by_id(array.type)
+        children = [_column(array, known, each, len(array)) for each in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if pa.types.is_list(kind) and pa.types.is_list(array.type):
+        values = _as(array.values, kind.value_field)
+        return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=mask)
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        keys, items = _as(array.keys, kind.key_field), _as(array.items, kind.item_field)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=mask)
+    if array.type == kind:
+        return array
+    if (array.type, kind) in _WIDENED:
+        return array.cast(kind)
+    raise ValueError(f"column {wanted.name} is {array.type} there and {kind} in the table")
+
+
+def _by_id(fields: pa.Schema | pa.StructType) -> dict[bytes, tuple[int, pa.Field]]:
+    """Place and field by Iceberg id."""
+    return {each.metadata[FIELD_ID]: (at, each) for at, each in enumerate(_each(fields)) if each.metadata}
+
+
+def _each(fields: pa.Schema | pa.StructType) -> Iterator[pa.Field]:
+    yield from fields

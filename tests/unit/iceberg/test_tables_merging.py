@@ -1,0 +1,214 @@
+"""Several files of a table are made one: by field id, each value as it was, or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from iceberg import layout, writer
+from iceberg.layout import Binding, Bindings, Layout
+from iceberg.merging import Expected, Merge, UnfitFile
+from iceberg.writer import FileContent
+from iceberg.writers import ProcessWriter, ThreadWriter, WriterDied
+from objectstore import batch
+from schema.compiler import compile_protos
+from schema.descriptors import load
+
+INNER = b"message I { int32 n = 1; string s = 2; }"
+OLD = (
+    b'syntax = "proto3"; package p; '
+    + INNER
+    + b"message M { int32 x = 1; string name = 2; repeated I many = 3;"
+    b" map<string, I> by = 4; I one = 5; repeated float fs = 6; bool gone = 7; uint64 u = 8; }"
+)
+WIDER = b"message I { int64 n = 1; string t = 2; string more = 3; }"
+NEW = (
+    b'syntax = "proto3"; package p; '
+    + WIDER
+    + b"message M { int64 x = 1; string label = 2; repeated I many = 3;"
+    b" map<string, I> by = 4; I one = 5; repeated double fs = 6; uint64 u = 8; bytes fresh = 9; }"
+)
+VALUES: list[dict[str, Any]] = [
+    {"x": -5, "name": "a", "many": [{"n": 1, "s": "q"}, {"n": 2}], "by": {"k": {"n": 3}}, "one": {"s": "z"}},
+    {"fs": [1.5, -2.25], "gone": True, "u": (1 << 64) - 1},
+    {"by": {"a": {"n": 1}, "b": {"s": "w"}}},
+]
+
+
+def binding(source: bytes, number: int) -> Binding:
+    """A schema that is bound under this number."""
+    return Binding(number, compile_protos({"m.proto": source}), "p.M")
+
+
+def layouts() -> tuple[Layout, Layout]:
+    """A table's layout before and after its message changed."""
+    before = layout.build(None, Bindings((binding(OLD, 1),), 1, (1,)))
+    after = layout.build(
+        None, Bindings((binding(NEW, 2),), 2, (1, 2)), ids=before.ids.to_json(), previous=before.fields
+    )
+    return before, after
+
+
+def written(table: Layout, source: bytes, values: list[dict[str, Any]], start: int) -> FileContent:
+    """A file of these values, of which the last is followed by a tombstone, from an offset on."""
+    kind = load(compile_protos({"m.proto": source}), "p.M").message_class
+    records = [batch.NewRecord(1000 + at, b"k", _made(kind, each)) for at, each in enumerate(values)]
+    content = batch.build([*records, batch.NewRecord(2000, None, None)], base_offset=start)
+    end = start + len(records) + 1
+    found = writer.write_file(table, 3, [memoryview(content)], start, end)
+    assert found is not None
+    return found
+
+
+def _made(kind: Any, fields: dict[str, Any]) -> bytes:
+    message = kind()
+    for name, value in fields.items():
+        if name == "by":
+            for key, inner in value.items():
+                for field, each in inner.items():
+                    setattr(message.by[key], field, each)
+        elif name == "many":
+            for inner in value:
+                message.many.add(**inner)
+        elif name == "one":
+            for field, each in value.items():
+                setattr(message.one, field, each)
+        elif isinstance(value, list):
+            getattr(message, name).extend(value)
+        else:
+            setattr(message, name, value)
+    content: bytes = message.SerializeToString()
+    return content
+
+
+def expected(found: FileContent, name: str = "f") -> Expected:
+    """What manifests say of a file."""
+    return Expected(name, found.rows, found.bounds[3].lower, found.bounds[3].upper)
+
+
+def rows(content: memoryview) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    table: pa.Table = pq.read_table(pa.BufferReader(pa.py_buffer(content)))
+    return table.to_pylist()
+
+
+def merged(table: Layout, *files: FileContent) -> FileContent:
+    """The files as one."""
+    merge = Merge(json.dumps(table.fields), 3)
+    for each in files:
+        merge.add(each.content, expected(each))
+    return merge.finish()
+
+
+def test_older_files_get_the_columns_of_now_by_their_ids() -> None:
+    before, after = layouts()
+    old, new = written(before, OLD, VALUES, 0), written(after, NEW, [{"x": 1 << 40, "label": "n"}], 4)
+    found = merged(after, old, new)
+    got = rows(found.content)
+    assert [each["kafka"]["offset"] for each in got] == [*range(6)]
+    first, second, third, grave, last, _ = [each["value"] for each in got]
+    was = [each["value"] for each in rows(old.content)]
+    assert (first["x"], first["label"], last["x"], last["label"]) == (-5, "a", 1 << 40, "n")
+    assert [(each["n"], each["t"], each["more"]) for each in first["many"]] == [(1, "q", None), (2, "", None)]
+    assert [(key, each["n"]) for key, each in first["by"]] == [("k", 3)]
+    assert sorted((key, each["n"], each["t"]) for key, each in third["by"]) == [("a", 1, ""), ("b", 0, "w")]
+    assert (first["one"]["t"], third["one"], second["fs"], second["u"]) == (
+        "z",
+        None,
+        [1.5, -2.25],
+        2**64 - 1,
+    )
+    assert (second["gone"], last["gone"], first["fresh"], grave) == (True, None, None, None)
+    assert [each and each["__raw__"] for each in (first, second, third, grave)] == [
+        each and each["__raw__"] for each in was
+    ]
+    assert [each["key"] for each in got] == [each["key"] for each in rows(old.content) + rows(new.content)]
+
+
+def test_a_file_that_was_merged_is_as_one_that_was_written() -> None:
+    _, after = layouts()
+    parts = [written(after, NEW, [{"x": at}], 2 * at) for at in range(20)]
+    found = merged(after, *parts)
+    metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(found.content)))
+    one = pq.read_metadata(pa.BufferReader(pa.py_buffer(parts[0].content)))
+    assert (found.rows, metadata.num_rows, metadata.num_row_groups) == (40, 40, 1)
+    assert (found.bounds[3].lower, found.bounds[3].upper, found.bounds[2].upper) == (0, 39, 3)
+    assert metadata.row_group(0).column(0).compression == one.row_group(0).column(0).compression == "ZSTD"
+    ids = {each.name: each.metadata for each in pq.read_schema(pa.BufferReader(pa.py_buffer(found.content)))}
+    assert ids == {each.name: each.metadata for each in after.arrow}
+    again = merged(after, merged(after, *parts[:10]), merged(after, *parts[10:]))
+    assert rows(again.content) == rows(found.content)
+
+
+def test_row_groups_end_where_those_of_commits_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 8)
+    _, after = layouts()
+    found = merged(after, *[written(after, NEW, [{"x": at}], 2 * at) for at in range(20)])
+    assert pq.read_metadata(pa.BufferReader(pa.py_buffer(found.content))).num_row_groups == 5
+    assert len(found.split_offsets) == 5
+    assert [each["kafka"]["offset"] for each in rows(found.content)] == [*range(40)]
+
+
+def test_what_is_not_as_the_table_says_is_merged_with_nothing() -> None:
+    before, after = layouts()
+    old, new = written(before, OLD, VALUES, 0), written(after, NEW, [{"x": 1}], 4)
+    told = expected(new, "the-file")
+    cases = [
+        ("has 2 rows, its manifest says 3", new, told._replace(rows=3)),
+        ("the-file begins at offset 4", new, told._replace(first=3)),
+        ("the-file ends at offset 5, not at 6", new, told._replace(last=6)),
+        ("offsets that do not ascend", old, expected(old)),
+        ("cannot be read", FileContent(new.content[:-9], 2, {}, []), told),
+    ]
+    for reason, file, says in cases:
+        merge = Merge(json.dumps(after.fields), 3)
+        merge.add(old.content, expected(old))
+        with pytest.raises(UnfitFile, match=reason):
+            merge.add(file.content, says)
+    with pytest.raises(UnfitFile, match="another partition than 4"):
+        Merge(json.dumps(after.fields), 4).add(new.content, told)
+    with pytest.raises(UnfitFile, match="column x is int64 there and int32 in the table"):
+        Merge(json.dumps(before.fields), 3).add(new.content, told)
+
+
+@pytest.fixture
+async def helper() -> AsyncIterator[ProcessWriter]:
+    """A writer with a process of its own."""
+    found = ProcessWriter()
+    yield found
+    await found.close()
+
+
+async def test_a_process_merges_what_a_thread_merges(helper: ProcessWriter) -> None:
+    before, after = layouts()
+    old, new = written(before, OLD, VALUES, 0), written(after, NEW, [{"x": 1}], 4)
+    made = []
+    for each in (helper, ThreadWriter()):
+        merge, other = (each.merging(json.dumps(after.fields), 3) for _ in range(2))
+        await merge.add(old.content, expected(old))
+        await other.add(new.content, expected(new))
+        await merge.add(new.content, expected(new))
+        made.append(bytes((await merge.finish()).content))
+        await merge.drop()
+        await other.drop()
+    assert made[0] == made[1] == bytes(merged(after, old, new).content)
+
+
+async def test_a_helper_that_ends_takes_its_merges_with_it(helper: ProcessWriter) -> None:
+    before, after = layouts()
+    old, new = written(before, OLD, VALUES, 0), written(after, NEW, [{"x": 1}], 4)
+    merge = helper.merging(json.dumps(after.fields), 3)
+    await merge.add(old.content, expected(old))
+    await helper.close()
+    with pytest.raises(WriterDied):
+        await merge.add(new.content, expected(new))
+    await merge.drop()
+    again = helper.merging(json.dumps(after.fields), 3)
+    with pytest.raises(UnfitFile, match="cannot be read"):
+        await again.add(new.content[:50], expected(new))
+    await again.drop()
