@@ -109,13 +109,18 @@ def watermark_of(spark: SparkSession, source: str, target: str) -> Watermark | N
 
 
 def _noted(spark: SparkSession, found: TopicTable, target: str, begin: Watermark | None) -> Watermark | None:
-    # The snapshots that main came from, the newest first: compaction and others' commits note nothing.
-    rows = spark.sql(
-        f"SELECT map_filter(s.summary, (name, value) -> startswith(name, '{PROPERTY}')) AS noted "
-        f"FROM {target}.history h JOIN {target}.snapshots s ON h.snapshot_id = s.snapshot_id "
-        "WHERE h.is_current_ancestor ORDER BY h.made_current_at DESC"
-    )
-    noted = [row["noted"] for row in rows.where("size(noted) > 0").collect()]
+    # What main came from, the newest first. Others' commits note nothing; those rolled back are no ancestors.
+    history = spark.sql(
+        f"SELECT snapshot_id, made_current_at FROM {target}.history WHERE is_current_ancestor"
+    ).collect()
+    order = {row["snapshot_id"]: row["made_current_at"] for row in history}
+    snapshots = spark.sql(
+        "SELECT * FROM (SELECT snapshot_id, map_filter(summary, (name, value) -> "
+        f"startswith(name, '{PROPERTY}')) AS noted FROM {target}.snapshots) WHERE size(noted) > 0"
+    ).collect()
+    found_here = [row for row in snapshots if row["snapshot_id"] in order]
+    found_here.sort(key=lambda row: order[row["snapshot_id"]], reverse=True)
+    noted = [row["noted"] for row in found_here]
     for each in noted:
         if text := each.get(f"{PROPERTY}{found.end.topic_id}"):
             return Watermark.parse(text.rpartition("=")[2])
@@ -182,10 +187,7 @@ class _Run:
                 "gone: run it again with less, by offsets_max"
             )
         head = head_of(self._spark, self._target, self._name)
-        rows = self._spark.sql(
-            f"SELECT snapshot_id, parent_id FROM {self._target}.snapshots WHERE committed_at >= "
-            f"(SELECT committed_at FROM {self._target}.snapshots WHERE snapshot_id = {self._base})"
-        ).collect()
+        rows = self._spark.sql(f"SELECT snapshot_id, parent_id FROM {self._target}.snapshots").collect()
         parents = {row["snapshot_id"]: row["parent_id"] for row in rows}
         at = head
         while at is not None and at != self._base:

@@ -108,7 +108,7 @@ def session(
         return _connected(SparkSession, remote, {**_catalog(catalog_uri, s3), **(settings or {})})
     given = {**_EVERYWHERE, **_catalog(catalog_uri, s3)}
     if _SUBMITTED not in os.environ:
-        given |= _paths(jars, local=master is None)
+        given |= jar_settings(jars, local=master is None)
         given |= {"spark.master": master or f"local[{cores}]", "spark.app.name": "floe"}
         given["spark.driver.memory"] = f"{driver_memory_mib}m"
         given |= _driver(scratch, QUICK if short_lived else THOROUGH, local=master is None)
@@ -128,8 +128,8 @@ def _connected(sessions: type[SparkSession], remote: str, settings: Mapping[str,
     return spark
 
 
-def _paths(jars: Sequence[Path | str] | None, *, local: bool) -> dict[str, str]:
-    """How driver and executors come to Iceberg's jars."""
+def jar_settings(jars: Sequence[Path | str] | None, *, local: bool) -> dict[str, str]:
+    """How driver and executors come to Iceberg's jars: see `session`. Raises FileNotFoundError."""
     if jars is None and _baked_in():
         return {}
     found = list(jars_in() if jars is None else jars)
