@@ -12,6 +12,7 @@ All of it is SQL and plain writes: nothing needs the driver's JVM.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -62,8 +63,9 @@ def exactly_once(
     elsewhere by that.
 
     `target` exists and is empty, or has been written by runs over this topic; `begin` says from where to read
-    for a target with other rows. `until`, `offsets_max`, `skip_gone`: as in `read_since`. `before` is told
-    each step. Raises what `read_since` raises, Unmarked, TargetMoved, and what the job raises.
+    for a target with other rows, and is left out from then on. `until`, `offsets_max`, `skip_gone`: as in
+    `read_since`. `before` is told each step. Raises what `read_since` raises, Unmarked, TargetMoved, and what
+    the job raises.
     """
     found = topic_table(spark, source)
     table_properties(spark, target)
@@ -84,15 +86,19 @@ def exactly_once(
     run = _Run(spark, target, base, *_name(spark))
     before("create the branch")
     run.create_branch()
-    before("write")
-    job(given.rows, run.branch)
-    before("note the watermark")
-    _append_nothing(
-        spark, run.branch, {f"{PROPERTY}{found.end.topic_id}": f"{found.topic}={given.watermark}"}
-    )
-    before("publish")
-    published = run.publish()
-    before("drop the branch")
+    try:
+        before("write")
+        job(given.rows, run.branch)
+        before("note the watermark")
+        noted = {f"{PROPERTY}{found.end.topic_id}": f"{found.topic}={given.watermark}"}
+        _append_nothing(spark, run.branch, noted)
+        before("publish")
+        published = run.publish()
+        before("drop the branch")
+    except Exception:
+        with contextlib.suppress(Exception):  # what failed is told; a branch that stays is removed later
+            run.drop_branch()
+        raise
     run.drop_branch()
     return Progress(given.since, given.watermark, published)
 

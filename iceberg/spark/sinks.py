@@ -14,6 +14,8 @@ from iceberg.spark.watermark import MissingColumns
 PLACE = ("topic", "partition", "offset")
 """Where a record is: the key of a target that has each record once."""
 _NUMBER = "__floe_number"
+_BOUNDED = ("tinyint", "smallint", "int", "bigint", "string", "date")
+"""Types whose bounds come to the driver and back as they are; a timestamp would by way of its time zone."""
 
 
 def merge_into(
@@ -24,7 +26,8 @@ def merge_into(
     A key that the target has is overwritten; with `newest_by` only by a row that is greater in these columns,
     so that rows which come late or once more do no harm. Of several rows with one key the greatest counts
     (any of them without `newest_by`). Rows have the target's columns, by name; further ones are ignored. The
-    keys' lowest and highest values are looked up first: files of the target that lie outside are not opened.
+    keys' lowest and highest values (whole numbers, text, dates) are looked up first: files of the target that
+    lie outside are not opened.
     Raises UnknownTable and MissingColumns, before anything is written.
     """
     spark = rows.sparkSession
@@ -34,10 +37,8 @@ def merge_into(
     bounds = _bounds(rows, target, key)
     if bounds is None:
         return
-    on = [
-        f"t.`{name}` = s.`{name}` AND t.`{name}` BETWEEN :low{at} AND :high{at}"
-        for at, name in enumerate(key)
-    ]
+    on = [f"t.`{name}` = s.`{name}`" for name in key]
+    on += [f"t.`{key[at]}` BETWEEN :low{at} AND :high{at}" for at in range(len(key)) if f"low{at}" in bounds]
     newer = f"AND {_struct('s', newest_by)} > {_struct('t', newest_by)} " if newest_by else ""
     given = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
     names = ", ".join(f"`{name}`" for name in columns)
@@ -85,21 +86,23 @@ def _check_columns(
 
 
 def _bounds(rows: DataFrame, target: str, key: Sequence[str]) -> dict[str, Any] | None:
-    """The lowest and highest value of each key column; None without any rows. Raises MissingColumns for a
-    null.
+    """The lowest and highest value of key columns; None without any rows. Raises MissingColumns for a null.
+
+    Of columns only that have the target's type: another one may have another order.
     """
+    ours, theirs = dict(rows.dtypes), dict(rows.sparkSession.table(target).dtypes)
     found = [F.count(F.lit(1)).alias("count")]
     for at, name in enumerate(key):
         column = F.col(f"`{name}`")
-        found += [F.min(column).alias(f"low{at}"), F.max(column).alias(f"high{at}")]
         found.append(F.count_if(column.isNull()).alias(f"nulls{at}"))
+        if ours[name] in _BOUNDED and ours[name] == theirs[name]:
+            found += [F.min(column).alias(f"low{at}"), F.max(column).alias(f"high{at}")]
     row = rows.agg(*found).collect()[0].asDict()
     for at, name in enumerate(key):
         if row[f"nulls{at}"]:
             raise MissingColumns(
                 f"{row[f'nulls{at}']} rows for {target} have null in key column {name!r}: a null equals "
-                "nothing, so "
-                "they would be written again each time; leave them out or give them a value"
+                "nothing, so they would be written again each time; leave them out or give them a value"
             )
-    sides = [f"{side}{at}" for at in range(len(key)) for side in ("low", "high")]
-    return {name: row[name] for name in sides} if row["count"] else None
+    sides = {name: value for name, value in row.items() if name.startswith(("low", "high"))}
+    return sides if row["count"] else None

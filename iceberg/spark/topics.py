@@ -8,6 +8,7 @@ the topic's, says below which offsets in `floe.removed-below`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 from iceberg.spark.watermark import UnknownTable, Watermark
 
 _TOPIC, _TOPIC_ID = "floe.topic", "floe.topic-id"
+LOOKS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,19 @@ def topic_table(spark: SparkSession, table: str) -> TopicTable:
             f"table {table!r} is no topic's (it has no property {_TOPIC_ID}): name the table of a topic, as "
             "`floe table list` does"
         )
+    for _ in range(LOOKS_MAX):
+        found = _look(spark, table, properties)
+        if found is not None:
+            return found
+    raise UnknownTable(
+        f"table {table!r} has no ledger in its current snapshot, looked at {LOOKS_MAX} times: it was not "
+        "written by "
+        "Floe; drop it, and it is made again from the topic"
+    )
+
+
+def _look(spark: SparkSession, table: str, properties: Mapping[str, str]) -> TopicTable | None:
+    """One look; None when the snapshot that was the current one is so no more, and has no ledger any more."""
     snapshot_id = head_of(spark, table)
     rows = spark.sql(
         f"SELECT snapshot_id, summary['{_TOPIC_ID}'] AS topic_id, "
@@ -46,14 +61,17 @@ def topic_table(spark: SparkSession, table: str) -> TopicTable:
         f"FROM {table}.snapshots WHERE snapshot_id = {snapshot_id or 0} "
         "OR summary['floe.removed-below'] IS NOT NULL"
     ).collect()
-    end = Watermark(properties[_TOPIC_ID])
+    ends = [
+        Watermark(row["topic_id"], _offsets(row["next_offsets"]))
+        for row in rows
+        if row["snapshot_id"] == snapshot_id and row["next_offsets"] is not None
+    ]
+    if snapshot_id is not None and not ends:
+        return None
     removed = Watermark("")
     for row in rows:
         removed = removed.raised(_offsets(row["removed_below"]))
-        if row["snapshot_id"] == snapshot_id:
-            if row["next_offsets"] is None:  # it is the current one no more, and says so no more
-                return topic_table(spark, table)
-            end = Watermark(row["topic_id"], _offsets(row["next_offsets"]))
+    end = ends[0] if ends else Watermark(properties[_TOPIC_ID])
     return TopicTable(table, properties[_TOPIC], end, snapshot_id, removed.offsets)
 
 

@@ -152,6 +152,7 @@ async def test_of_two_runs_at_once_and_of_a_run_beside_another_commit_one_is_ref
         run(spark)
         assert is_exact(spark)
         assert len(places(spark, TARGET)) == 8
+        assert [row["name"] for row in spark.table(f"{TARGET}.refs").collect()] == ["main"]
 
     await asyncio.to_thread(beside)
 

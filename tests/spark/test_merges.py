@@ -45,6 +45,13 @@ def test_the_newest_row_of_a_key_wins_also_when_older_ones_come_late(spark: Spar
     assert merge((1, 6, 0, "c"), (2, None, 10, "late")) == {1: "c", 2: "y", 3: "z"}
     assert spark.table(target).count() == 3
 
+    other = "local.db.times"  # keys without bounds: a timestamp, and a number of another type
+    spark.sql(f"CREATE TABLE {other} (at TIMESTAMP, number INT) USING iceberg")
+    rows = spark.sql("SELECT TIMESTAMP '2026-10-25 01:30:00' AS at, explode(array(9L, 10L)) AS number")
+    for _ in range(2):
+        merge_into(rows, other, key=("at", "number"))
+    assert sorted(row["number"] for row in spark.table(other).collect()) == [9, 10]
+
 
 def test_a_sink_that_cannot_be_keyed_is_told_why(spark: SparkSession) -> None:
     target = "local.db.t"
