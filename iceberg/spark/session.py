@@ -1,8 +1,14 @@
-"""The one way Floe starts Spark: a local session with Floe's REST catalog as `floe`.
+"""The one way Floe starts Spark: a session with Floe's REST catalog as `floe`, wherever Spark runs.
 
-The jars come by path (deploy/setup/jars.py brings them) on the driver's own class path, so nothing
-is resolved or copied at start. Spark, pandas and Java are the extra `spark`: import this module
-only where they are wanted.
+| where | what is given |
+|---|---|
+| in this process | nothing: `local[cores]` |
+| a standalone cluster, Kubernetes, YARN | `master`, or nothing below spark-submit, which has said it |
+| a Spark Connect server | `remote`; its jars and SQL extensions are the server's |
+
+Jars come by path (deploy/setup/jars.py brings them) or lie in Spark's own folder (an image with them baked
+in), so that nothing is resolved at start; `PACKAGES` are the coordinates for those who want that. Spark,
+pandas and Java are the extra `spark`: nothing here imports them before a session is asked for.
 """
 
 from __future__ import annotations
@@ -12,8 +18,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CATALOG = "floe"
 CORES = 2
@@ -21,6 +29,19 @@ DRIVER_MEMORY_MIB = 2048
 SHUFFLE_PARTITIONS = 4
 ARROW_ROWS = 1_024
 """Rows that Python is handed at once."""
+
+ICEBERG = "1.12.0"
+PACKAGES = (
+    f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}",
+    f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}",
+)
+"""Maven coordinates of the jars, for `jars=PACKAGES` or `spark-submit --packages`."""
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit's JVM was there first: what it was told holds
+_EVERYWHERE = {
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
 
 THOROUGH = "-XX:+UseParallelGC"
 # Over a minute on two cores, three quarters of the JVM's CPU time went into its optimising compiler.
@@ -56,61 +77,105 @@ class S3Access:
 
 def session(
     catalog_uri: str,
-    jars: Sequence[Path],
+    jars: Sequence[Path | str] | None = None,
     *,
-    scratch: Path,
+    master: str | None = None,
+    remote: str | None = None,
+    scratch: Path | None = None,
     java_home: Path | None = None,
     s3: S3Access | None = None,
     cores: int = CORES,
     driver_memory_mib: int = DRIVER_MEMORY_MIB,
     short_lived: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session of this process, in UTC, on `cores` local threads.
+    """The session of this process, in UTC.
 
-    `catalog_uri` is Floe's `http://host:port/iceberg`. Tables in a local folder need no `s3`; with it
-    they are read through Iceberg's S3FileIO. `scratch` takes Spark's temporary files. `short_lived`
-    suits jobs of about a minute: the JVM compiles quickly rather than well. Raises FileNotFoundError
-    when a jar is missing. A JVM that runs already keeps its memory bound and jars.
+    `catalog_uri` is Floe's `http://host:port/iceberg`. `jars`: paths, or Maven coordinates (`PACKAGES`); None
+    for those in Spark's own folder, else what `jars_in` finds. `master`, `remote`: as in the table above;
+    with neither, outside spark-submit, `cores` local threads. Tables in a local folder need no `s3`; with it
+    they are read through Iceberg's S3FileIO. `scratch` takes Spark's temporary files. `short_lived` suits
+    jobs of about a minute: the JVM compiles quickly rather than well. `settings` of Spark's own win over
+    those from here.
+
+    Raises FileNotFoundError when a jar is missing and ValueError for `master` with `remote`. A JVM that runs
+    already keeps its memory bound and jars.
     """
-    for jar in jars:
-        if not jar.is_file():
-            raise FileNotFoundError(f"{jar} is missing: bring it with `python -m deploy.setup.jars iceberg`")
+    from pyspark.sql import SparkSession
+
+    if master and remote:
+        raise ValueError(f"master={master!r} and remote={remote!r}: give one of them")
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
-    # What the audit runs in Python runs by this interpreter, on this checkout or installation. PySpark reads
-    # it from the environment: `spark.pyspark.python` is for spark-submit alone.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        **_local(jars, scratch, driver_memory_mib, QUICK if short_lived else THOROUGH),
-        **_catalog(catalog_uri, s3),
-    }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("floe")
-    for name, value in settings.items():
+    if remote:
+        return _connected(SparkSession, remote, {**_catalog(catalog_uri, s3), **(settings or {})})
+    given = {**_EVERYWHERE, **_catalog(catalog_uri, s3)}
+    if _SUBMITTED not in os.environ:
+        if master is None:
+            # What the audit runs in Python runs by this interpreter, on this checkout or installation. PySpark
+            # reads it from the environment: `spark.pyspark.python` is for spark-submit alone.
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        given |= jar_settings(jars, local=master is None)
+        given |= {"spark.master": master or f"local[{cores}]", "spark.app.name": "floe"}
+        given["spark.driver.memory"] = f"{driver_memory_mib}m"
+        given |= _driver(scratch, QUICK if short_lived else THOROUGH, local=master is None)
+    builder = SparkSession.builder
+    for name, value in {**given, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
-def _local(jars: Sequence[Path], scratch: Path, driver_memory_mib: int, tuning: str) -> Mapping[str, str]:
-    return {
-        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars),
-        "spark.driver.memory": f"{driver_memory_mib}m",
+def _connected(sessions: type[SparkSession], remote: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session on a Connect server; the catalog is a matter of this session alone."""
+    spark = sessions.builder.remote(remote).getOrCreate()
+    for name, value in {"spark.sql.session.timeZone": "UTC", **settings}.items():
+        spark.conf.set(name, value)
+    return spark
+
+
+def jar_settings(jars: Sequence[Path | str] | None, *, local: bool) -> dict[str, str]:
+    """How driver and executors come to Iceberg's jars: see `session`. Raises FileNotFoundError."""
+    if jars is None and _baked_in():
+        return {}
+    found = list(jars_in() if jars is None else jars)
+    packages = [jar for jar in found if isinstance(jar, str) and jar.count(":") == 2]
+    paths = [Path(jar) for jar in found if jar not in packages]
+    for path in paths:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing: bring it with `python -m deploy.setup.jars iceberg`")
+    settings = {"spark.jars.packages": ",".join(packages)} if packages else {}
+    if paths and local:
+        return {**settings, "spark.driver.extraClassPath": os.pathsep.join(map(str, paths))}
+    return {**settings, "spark.jars": ",".join(map(str, paths))} if paths else settings
+
+
+def _baked_in() -> bool:
+    """Whether Spark's own folder has Iceberg's runtime."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    return any(Path(home, "jars").glob("iceberg-spark-runtime-*.jar"))
+
+
+def _driver(scratch: Path | None, tuning: str, *, local: bool) -> dict[str, str]:
+    """Settings of a JVM that begins here."""
+    settings = {
         # The session's zone governs SQL; the JVM's own governs whatever formats a date outside it.
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {tuning}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(scratch),
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
+    if local:
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings["spark.sql.shuffle.partitions"] = str(SHUFFLE_PARTITIONS)
+        settings["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[2])
+        settings["spark.sql.execution.arrow.maxRecordsPerBatch"] = str(ARROW_ROWS)
+    if scratch is not None:
+        settings |= {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    return settings
 
 
 def _catalog(uri: str, s3: S3Access | None) -> Mapping[str, str]:

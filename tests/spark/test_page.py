@@ -1,0 +1,146 @@
+"""docs/spark.md, command by command: a stranger who follows the page comes to what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no stubs
+import pytest
+import yaml
+
+from deploy.run.stages import Embedded
+from tests.spark.cluster import QUICK, Cluster, standalone
+
+KUBERNETES = "1.36.0"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "spark.md"
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DONE_BEFORE = re.compile(r"^make setup\b.*$", re.MULTILINE)  # `make test` begins with it
+RUNNING = {  # what the fixtures start, on ports of their own
+    "floe dev\n",
+    "spark-class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077\n",
+    "spark-class org.apache.spark.deploy.worker.Worker spark://127.0.0.1:7077 --host 127.0.0.1 "
+    "--cores 1 --memory 512m\n",
+}
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, the word behind it (a file's name, or `running`) and its text."""
+
+    language: str
+    name: str
+    text: str
+
+
+def blocks() -> Iterator[Block]:
+    for language, name, text in BLOCK.findall(PAGE.read_text()):
+        yield Block(language, name, text)
+
+
+@dataclass
+class Shell:
+    """A user's terminal: variables and folder stay from block to block."""
+
+    home: Path
+    instead: Mapping[str, str]
+    environment: dict[str, str]
+    folder: Path = ROOT
+    said: list[str] = field(default_factory=list)
+
+    def of_here(self, text: str) -> str:
+        """The page's text with this run's ports."""
+        for theirs, ours in self.instead.items():
+            text = text.replace(theirs, ours)
+        return text
+
+    def run(self, text: str) -> None:
+        """One block; its standard output is kept."""
+        state = self.home / ".state"
+        script = f"set -eo pipefail\n{self.of_here(text)}\npwd > {state}; env -0 >> {state}\n"
+        ran = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, f"{text}\n{ran.stdout[-2000:]}\n{ran.stderr[-3000:]}"
+        folder, _, variables = state.read_text().partition("\n")
+        self.folder = Path(folder)
+        self.environment = dict(each.split("=", 1) for each in variables.split("\0") if "=" in each)
+        self.said = ran.stdout.splitlines()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A terminal with Floe and a Spark cluster running beside it."""
+    with Embedded(tmp_path / "floe") as floe, standalone(tmp_path / "spark") as cluster:
+        yield terminal(tmp_path, floe, cluster)
+
+
+def terminal(tmp_path: Path, floe: Embedded, cluster: Cluster) -> Shell:
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
+    here = {"HOME": str(home), "FLOE_BOOTSTRAP": floe.bootstrap, "FLOE_HTTP": floe.http[0]}
+    venv = f"{Path(sys.executable).parent}:{kept['PATH']}"
+    instead = {
+        "http://127.0.0.1:8080": floe.http[0],
+        "spark://127.0.0.1:7077": cluster.url,
+        ". .venv/bin/activate": "true",
+    }
+    return Shell(home, instead, {**kept, **here, **QUICK, "PATH": venv, "SPARK_LOCAL_IP": "127.0.0.1"})
+
+
+def run_as_kubernetes_would(shell: Shell, text: str) -> None:
+    """The manifests are Kubernetes', what the image copies is there, and the driver's command does its job.
+
+    Instead of the cluster's pods there is one thread; jars are given, since nothing is baked in here.
+    """
+    documents = list(yaml.safe_load_all(text))
+    for each in documents:
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+    for source in re.findall(
+        r"^COPY (.*) /opt/\S+$", (shell.folder / "Containerfile").read_text(), re.MULTILINE
+    ):
+        for name in source.split():
+            assert (shell.folder / name).exists(), name
+    (container,) = documents[-1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    line = " ".join(f"'{word}'" for word in [*container["command"], *container["args"]])
+    for theirs, ours in {
+        "/opt/spark/bin/": "",
+        "k8s://https://kubernetes.default.svc": "local[1]",
+        "$(POD_IP)": "127.0.0.1",
+        "/opt/job": str(shell.folder),
+        "http://floe.streams.svc:8080": "http://127.0.0.1:8080",
+        "'--conf=spark.executor.instances=2'": "--jars=$JARS",
+    }.items():
+        assert theirs in line, theirs
+        line = line.replace(theirs, ours)
+    shell.run(line)
+    assert shell.said[-1:] == ["offsets as before rows 4"]
+
+
+def test_every_command_of_the_page_runs_and_says_what_the_page_says(shell: Shell) -> None:
+    ran = 0
+    for block in blocks():
+        if block.name == "running":
+            assert block.text in RUNNING, "nothing here starts it"
+        elif block.language == "sh":
+            shell.run(DONE_BEFORE.sub("", block.text))
+            ran += 1
+        elif block.name:
+            (shell.folder / block.name).write_text(shell.of_here(block.text))
+            if block.language == "yaml":
+                run_as_kubernetes_would(shell, block.text)
+        else:
+            assert block.language == "text", block
+            for line in block.text.splitlines():
+                assert any(each.startswith(line) for each in shell.said), (line, shell.said)
+    assert ran >= 7
