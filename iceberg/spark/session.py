@@ -112,8 +112,8 @@ def session(
     given = {**_EVERYWHERE, **_catalog(catalog_uri, s3)}
     if _SUBMITTED not in os.environ:
         if master is None:
-            # What the audit runs in Python runs by this interpreter, on this checkout or installation. PySpark
-            # reads it from the environment: `spark.pyspark.python` is for spark-submit alone.
+            # What the audit runs in Python runs by this interpreter, on this checkout or installation.
+            # PySpark reads it from the environment: `spark.pyspark.python` is for spark-submit alone.
             os.environ["PYSPARK_PYTHON"] = sys.executable
         given |= jar_settings(jars, local=master is None)
         given |= {"spark.master": master or f"local[{cores}]", "spark.app.name": "floe"}
