@@ -196,7 +196,7 @@ class Catalog:
             raise commit_unknown(f"namespace {name}: {error}") from error
         if isinstance(result, Refused):
             if result.code is Code.DUPLICATE_RESOURCE:
-                raise already_exists(f"namespace {name}")
+                raise already_exists("Namespace", name)
             if result.code is Code.NON_EMPTY_GROUP:
                 raise CatalogError(409, "NamespaceNotEmptyException", result.message)
             if result.code is Code.RESOURCE_NOT_FOUND:

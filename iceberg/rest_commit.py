@@ -21,12 +21,19 @@ from pyiceberg.table.metadata import (
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AssertCreate,
+    AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
+    AssertTableUUID,
     RemovePropertiesUpdate,
     SetPropertiesUpdate,
+    TableRequirement,
     update_table_metadata,
 )
 
-from iceberg import ledger
+from iceberg import ledger, rest_ids
 from iceberg.rest_errors import bad_request, commit_failed, forbidden
 
 FORMAT_VERSION_MAX = 2
@@ -63,16 +70,37 @@ def apply(
         for requirement in request.requirements:
             requirement.validate(current)
     except CommitFailedException as error:
-        raise commit_failed(str(error)) from error
+        raise commit_failed(_unmet(requirement, error)) from error
     empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
     try:
         updated = update_table_metadata(
-            current or empty, request.updates, enforce_validation=current is None, metadata_location=location
+            current or empty,
+            rest_ids.settled(request.updates, current),
+            enforce_validation=current is None,
+            metadata_location=location,
         )
     # NotImplementedError is pyiceberg's answer to an update of a kind that it does not apply.
     except (ValidationError, ValueError, NotImplementedError, KeyError) as error:
         raise bad_request(f"the updates cannot be applied: {error}") from error
     return _dump(updated)
+
+
+_UNMET = {
+    AssertCreate: "table already exists",
+    AssertTableUUID: "UUID does not match",
+    AssertLastAssignedFieldId: "last assigned field id changed",
+    AssertCurrentSchemaId: "current schema changed",
+    AssertLastAssignedPartitionId: "last assigned partition id changed",
+    AssertDefaultSpecId: "default partition spec changed",
+    AssertDefaultSortOrderId: "default sort order changed",
+}
+"""What the reference says of a requirement that does not hold (UpdateRequirement.java)."""
+
+
+def _unmet(requirement: TableRequirement, error: CommitFailedException) -> str:
+    words = _UNMET.get(type(requirement))
+    detail = str(error).rpartition(": ")[2]
+    return str(error) if words is None else f"Requirement failed: {words}: {detail}"
 
 
 def create(request: CreateTableRequest, location: str) -> dict[str, Any]:

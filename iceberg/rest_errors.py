@@ -1,4 +1,7 @@
-"""The errors of the REST catalog, in the shape and with the names of Iceberg's REST specification."""
+"""The errors of the REST catalog, in the shape and with the names of Iceberg's REST specification.
+
+Where Iceberg's compatibility kit looks at the words (tests/engines/kit), they are the reference's.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,17 @@ def forbidden(message: str) -> CatalogError:
 
 def no_such_namespace(name: str) -> CatalogError:
     """404 of a namespace."""
-    return CatalogError(404, "NoSuchNamespaceException", f"namespace {name} does not exist")
+    return CatalogError(404, "NoSuchNamespaceException", f"Namespace does not exist: {name}")
 
 
 def no_such_table(namespace: str, name: str) -> CatalogError:
     """404 of a table."""
-    return CatalogError(404, "NoSuchTableException", f"table {namespace}.{name} does not exist")
+    return CatalogError(404, "NoSuchTableException", f"Table does not exist: {namespace}.{name}")
 
 
-def already_exists(what: str) -> CatalogError:
-    """409 of a creation."""
-    return CatalogError(409, "AlreadyExistsException", f"{what} already exists")
+def already_exists(kind: str, name: str) -> CatalogError:
+    """409 of a creation. `kind` is Table or Namespace."""
+    return CatalogError(409, "AlreadyExistsException", f"{kind} already exists: {name}")
 
 
 def commit_failed(message: str) -> CatalogError:

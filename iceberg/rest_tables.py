@@ -99,7 +99,7 @@ class Tables:
         key = (namespace, _name(request.name))
         self._need_namespace(namespace)
         if key in self._parts.replica.state.tables:
-            raise already_exists(f"table {namespace}.{request.name}")
+            raise already_exists("Table", f"{namespace}.{request.name}")
         location = (request.location or self._new_location(key)).rstrip("/")
         self._locations.require_free(location, key)
         metadata = await asyncio.to_thread(rest_commit.create, request, location)
@@ -197,7 +197,7 @@ class Tables:
         if purged:
             self._locations.require_purgeable(purged, key)
         named = target or key
-        await self._propose(message, f"table {named[0]}.{named[1]}")
+        await self._propose(message, f"{named[0]}.{named[1]}")
 
     def _guard(self, key: Key, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> bool:
         """A living topic's table is Floe's: it takes properties, nothing else. Whether it is such a table.
@@ -251,7 +251,9 @@ class Tables:
             content = await read(self._parts.store, self._parts.warehouse, location)
             return await asyncio.to_thread(table_metadata.decode, content)
         except NotFound:
-            raise CatalogError(404, "NotFoundException", f"metadata {location} does not exist") from None
+            raise CatalogError(
+                404, "NotFoundException", f"Failed to open input stream for file: {location}: it is gone"
+            ) from None
         except ValueError as error:
             raise bad_request(f"metadata {location}: {error}") from error
 
@@ -266,7 +268,7 @@ class Tables:
         namespace, name = key
         message = CommitTable(namespace=namespace, name=name, expected=expected, metadata_location=location)
         try:
-            await self._propose(message, f"table {namespace}.{name}")
+            await self._propose(message, f"{namespace}.{name}")
         except CatalogError as error:
             if error.status == 504 and await self._landed(key, location):
                 return
@@ -280,27 +282,27 @@ class Tables:
         found = self._parts.replica.state.tables.get(key)
         return found is not None and found.metadata_location == location
 
-    async def _propose(self, message: Message, what: str) -> Result:
+    async def _propose(self, message: Message, table: str) -> Result:
         try:
             result = await self._parts.replica.propose(message)
         except OutcomeUnknown as error:
-            raise commit_unknown(f"{what}: {error}") from error
+            raise commit_unknown(f"table {table}: {error}") from error
         except LogError as error:
-            raise unavailable(f"{what}: {error}") from error
+            raise unavailable(f"table {table}: {error}") from error
         if isinstance(result, Refused):
-            raise refused(result, what)
+            raise refused(result, table)
         return result
 
 
-def refused(result: Refused, what: str) -> CatalogError:
+def refused(result: Refused, table: str) -> CatalogError:
     """What the log refused, as the catalog says it."""
     if result.code is Code.DUPLICATE_RESOURCE:
-        return already_exists(what)
+        return already_exists("Table", table)
     if result.code is Code.INVALID_UPDATE_VERSION:
         return commit_failed(result.message)
     if result.code is Code.RESOURCE_NOT_FOUND:
         return CatalogError(404, "NoSuchTableException", result.message)
-    return bad_request(f"{what}: {result.message}")
+    return bad_request(f"table {table}: {result.message}")
 
 
 def _name(name: object) -> str:

@@ -199,6 +199,8 @@ def drop_namespace(state: StateData, message: DropNamespace, at: At) -> Result:
     if message.name not in state.namespaces:
         return Refused(Code.RESOURCE_NOT_FOUND, f"namespace {message.name!r} does not exist")
     if any(namespace == message.name for namespace, _ in state.tables):
-        return Refused(Code.NON_EMPTY_GROUP, f"namespace {message.name!r} holds tables: drop them first")
+        return Refused(
+            Code.NON_EMPTY_GROUP, f"namespace {message.name!r} is not empty: drop its tables first"
+        )
     del state.namespaces[message.name]
     return Done()

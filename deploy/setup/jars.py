@@ -2,8 +2,9 @@
 
 `python -m deploy.setup.jars iceberg kafka` brings sets; `--lock SET` resolves a set's roots anew and
 rewrites its list, deploy/setup/jars-<set>.sha256: one line `<sha256>  <organisation>/<name>/<version>`
-per jar. Only listed jars are fetched, each checked against its hash; a set that is there costs
-nothing. $FLOE_MAVEN_MIRROR names another repository than Ivy's default, Maven Central.
+per jar, with `/<classifier>` where it has one. Only listed jars are fetched, each checked against its
+hash; a set that is there costs nothing. $FLOE_MAVEN_MIRROR names another repository than Ivy's default,
+Maven Central.
 """
 
 from __future__ import annotations
@@ -42,8 +43,23 @@ ROOTS = {
         "org.apache.kafka/connect-file/4.3.1",
         "org.slf4j/slf4j-simple/1.7.36",
     ),
+    # Iceberg's REST compatibility kit; the newest that there is (docs/engines.md).
+    "kit": (
+        "org.apache.iceberg/iceberg-open-api/1.11.0/tests",
+        "org.apache.iceberg/iceberg-open-api/1.11.0/test-fixtures",
+        "org.apache.iceberg/iceberg-core/1.11.0",
+        "org.apache.iceberg/iceberg-core/1.11.0/tests",
+        "org.apache.iceberg/iceberg-api/1.11.0",
+        "org.apache.iceberg/iceberg-api/1.11.0/tests",
+        "org.junit.platform/junit-platform-console-standalone/1.13.4",
+        "org.assertj/assertj-core/3.27.6",
+        "org.awaitility/awaitility/4.3.0",
+    ),
     "streams": ("org.apache.kafka/kafka-streams-examples/4.3.1", "org.slf4j/slf4j-simple/1.7.36"),
 }
+
+
+_VERSION = "[revision](-[classifier]).[ext]"
 
 
 class JarsFailed(Exception):
@@ -52,17 +68,18 @@ class JarsFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One pinned jar: Maven coordinates and the SHA-256 of its bytes in hex."""
+    """One pinned jar: Maven coordinates (`classifier`: which of a module) and its bytes' SHA-256 in hex."""
 
     organisation: str
     name: str
     version: str
     sha256: str = ""
+    classifier: str = ""
 
     @property
     def file(self) -> str:
         """Its file name in a set's folder."""
-        return f"{self.name}-{self.version}.jar"
+        return f"{'-'.join(filter(None, (self.name, self.version, self.classifier)))}.jar"
 
 
 def ensure(name: str) -> list[Path]:
@@ -84,8 +101,8 @@ def pinned(name: str) -> list[Jar]:
 
 def _listed(line: str) -> Jar:
     sha256, coordinates = line.split()
-    organisation, name, version = coordinates.split("/")
-    return Jar(organisation, name, version, sha256)
+    organisation, name, version, *classifier = coordinates.split("/")
+    return Jar(organisation, name, version, sha256, "".join(classifier))
 
 
 def check(folder: Path, jars: Sequence[Jar]) -> None:
@@ -106,9 +123,9 @@ def lock(name: str) -> None:
     """Resolve the roots of set `name` with all they need and rewrite its list."""
     with tempfile.TemporaryDirectory(prefix="floe-jars-") as temporary:
         work = Path(temporary)
-        roots = [Jar(*root.split("/")) for root in ROOTS[name]]
-        _ivy(work, roots, transitive=True, pattern="[organisation]/[artifact]/[revision].[ext]")
-        found = sorted((work / "out").glob("*/*/*.jar"))
+        roots = [_listed(f"- {root}") for root in ROOTS[name]]
+        _ivy(work, roots, transitive=True, pattern=f"[organisation]/[artifact]/{_VERSION.replace('-', '/')}")
+        found = sorted((work / "out").rglob("*.jar"))
         lines = [f"{_sha256(jar)}  {jar.relative_to(work / 'out').with_suffix('')}" for jar in found]
     _list_file(name).write_text("\n".join(lines) + "\n")
 
@@ -134,7 +151,7 @@ def _stamp(jars: Sequence[Jar]) -> str:
 def _fetch(name: str, jars: Sequence[Jar]) -> None:
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=JARS))
     try:
-        _ivy(work, jars, transitive=False, pattern="[artifact]-[revision].[ext]")
+        _ivy(work, jars, transitive=False, pattern=f"[artifact]-{_VERSION}")
         check(work / "out", jars)
         (work / "out" / "stamp").write_text(_stamp(jars))
         shutil.rmtree(JARS / name, ignore_errors=True)
@@ -189,12 +206,15 @@ def _settings(cache: Path, *, use_poms: bool) -> str:
 
 
 def _module(jars: Sequence[Jar], *, transitive: bool) -> str:
+    modules: dict[str, list[Jar]] = {}
+    for jar in jars:
+        modules.setdefault(f'org="{jar.organisation}" name="{jar.name}" rev="{jar.version}"', []).append(jar)
     wanted = "\n".join(
-        f'    <dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" '
-        f'transitive="{str(transitive).lower()}" conf="default->default"/>'
-        for jar in jars
+        f'    <dependency {module} transitive="{str(transitive).lower()}" conf="default->default">'
+        f"{''.join(map(_artifact, each)) if any(jar.classifier for jar in each) else ''}</dependency>"
+        for module, each in modules.items()
     )
-    return f"""<ivy-module version="2.0">
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="floe" module="jars"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -202,6 +222,12 @@ def _module(jars: Sequence[Jar], *, transitive: bool) -> str:
   </dependencies>
 </ivy-module>
 """
+
+
+def _artifact(jar: Jar) -> str:
+    """Names one jar of a module that has several."""
+    classifier = f' m:classifier="{jar.classifier}"' if jar.classifier else ""
+    return f'<artifact name="{jar.name}" type="jar" ext="jar"{classifier}/>'
 
 
 def _sha256(path: Path) -> str:

@@ -214,7 +214,7 @@ async def test_answers_have_the_shape_of_the_specification(rig: Rig) -> None:
     assert "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}" in config["endpoints"]
     assert await ask(catalog, "GET", "/v1/namespaces/no/tables/t") == (
         404,
-        {"error": {"message": "table no.t does not exist", "type": "NoSuchTableException", "code": 404}},
+        {"error": {"message": "Table does not exist: no.t", "type": "NoSuchTableException", "code": 404}},
     )
     status, body = await ask(catalog, "GET", "/v1/namespaces/no/views/v")
     assert (status, body["error"]["type"]) == (404, "NoSuchViewException")
