@@ -10,6 +10,7 @@ from tests.sim.controls_of_bindings import BINDINGS
 from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
+from tests.sim.controls_of_tables import TABLES
 from tests.sim.plan import plan_of
 from tests.sim.world import World
 
@@ -30,7 +31,7 @@ class Caught(NamedTuple):
 
 def catch(names: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[Caught]:
     """Each control, or those of these names."""
-    for control in (*PRODUCERS, *CONTROLS, *BINDINGS, *DAMAGE, *HEALTH):
+    for control in (*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *HEALTH):
         if not names or control.name in names:
             yield _catch(control, seconds)
 

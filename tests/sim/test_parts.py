@@ -53,6 +53,7 @@ from tests.sim.controls_of_bindings import BINDINGS
 from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
+from tests.sim.controls_of_tables import TABLES
 from tests.sim.coverage import COMMANDS_OUT, RULES, Coverage
 from tests.sim.distant_store import DistantStore
 from tests.sim.final import passed_over
@@ -454,7 +455,7 @@ def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "control", [*PRODUCERS, *CONTROLS, *BINDINGS, *DAMAGE, *HEALTH], ids=lambda each: str(each.name)
+    "control", [*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *HEALTH], ids=lambda each: str(each.name)
 )
 def test_what_a_control_breaks_is_there(control: Control) -> None:
     """Product code moves: a control that no longer breaks anything would only be seen when all are run."""
