@@ -23,6 +23,8 @@ _TOPIC_ID = "floe.topic-id"
 _COMMITTER = "floe.committer"
 _IS_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _REMOVED = "floe.removed-below"
+BY = "floe.replaced-by"
+"""Of a snapshot's summary: another engine made its files, whose names do not say for which snapshot."""
 _OF_THE_CURRENT = (
     _NEXT,
     _TOPIC_ID,

@@ -16,7 +16,7 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass
 
-from iceberg import history, manifests
+from iceberg import history, ledger, manifests
 from iceberg.head import Head
 from iceberg.sealed import read
 from iceberg.segments import SegmentReader
@@ -50,7 +50,8 @@ async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head, since_
 
     Of a day's snapshots a few are looked into. A snapshot of the committer's reaches what its parent does and
     what was made for it, and names begin with whom they were made for. So what all reach was made for one of
-    them, or is reached by one whose parent is gone; the current one is read too.
+    them, or is reached by one whose parent is gone; the current one is read too, and those for which another
+    engine made files, under names of its own.
     """
     metadata = head.metadata
     segments = [f"{metadata['location']}/{each.name}" for each in history.of(metadata).segments]
@@ -63,7 +64,8 @@ async def reachable(store: ObjectStore, warehouse: Warehouse, head: Head, since_
     read_already: set[str] = set()
     for snapshot in snapshots:
         current = snapshot["snapshot-id"] == metadata["current-snapshot-id"]
-        if not current and snapshot.get("parent-snapshot-id") in chain:
+        plain = ledger.BY not in snapshot["summary"]
+        if plain and not current and snapshot.get("parent-snapshot-id") in chain:
             continue
         lists = [snapshot["manifest-list"]]
         former = snapshot["summary"].get(history.FORMER)

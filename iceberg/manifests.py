@@ -54,6 +54,8 @@ class AddedFile:
     rows: int
     bounds: Mapping[int, Bounds]
     split_offsets: Sequence[int]
+    told: DataFile | None = None
+    """What another engine's manifest says of it, with its metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,19 @@ def live(manifest: ManifestFile) -> bool:
     return any(count is None or count > 0 for count in counts)
 
 
+def of_engine(file: DataFile) -> AddedFile:
+    """A file that another engine has stored."""
+    size, rows = file.file_size_in_bytes, file.record_count
+    return AddedFile(file.file_path, size, rows, {}, file.split_offsets or (), file)
+
+
 def _extent(entry: ManifestEntry) -> Extent | None:
-    lower, upper = entry.data_file.lower_bounds or {}, entry.data_file.upper_bounds or {}
+    return extent_of(entry.data_file)
+
+
+def extent_of(file: DataFile) -> Extent | None:
+    """Where a file lies, by its bounds; None where they do not say, or name several partitions."""
+    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
     if PARTITION_ID not in lower or lower[PARTITION_ID] != upper.get(PARTITION_ID):
         return None
     if OFFSET_ID not in upper or OFFSET_ID not in lower:
@@ -317,6 +330,8 @@ def _parsed(schema: str) -> Schema:
 
 
 def _data_file(file: AddedFile) -> DataFile:
+    if file.told is not None:
+        return file.told
     bounds = [(number, _BOUND_TYPES[number], each) for number, each in file.bounds.items()]
     found = DataFile.from_args(
         content=DataFileContent.DATA,

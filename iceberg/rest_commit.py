@@ -18,8 +18,10 @@ from pyiceberg.table.metadata import (
     TableMetadataV1,
     new_table_metadata,
 )
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssertCreate,
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
@@ -29,6 +31,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePropertiesUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
     TableRequirement,
     update_table_metadata,
 )
@@ -38,6 +41,7 @@ from iceberg.rest_errors import bad_request, commit_failed, forbidden
 
 FORMAT_VERSION_MAX = 2
 OWN_PREFIX = "floe."
+ENGINE_NAME_MAX = 100  # characters
 
 
 def parse_commit(body: Mapping[str, Any]) -> CommitTableRequest:
@@ -64,13 +68,7 @@ def apply(
     Raises CatalogError: 409 when a requirement does not hold, 400 for updates that make no sense, 403 for
     changes of Floe's own properties.
     """
-    _check_properties(request)
-    current = _model(base) if base is not None else None
-    try:
-        for requirement in request.requirements:
-            requirement.validate(current)
-    except CommitFailedException as error:
-        raise commit_failed(_unmet(requirement, error)) from error
+    current = require(request, base)
     empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
     try:
         updated = update_table_metadata(
@@ -83,6 +81,43 @@ def apply(
     except (ValidationError, ValueError, NotImplementedError, KeyError) as error:
         raise bad_request(f"the updates cannot be applied: {error}") from error
     return _dump(updated)
+
+
+def require(request: CommitTableRequest, base: Mapping[str, Any] | None) -> TableMetadata | None:
+    """The table that the commit is made to, once it may be. Raises CatalogError 409 and 403."""
+    _check_properties(request)
+    current = _model(base) if base is not None else None
+    try:
+        for requirement in request.requirements:
+            requirement.validate(current)
+    except CommitFailedException as error:
+        raise commit_failed(_unmet(requirement, error)) from error
+    return current
+
+
+def replacement(request: CommitTableRequest) -> Snapshot | None:
+    """The snapshot of a commit that does nothing but to make it the table, and to replace what is there."""
+    given: Snapshot | None = None
+    for update in request.updates:
+        match update:
+            case AddSnapshotUpdate() if given is None:
+                given = update.snapshot
+            case SetSnapshotRefUpdate() if given is not None:
+                named = update.ref_name, update.type, update.snapshot_id
+                if named != ("main", "branch", given.snapshot_id):
+                    return None
+            case _:
+                return None
+    replaces = (
+        given is not None and given.summary is not None and given.summary.operation is Operation.REPLACE
+    )
+    return given if replaces else None
+
+
+def engine_of(snapshot: Snapshot) -> str:
+    """Which engine made a snapshot, as it says."""
+    told = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return told.get("engine-name", "")[:ENGINE_NAME_MAX] or "an engine"
 
 
 _UNMET = {
@@ -132,12 +167,15 @@ _UNSAID = {"location": None, "partition-spec": None, "write-order": None, "stage
 
 
 def guard_topic_table(request: CommitTableRequest, topic: str) -> None:
-    """A topic's table takes only properties from outside. Raises CatalogError 403."""
+    """A topic's table takes properties and replacements (foreign.py) only. Raises CatalogError 403."""
+    if replacement(request) is not None:
+        return
     for update in request.updates:
         if not isinstance(update, SetPropertiesUpdate | RemovePropertiesUpdate):
             raise forbidden(
                 f"{update.action} refused: this table is written by Floe alone, from topic {topic!r}; "
-                "only properties may be set. Write to a table of your own"
+                "properties may be set, and files be rewritten with the same rows (operation replace). "
+                "What shall be changed or deleted belongs into the topic, or into a table of your own"
             )
 
 

@@ -19,8 +19,10 @@ from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Result
 from iceberg import history, rest_commit
 from iceberg import metadata as table_metadata
-from iceberg.head import taken
+from iceberg.foreign import Replacement, Unlike
+from iceberg.head import load, taken
 from iceberg.maintenance import purge
+from iceberg.metadata import Retention
 from iceberg.rest_errors import (
     CatalogError,
     already_exists,
@@ -35,12 +37,15 @@ from iceberg.rest_errors import (
 from iceberg.rest_locations import Locations
 from iceberg.sealed import read, sealed
 from iceberg.segments import SegmentReader
+from iceberg.snapshots import SnapshotBuilder
+from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import NotFound, ObjectStore, StoreError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from pyiceberg.table import CommitTableRequest
+    from pyiceberg.table.snapshots import Snapshot
 
     from coordination.replica import Replica
 
@@ -48,6 +53,8 @@ _logger = logging.getLogger("floe.iceberg.catalog")
 
 COMMIT_ATTEMPTS_MAX = 4
 """Tries of one commit whose requirements still hold after another commit came first; of a drop too."""
+
+MANIFESTS_MERGED_AT = 100  # Iceberg's own commit.manifest.min-count-to-merge
 
 Key = tuple[str, str]
 
@@ -119,9 +126,15 @@ class Tables:
                 raise no_such_table(*key)
             base = await self._read(found.metadata_location) if found is not None else None
             location = found.metadata_location if found is not None else ""
-            if base is not None and not self._guard(key, base, request):
+            given = None
+            if base is not None and self._guard(key, base, request):
+                given = rest_commit.replacement(request)
+            elif base is not None:
                 base = await self._segments.plain(base)
-            updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
+            if base is not None and given is not None:
+                updated = await self._replaced(location, base, request, given)
+            else:
+                updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
             self._locations.require_changes(key, base, updated)
             stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
             try:
@@ -160,6 +173,30 @@ class Tables:
         left = await purge(self._parts.store, self._parts.warehouse, location, last)
         if left:
             _logger.warning("%s: %d files at %s are left, younger than its metadata", title, left, location)
+
+    async def _replaced(
+        self, location: str, base: Mapping[str, Any], request: CommitTableRequest, given: Snapshot
+    ) -> dict[str, Any]:
+        """The metadata of a topic's table whose rows another engine has written into other files."""
+        await asyncio.to_thread(rest_commit.require, request, base)
+        current = base.get("current-snapshot-id")
+        if given.parent_snapshot_id != current:
+            raise commit_failed(
+                f"Requirement failed: the snapshot's parent is not the current one, {current}"
+            )
+        parts = self._parts
+        head = await load(parts.store, parts.warehouse, location)
+        builder = SnapshotBuilder(parts.store, parts.warehouse, Steps(), MANIFESTS_MERGED_AT)
+        by = rest_commit.engine_of(given)
+        replacement = Replacement(parts.store, parts.warehouse, head)
+        now_ms = parts.replica.wall_ms()
+        try:
+            after = await replacement.made(builder, given.manifest_list, given.snapshot_id, by, now_ms)
+        except Unlike as error:
+            raise forbidden(f"replace refused: {error}") from error
+        except ValueError as error:
+            raise bad_request(f"replace refused: {error}") from error
+        return table_metadata.following(after.metadata, location, head.metadata, now_ms, Retention())
 
     async def rename(self, source: Key, target: Key) -> None:
         """Give a table another name."""
