@@ -23,7 +23,7 @@ from iceberg.manifests import AddedFile
 from iceberg.merging import Expected, UnfitFile
 from iceberg.options import Parts
 from iceberg.sealed import Damaged, read, sealed
-from iceberg.small_files import LiveFile, chosen, within
+from iceberg.small_files import LiveFile, chosen, overlapping, within
 from iceberg.steps import Steps
 from iceberg.writer import Bounds, FileContent
 from iceberg.writers import Merging, WriterDied
@@ -155,7 +155,8 @@ class Compactor:
         for partition in self._in_turn():
             own = self._files[partition]
             apart = self._sizes.target_bytes  # what must not be touched is as good as large
-            own = [each._replace(size=apart) if each.location in self._unfit else each for each in own]
+            left = overlapping(own) | self._unfit.keys()
+            own = [each._replace(size=apart) if each.location in left else each for each in own]
             found += chosen(own, self._sizes, aged=aged)
             found, over = within(found, self._sizes)
             if over:

@@ -63,6 +63,20 @@ def chosen(files: Iterable[LiveFile], sizes: FileSizes, *, aged: bool = False) -
                 yield from _of_stretch([*stretch], sizes, aged)
 
 
+def overlapping(files: Iterable[LiveFile]) -> set[str]:
+    """Locations of files of one partition, in order, that lie across others: another engine made them of files
+    that were no neighbours. To merge them with neighbours would mix offsets, so they stay.
+    """
+    found: set[str] = set()
+    widest: LiveFile | None = None
+    for each in files:
+        if widest is not None and each.first <= widest.last:
+            found |= {widest.location, each.location}
+        if widest is None or each.last > widest.last:
+            widest = each
+    return found
+
+
 def within(merges: Iterable[list[LiveFile]], sizes: FileSizes) -> tuple[list[list[LiveFile]], bool]:
     """As many of the merges as one turn may do, one at least; whether some are left."""
     taken: list[list[LiveFile]] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from iceberg.small_files import FileSizes, LiveFile, chosen, within
+from iceberg.small_files import FileSizes, LiveFile, chosen, overlapping, within
 
 SIZES = FileSizes()
 MIB = 1 << 20
@@ -131,3 +131,15 @@ def test_one_turn_is_bounded_and_does_something() -> None:
     small = [files(*[(1, 1000)] * 900) for _ in range(3)]
     assert within(small, SIZES) == (small[:2], True)
     assert within(small[:2], SIZES) == (small[:2], False)
+
+
+def test_files_that_lie_across_others_are_known() -> None:
+    """Another engine may have merged files that were no neighbours."""
+
+    def file(first: int, last: int) -> LiveFile:
+        return LiveFile(0, first, last, last - first + 1, 1, f"{first}-{last}")
+
+    plain = [file(0, 4), file(5, 9), file(10, 10)]
+    assert overlapping(plain) == set()
+    assert overlapping([file(0, 20), file(5, 9), file(11, 12), file(21, 30)]) == {"0-20", "5-9", "11-12"}
+    assert overlapping([file(0, 5), file(5, 9)]) == {"0-5", "5-9"}
