@@ -64,8 +64,8 @@ def chosen(files: Iterable[LiveFile], sizes: FileSizes, *, aged: bool = False) -
 
 
 def overlapping(files: Iterable[LiveFile]) -> set[str]:
-    """Locations of files of one partition, in order, that lie across others: another engine made them of files
-    that were no neighbours. To merge them with neighbours would mix offsets, so they stay.
+    """Locations of files of one partition, in order, that lie across others: another engine made them of
+    files that were no neighbours. To merge them with neighbours would mix offsets, so they stay.
     """
     found: set[str] = set()
     widest: LiveFile | None = None
