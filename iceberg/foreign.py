@@ -71,13 +71,16 @@ class Replacement:
         metadata = self._head.metadata
         topic_id = bytes.fromhex(self._head.topic_id)
         known = ledger.next_offsets(metadata, topic_id)
+        told = {**ledger.summary(topic_id, known, (), by), ledger.BY: by}
+        if not gone:  # and none come: manifests alone were rewritten
+            return await builder.regroup(metadata, self._head.manifests, snapshot_id, told, now_ms)
         return await builder.replace(
             metadata,
             self._head.manifests,
             [manifests.of_engine(each) for each in come],
             {each.file_path for each in gone},
             snapshot_id,
-            {**ledger.summary(topic_id, known, (), by), ledger.BY: by},
+            told,
             now_ms,
         )
 

@@ -130,6 +130,37 @@ class SnapshotBuilder:
         listed = [added.manifest, *rewritten, *listed]
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
 
+    async def regroup(
+        self,
+        base: Metadata,
+        before: Sequence[ManifestFile],
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        now_ms: int,
+    ) -> Head:
+        """The table with the same files named in as few manifests as may be, in a snapshot `replace`."""
+        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
+        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        groups: list[list[ManifestFile]] = [[]]
+        for each in filter(manifests.live, before):
+            if sum(one.manifest_length for one in groups[-1]) + each.manifest_length > MERGED_BYTES_MAX:
+                groups.append([])
+            groups[-1].append(each)
+        listed: list[ManifestFile] = []
+        for number, some in enumerate(filter(None, groups)):
+            if len(some) == 1:
+                listed += some
+                continue
+            contents = {each.manifest_path: await self._read(each) for each in some}
+            written = await asyncio.to_thread(
+                manifests.write_merged, f"{prefix}-r{number}.avro", schema, snapshot_id, some, contents
+            )
+            await self._steps.before("store-manifests")
+            await self._put(written)
+            listed.append(written.manifest)
+        counts = _replaced(ledger.current_snapshot(base), (), Removed())
+        return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
+
     async def _without(
         self,
         schema: Mapping[str, Any],

@@ -58,7 +58,7 @@ class Rewrite:
         pq.write_table(self.rows, sink)
         await self.put(location, sink.getvalue())
         made = AddedFile(location, sink.tell(), len(self.rows), self.bounds, [4])
-        listed = await self.listed(made)
+        listed = await self.listed([made] if self.gone else [])
         snapshot = {
             "snapshot-id": NUMBER,
             "parent-snapshot-id": self.parent,
@@ -80,7 +80,7 @@ class Rewrite:
         body = {"updates": updates, "requirements": requirements}
         return await serving.ask(serving.catalog_of(self.rig), "POST", PATH, body)
 
-    async def listed(self, made: AddedFile) -> str:
+    async def listed(self, made: Sequence[AddedFile]) -> str:
         """Where the engine's manifest list is: its file, and all that stays."""
         schema = self.head.metadata["schemas"][-1]
         prefix = f"{self.head.metadata['location']}/metadata/{uuid.uuid4()}"
@@ -91,12 +91,14 @@ class Rewrite:
         rest, _ = manifests.write_replaced(
             f"{prefix}-m1.avro", schema, NUMBER, self.head.manifests, contents, set(self.gone)
         )
-        added = manifests.write_added(f"{prefix}-m0.avro", schema, NUMBER, [made])
-        for each in (rest, added):
+        written = [rest]
+        if made:
+            written.append(manifests.write_added(f"{prefix}-m0.avro", schema, NUMBER, made))
+        for each in written:
             await self.put(each.manifest.manifest_path, each.content)
         number = self.head.metadata["last-sequence-number"] + 1
         location, content = manifests.write_list(
-            f"{prefix}-snap.avro", NUMBER, self.parent, number, [added.manifest, rest.manifest]
+            f"{prefix}-snap.avro", NUMBER, self.parent, number, [each.manifest for each in written]
         )
         await self.put(location, content)
         return location
@@ -146,6 +148,18 @@ async def test_a_rewrite_with_the_same_rows_is_taken_over(rig: Rig) -> None:
     await rig.produce([b"later"])
     assert await rig.drain(committer) == 1
     assert len(await rig.rows()) == 13
+
+
+async def test_manifests_alone_may_be_rewritten(rig: Rig) -> None:
+    before = await rig.rows()
+    assert len((await rig.head()).manifests) == 3
+    status, answer = await replace(await rewrite(rig), gone=[]).commit()
+    assert status == 200, answer
+    head = await rig.head()
+    assert (len(head.manifests), head.metadata["current-snapshot-id"]) == (1, NUMBER)
+    assert ordered(await rig.rows()) == ordered(before)
+    await rig.produce([b"later"])
+    assert await rig.drain(rig.committer()) == 1
 
 
 async def test_files_of_an_engine_stay_while_a_kept_snapshot_has_them(rig: Rig) -> None:
