@@ -1,17 +1,34 @@
-"""Small hand-written histories and tables for the audit's tests."""
+"""Small hand-written histories and tables for the audit's tests, each story a topic; many make one audit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
-from iceberg.spark.history import HistoryRow, HistoryWriter, bytes_hash, headers_hash
+from iceberg.spark.audit import Account, AuditInput, Leaving, audit
+from iceberg.spark.history import (
+    NO_HEADERS,
+    REJECTED,
+    UNKNOWN,
+    HistoryRow,
+    HistoryWriter,
+    bytes_hash,
+    headers_hash,
+)
+from iceberg.spark.verdict import Finding, Since, Skipped, TopicCount, Verdict
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXAMPLES = 10_000  # more than all stories have, so that each is told all of its own
+
+TWELVE_SENT = Account(produced=12, rejected=2)
+
+Each = TypeVar("Each")
 
 TABLE_SCHEMA = pa.schema(
     [
@@ -44,10 +61,10 @@ class Told:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int = 1_700_000_000_123
 
-    def history(self) -> HistoryRow:
+    def history(self, topic: str) -> HistoryRow:
         """As producer or consumer see it."""
         return HistoryRow(
-            "orders",
+            topic,
             self.partition,
             self.offset,
             bytes_hash(self.key),
@@ -92,7 +109,109 @@ def write_history(folder: Path, rows: list[HistoryRow]) -> Path:
     return folder
 
 
-def write_table(path: Path, records: list[Told]) -> Path:
-    """A Parquet file with the columns of a Floe table."""
-    pq.write_table(pa.Table.from_pylist([record.table_row() for record in records], TABLE_SCHEMA), path)
-    return path
+def create_table(spark: SparkSession, name: str, records: Sequence[Told]) -> None:
+    """A view with the columns of a Floe table.
+
+    Its rows are in the plan: of many tables in one audit each would else be a scan, and every task be sent
+    the plans of all of them.
+    """
+    rows = pa.Table.from_pylist([record.table_row() for record in records], TABLE_SCHEMA)
+    spark.createDataFrame(rows).createOrReplaceTempView(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A topic: what each side holds of it, and what the audit is given of it, by partition.
+
+    `refused`, `unknown`: sends that were rejected, or of which nobody knows. `by_consumer`: nobody noted what
+    was sent.
+    """
+
+    sent: Sequence[Told] = field(default_factory=story)
+    consumed: Sequence[Told] = field(default_factory=story)
+    table: Sequence[Told] = field(default_factory=story)
+    refused: int = 2
+    unknown: int = 0
+    account: Account | None = TWELVE_SENT
+    log_start: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    holes: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    skipped: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    since: Mapping[int, int] = field(default_factory=dict)
+    leaving: Leaving | None = None
+    by_consumer: bool = False
+
+    @property
+    def group(self) -> tuple[bool, bool]:
+        """Which stories may share an audit: whether there is a history of what was sent, and ends of topics,
+        is said for all of them.
+        """
+        return self.by_consumer, bool(self.ends)
+
+    def outcomes(self, topic: str) -> list[HistoryRow]:
+        """What became of the sends."""
+        refused = HistoryRow(topic, None, None, None, None, NO_HEADERS, None, REJECTED, "no such field")
+        unknown = refused._replace(outcome=UNKNOWN, reason="timed out")
+        accepted = [told.history(topic) for told in self.sent]
+        return [*accepted, *[refused] * self.refused, *[unknown] * self.unknown]
+
+
+def audit_of(spark: SparkSession, stories: Mapping[str, Story], folder: Path) -> Verdict:
+    """One audit of these stories of one group, by topic. Views are named like the topics."""
+    (group,) = {story.group for story in stories.values()}
+    for topic, told in stories.items():
+        create_table(spark, topic, told.table)
+    sent = [row for topic, story in stories.items() for row in story.outcomes(topic)]
+    consumed = [told.history(topic) for topic, story in stories.items() for told in story.consumed]
+    by_consumer, _ = group
+    given = AuditInput(
+        tables={topic: topic for topic in stories},
+        sent=None if by_consumer else write_history(folder / "sent", sent),
+        consumed=write_history(folder / "consumed", consumed),
+        accounts={topic: told.account for topic, told in stories.items() if told.account is not None},
+        log_start=_by_place({topic: told.log_start for topic, told in stories.items()}),
+        ends=_by_place({topic: told.ends for topic, told in stories.items()}),
+        holes=_by_place({topic: told.holes for topic, told in stories.items()}),
+        skipped=_by_place({topic: told.skipped for topic, told in stories.items()}),
+        leaving={topic: told.leaving for topic, told in stories.items() if told.leaving is not None},
+        since=_by_place({topic: told.since for topic, told in stories.items()}),
+        examples=_EXAMPLES,
+    )
+    return audit(spark, given)
+
+
+def _by_place(told: Mapping[str, Mapping[int, Each]]) -> dict[tuple[str, int], Each]:
+    return {(topic, number): each for topic, numbers in told.items() for number, each in numbers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a verdict says of one topic."""
+
+    topic: str
+    findings: Sequence[Finding]
+    count: TopicCount
+    skipped: Sequence[Skipped]
+    since: Sequence[Since]
+
+    @staticmethod
+    def of(verdict: Verdict, topic: str) -> Judged:
+        """The topic's part of it."""
+        (count,) = (each for each in verdict.topics if each.topic == topic)
+        return Judged(
+            topic,
+            [each for each in verdict.findings if each.topic == topic],
+            count,
+            [each for each in verdict.skipped if each.topic == topic],
+            [each for each in verdict.since if each.topic == topic],
+        )
+
+    @property
+    def equal(self) -> bool:
+        """Nothing was found in the topic."""
+        return not self.findings
+
+    def only(self, *kinds: str) -> list[Finding]:
+        """Its findings, having asserted that just these kinds were found."""
+        assert {finding.kind for finding in self.findings} == set(kinds), self.findings
+        return list(self.findings)

@@ -1,9 +1,16 @@
-"""The audit, seen to pass once and to fail in each way that it knows."""
+"""The audit, seen to pass once and to fail in each way that it knows.
+
+A story is a topic. What is told of all of them is judged by a few audits, one for each group of stories that
+may share one, and each test looks at its own topics' part of the verdict. What an audit says as a whole, and
+what it does when there is little to compare, has audits of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from iceberg.spark import audits
 from iceberg.spark.audit import Account, AuditInput, Leaving, audit
-from iceberg.spark.history import NO_HEADERS, REJECTED, UNKNOWN, HistoryRow
 from iceberg.spark.verdict import (
     ACCOUNT,
     CHANGED,
@@ -25,73 +31,93 @@ from iceberg.spark.verdict import (
     Finding,
     Verdict,
 )
-from tests.spark.audit_stories import Told, story, write_history, write_table
+from tests.spark.audit_stories import TWELVE_SENT, Judged, Story, Told, audit_of, story
 
 pytestmark = pytest.mark.services
 
-REFUSED = HistoryRow("orders", None, None, None, None, NO_HEADERS, None, REJECTED, "no such field")
-TWELVE_SENT = Account(produced=12, rejected=2)
-Judge = Callable[..., Verdict]
+Group = tuple[bool, bool]
+STORIES: dict[str, Story] = {}
+COMPACTED = Leaving(compacted=True)
+FOLLOWS = Leaving(table_follows=True)
 
 
-@pytest.fixture
-def judge(spark: SparkSession, tmp_path: Path) -> Judge:
-    """`judge(sent=, consumed=, table=, …)` audits the story with the given sides replaced."""
+def topics(*stories: Story) -> tuple[str, ...]:
+    """Their names in the audits."""
+    names = tuple(f"story_{len(STORIES) + at}" for at in range(len(stories)))
+    STORIES.update(zip(names, stories, strict=True))
+    return names
 
-    def run(
-        *,
-        sent: list[Told] | None = None,
-        consumed: list[Told] | None = None,
-        table: list[Told] | None = None,
-        refused: int = 2,
-        account: Account | None = TWELVE_SENT,
-        extra_sent: tuple[HistoryRow, ...] = (),
-        log_start: dict[tuple[str, int], int] | None = None,
-        ends: dict[tuple[str, int], int] | None = None,
-        holes: dict[tuple[str, int], list[tuple[int, int]]] | None = None,
-        skipped: dict[tuple[str, int], list[tuple[int, int]]] | None = None,
-        leaving: Leaving | None = None,
-        by_consumer: bool = False,
-        since: dict[tuple[str, int], int] | None = None,
-    ) -> Verdict:
-        view = write_table(tmp_path / "table.parquet", story() if table is None else table)
-        spark.read.parquet(str(view)).createOrReplaceTempView("orders")
-        rows = [told.history() for told in (story() if sent is None else sent)]
-        given = AuditInput(
-            tables={"orders": "orders"},
-            sent=None
-            if by_consumer
-            else write_history(tmp_path / "sent", [*rows, *[REFUSED] * refused, *extra_sent]),
-            consumed=write_history(
-                tmp_path / "consumed",
-                [told.history() for told in (story() if consumed is None else consumed)],
-            ),
-            accounts={} if account is None else {"orders": account},
-            log_start=log_start or {},
-            ends=ends or {},
-            holes=holes or {},
-            skipped=skipped or {},
-            leaving={} if leaving is None else {"orders": leaving},
-            since=since or {},
-        )
-        return audit(spark, given)
+
+def told(*stories: Story) -> pytest.MarkDecorator:
+    """The test is about these topics: `judged` when it is one, else `judgements`."""
+    only = pytest.param(topics(*stories), id=pytest.HIDDEN_PARAM)
+    return pytest.mark.parametrize("judgements", [only], indirect=True)
+
+
+def told_with_and_without_sent(*stories: Story) -> pytest.MarkDecorator:
+    """The same, once with what was sent and once without."""
+    without = [replace(each, by_consumer=True) for each in stories]
+    ways = {"sent": topics(*stories), "by_consumer": topics(*without)}
+    return pytest.mark.parametrize("judgements", ways.values(), ids=ways.keys(), indirect=True)
+
+
+@pytest.fixture(scope="module")
+def quick(jvm: SparkSession) -> SparkSession:
+    """A session that plans for small tables."""
+    spark = jvm.newSession()
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    return spark
+
+
+@pytest.fixture(scope="module")
+def verdict_of(quick: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Group], Verdict]:
+    """The one audit of all stories of a group, made when the first of them is asked for."""
+
+    @cache
+    def run(group: Group) -> Verdict:
+        own = {topic: each for topic, each in STORIES.items() if each.group == group}
+        return audit_of(quick, own, tmp_path_factory.mktemp("audit"))
 
     return run
 
 
-def only(verdict: Verdict, *kinds: str) -> list[Finding]:
-    """The findings, having asserted that just these kinds were found."""
-    assert {kind for kind in KINDS if verdict.counts[kind]} == set(kinds)
-    assert not verdict.equal
-    return list(verdict.findings)
+@pytest.fixture
+def judgements(request: pytest.FixtureRequest, verdict_of: Callable[[Group], Verdict]) -> list[Judged]:
+    """What the audits say of each of the test's topics."""
+    return [Judged.of(verdict_of(STORIES[topic].group), topic) for topic in request.param]
 
 
-def places(findings: list[Finding]) -> set[tuple[str, int, int]]:
+@pytest.fixture
+def judged(judgements: list[Judged]) -> Judged:
+    """What the audit says of the test's only topic."""
+    (only,) = judgements
+    return only
+
+
+def places(findings: Sequence[Finding]) -> set[tuple[str, int, int]]:
     return {(finding.kind, finding.partition, finding.offset) for finding in findings}
 
 
-def test_equal_sides_are_equal_with_nulls_empties_headers_and_rejections(judge: Judge) -> None:
-    verdict = judge()
+def story_without(*gone: tuple[int, int]) -> list[Told]:
+    """What the story tells, but not these offsets of partitions."""
+    return [each for each in story() if (each.partition, each.offset) not in gone]
+
+
+def story_with(place: tuple[int, int], **change: Any) -> list[Told]:
+    """The story with a record changed."""
+    return [replace(each, **change) if (each.partition, each.offset) == place else each for each in story()]
+
+
+def on_all_sides(records: Sequence[Told]) -> Story:
+    """They are what was sent, read and is in the table."""
+    return Story(sent=records, consumed=records, table=records, account=None)
+
+
+def test_equal_sides_are_equal_with_nulls_empties_headers_and_rejections(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    verdict = audit_of(spark, {"orders": Story()}, tmp_path)
     assert verdict.equal
     assert verdict.findings == []
     (count,) = verdict.topics
@@ -105,242 +131,259 @@ def test_equal_sides_are_equal_with_nulls_empties_headers_and_rejections(judge: 
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
-def test_a_row_missing_from_the_table_is_named(judge: Judge) -> None:
-    table = [told for told in story() if (told.partition, told.offset) != (1, 3)]
-    findings = only(judge(table=table), MISSING, GAP)
+def test_a_gap_on_all_sides_is_found_although_they_agree(quick: SparkSession, tmp_path: Path) -> None:
+    """Nothing else is found and nothing is known of any offsets."""
+    verdict = audit_of(quick, {"orders": on_all_sides(story_without((0, 2)))}, tmp_path)
+    assert {kind for kind in KINDS if verdict.counts[kind]} == {GAP}
+    assert not verdict.equal
+    assert places(verdict.findings) == {(GAP, 0, 2)}
+    assert verdict.counts[GAP] == 3
+
+
+@told(Story(table=story_without((1, 3))))
+def test_a_row_missing_from_the_table_is_named(judged: Judged) -> None:
+    findings = judged.only(MISSING, GAP)
     assert places(findings) == {(MISSING, 1, 3), (GAP, 1, 3)}
     assert "acknowledged, but the table lacks it" in str(findings[0])
-    assert "topic orders partition 1 offset 3" in str(findings[0])
+    assert f"topic {judged.topic} partition 1 offset 3" in str(findings[0])
 
 
-def test_a_lost_tail_is_missing_though_offsets_are_dense(judge: Judge) -> None:
-    table = [told for told in story() if (told.partition, told.offset) != (1, 4)]
-    assert places(only(judge(table=table), MISSING)) == {(MISSING, 1, 4)}
+@told(Story(table=story_without((1, 4))))
+def test_a_lost_tail_is_missing_though_offsets_are_dense(judged: Judged) -> None:
+    assert places(judged.only(MISSING)) == {(MISSING, 1, 4)}
 
 
-def test_an_acknowledged_record_no_consumer_read_is_missing(judge: Judge) -> None:
-    findings = only(judge(consumed=story()[:-1]), MISSING)
-    assert "the consumer lacks it" in findings[0].detail
+@told(Story(consumed=story()[:-1]))
+def test_an_acknowledged_record_no_consumer_read_is_missing(judged: Judged) -> None:
+    assert "the consumer lacks it" in judged.only(MISSING)[0].detail
 
 
-def test_a_row_twice_in_the_table_is_doubled(judge: Judge) -> None:
-    findings = only(judge(table=[*story(), story()[2]]), DOUBLED)
+@told(Story(table=[*story(), story()[2]]))
+def test_a_row_twice_in_the_table_is_doubled(judged: Judged) -> None:
+    findings = judged.only(DOUBLED)
     assert places(findings) == {(DOUBLED, 0, 2)}
     assert findings[0].detail == "table holds it 2 times"
 
 
-def test_an_offset_acknowledged_twice_is_doubled(judge: Judge) -> None:
-    doubled = judge(sent=[*story(), story()[0]], account=None)
-    assert only(doubled, DOUBLED)[0].detail == "acknowledged holds it 2 times"
+@told(Story(sent=[*story(), story()[0]], account=None))
+def test_an_offset_acknowledged_twice_is_doubled(judged: Judged) -> None:
+    assert judged.only(DOUBLED)[0].detail == "acknowledged holds it 2 times"
+
+
+CHANGES: Sequence[tuple[str, tuple[int, int], Mapping[str, Any]]] = (
+    ("value", (1, 3), {"value": b"other"}),
+    ("value", (1, 3), {"value": None}),
+    ("value", (1, 3), {"value": b""}),
+    ("value", (0, 2), {"value": b""}),  # was null
+    ("value", (0, 3), {"value": None}),  # was empty
+    ("key", (1, 3), {"key": b"other"}),
+    ("key", (1, 3), {"key": None}),
+    ("headers", (1, 3), {"headers": (("added", None),)}),
+    ("timestamp", (1, 3), {"timestamp_ms": 1_700_000_000_124}),
+)
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"value": b"other"}, "value"),
-        ({"value": None}, "value"),
-        ({"value": b""}, "value"),
-        ({"key": b"other"}, "key"),
-        ({"key": None}, "key"),
-        ({"headers": (("added", None),)}, "headers"),
-        ({"timestamp_ms": 1_700_000_000_124}, "timestamp"),
-    ],
+    ("named", "place", "judgements"),
+    [(named, place, topics(Story(table=story_with(place, **change)))) for named, place, change in CHANGES],
+    indirect=["judgements"],
+    ids=[f"{place} {change}" for _, place, change in CHANGES],
 )
-def test_each_changed_field_of_the_table_is_named(judge: Judge, change: dict[str, Any], named: str) -> None:
-    table = story()
-    table[8] = replace(table[8], **change)
-    findings = only(judge(table=table), CHANGED)
-    assert places(findings) == {(CHANGED, 1, 3)}
+def test_each_changed_field_of_the_table_is_named(judged: Judged, named: str, place: tuple[int, int]) -> None:
+    findings = judged.only(CHANGED)
+    assert places(findings) == {(CHANGED, *place)}
     assert findings[0].detail == f"{named} of the table differs"
 
 
-def test_what_the_consumer_read_otherwise_is_changed(judge: Judge) -> None:
-    consumed = story()
-    consumed[0] = replace(consumed[0], value=b"flipped")
-    assert only(judge(consumed=consumed), CHANGED)[0].detail == "value of the consumer differs"
+@told(Story(consumed=story_with((0, 0), value=b"flipped")))
+def test_what_the_consumer_read_otherwise_is_changed(judged: Judged) -> None:
+    assert judged.only(CHANGED)[0].detail == "value of the consumer differs"
 
 
-def test_a_row_that_nobody_sent_is_extra(judge: Judge) -> None:
-    findings = only(judge(table=[*story(), Told(0, 5)]), EXTRA)
-    assert places(findings) == {(EXTRA, 0, 5)}
+@told(Story(table=[*story(), Told(0, 5)]))
+def test_a_row_that_nobody_sent_is_extra(judged: Judged) -> None:
+    assert places(judged.only(EXTRA)) == {(EXTRA, 0, 5)}
 
 
-def test_rows_of_a_partition_that_nobody_wrote_are_extra(judge: Judge) -> None:
-    assert places(only(judge(table=[*story(), Told(7, 0)]), EXTRA)) == {(EXTRA, 7, 0)}
+@told(Story(table=[*story(), Told(7, 0)]))
+def test_rows_of_a_partition_that_nobody_wrote_are_extra(judged: Judged) -> None:
+    assert places(judged.only(EXTRA)) == {(EXTRA, 7, 0)}
 
 
-def test_a_gap_on_all_sides_is_found_although_they_agree(judge: Judge) -> None:
-    holed = [told for told in story() if (told.partition, told.offset) != (0, 2)]
-    verdict = judge(sent=holed, consumed=holed, table=holed, account=None)
-    findings = only(verdict, GAP)
-    assert places(findings) == {(GAP, 0, 2)}
-    assert verdict.counts[GAP] == 3
+HOLED = on_all_sides(story_without((0, 0), (0, 2), (0, 3)))
 
 
-def test_offsets_known_to_hold_no_record_are_no_gap_and_hide_no_other(judge: Judge) -> None:
+@told(replace(HOLED, holes={0: [(0, 1), (2, 4)]}), replace(HOLED, holes={0: [(0, 1), (2, 3)]}))
+def test_offsets_known_to_hold_no_record_are_no_gap_and_hide_no_other(judgements: list[Judged]) -> None:
     """Markers and aborted records, also where the log starts; one more that is gone is found behind them."""
-    holed = [told for told in story() if told.partition or told.offset not in (0, 2, 3)]
-    sides = {"sent": holed, "consumed": holed, "table": holed, "account": None}
-    assert judge(**sides, holes={("orders", 0): [(0, 1), (2, 4)]}).equal
-    findings = only(judge(**sides, holes={("orders", 0): [(0, 1), (2, 3)]}), GAP)
-    assert places(findings) == {(GAP, 0, 3)}
+    known, one_more = judgements
+    assert known.equal, known.findings
+    assert places(one_more.only(GAP)) == {(GAP, 0, 3)}
 
 
-@pytest.mark.parametrize("lacking", [("consumed",), ("table",), ("consumed", "table")])
-def test_what_is_passed_over_may_be_on_one_side_only_and_is_named(
-    judge: Judge, lacking: tuple[str, ...]
-) -> None:
+PASSED_OVER = Story(skipped={0: [(0, 1), (2, 4)]}, account=None)
+LESS = story_without((0, 0), (0, 2), (0, 3))
+FEWER = story_without((0, 0), (0, 1), (0, 2), (0, 3))
+
+
+@told_with_and_without_sent(
+    replace(PASSED_OVER, consumed=LESS),
+    replace(PASSED_OVER, table=LESS),
+    replace(PASSED_OVER, consumed=LESS, table=LESS),
+)
+def test_what_is_passed_over_may_be_on_one_side_only_and_is_named(judgements: list[Judged]) -> None:
     """It was in the table before it was damaged, or came back when the table had gone on."""
-    passed = {("orders", 0): [(0, 1), (2, 4)]}
-    less = [told for told in story() if told.partition or told.offset not in (0, 2, 3)]
-    sides = dict.fromkeys(lacking, less)
-    for by_consumer in (False, True):
-        verdict = judge(**sides, skipped=passed, account=None, by_consumer=by_consumer)
-        assert verdict.equal, verdict.findings
-        assert [str(each).split(":")[1] for each in verdict.skipped] == [
-            " topic orders partition 0 offsets 0 to 0", " topic orders partition 0 offsets 2 to 3",
-        ]  # fmt: skip
-        assert Verdict.from_json(verdict.to_json()) == verdict
-    fewer = [told for told in less if (told.partition, told.offset) != (0, 1)]
-    found = judge(**dict.fromkeys(lacking, fewer), skipped=passed, account=None)
-    assert {place for place in places(only_places(found)) if place[0] == MISSING} == {(MISSING, 0, 1)}
+    for judged in judgements:
+        assert judged.equal, judged.findings
+        assert [str(each).split(":")[1] for each in judged.skipped] == [
+            f" topic {judged.topic} partition 0 offsets 0 to 0",
+            f" topic {judged.topic} partition 0 offsets 2 to 3",
+        ]
 
 
-def only_places(verdict: Verdict) -> list[Finding]:
-    assert not verdict.equal
-    return list(verdict.findings)
+@told(
+    replace(PASSED_OVER, consumed=FEWER),
+    replace(PASSED_OVER, table=FEWER),
+    replace(PASSED_OVER, consumed=FEWER, table=FEWER),
+)
+def test_what_is_missing_between_what_is_passed_over_is_found(judgements: list[Judged]) -> None:
+    for judged in judgements:
+        assert {place for place in places(judged.findings) if place[0] == MISSING} == {(MISSING, 0, 1)}
 
 
-def test_what_is_passed_over_is_compared_where_all_have_it(judge: Judge) -> None:
-    other = [
-        replace(told, value=b"other") if (told.partition, told.offset) == (0, 2) else told for told in story()
-    ]
-    assert places(only(judge(table=other, skipped={("orders", 0): [(0, 6)]}), CHANGED)) == {(CHANGED, 0, 2)}
+@told(Story(table=story_with((0, 2), value=b"other"), skipped={0: [(0, 6)]}))
+def test_what_is_passed_over_is_compared_where_all_have_it(judged: Judged) -> None:
+    assert places(judged.only(CHANGED)) == {(CHANGED, 0, 2)}
 
 
-def test_offsets_that_do_not_begin_at_the_log_start_are_a_gap(judge: Judge) -> None:
-    later = [told for told in story() if told.offset > 0]
-    sides = {"sent": later, "consumed": later, "table": later, "account": None}
-    assert places(only(judge(**sides), GAP)) == {(GAP, 0, 0), (GAP, 1, 0)}
-    assert judge(**sides, log_start={("orders", 0): 1, ("orders", 1): 1}).equal
+LATER = on_all_sides([each for each in story() if each.offset > 0])
 
 
-def test_a_broken_record_that_was_accepted_breaks_the_account(judge: Judge) -> None:
-    accepted = [*story(), Told(1, 5)]
-    findings = only(judge(sent=accepted, consumed=accepted, table=accepted, refused=1), ACCOUNT)
-    assert findings[0].detail == "1 records were rejected, 2 should have been"
+@told(LATER, replace(LATER, log_start={0: 1, 1: 1}))
+def test_offsets_that_do_not_begin_at_the_log_start_are_a_gap(judgements: list[Judged]) -> None:
+    unknown, known = judgements
+    assert places(unknown.only(GAP)) == {(GAP, 0, 0), (GAP, 1, 0)}
+    assert known.equal, known.findings
 
 
-def test_a_send_with_an_unknown_outcome_breaks_the_account(judge: Judge) -> None:
-    unknown = REFUSED._replace(outcome=UNKNOWN, reason="timed out")
-    findings = only(judge(account=Account(13, 2), extra_sent=(unknown,)), ACCOUNT)
-    assert findings[0].detail == "produced 13 is not accepted 10 + rejected 2"
+@told(replace(on_all_sides([*story(), Told(1, 5)]), account=TWELVE_SENT, refused=1))
+def test_a_broken_record_that_was_accepted_breaks_the_account(judged: Judged) -> None:
+    assert judged.only(ACCOUNT)[0].detail == "1 records were rejected, 2 should have been"
 
 
-def test_rows_beyond_the_given_ends_are_not_judged(judge: Judge) -> None:
-    later = [*story(), Told(0, 5)]
-    assert judge(table=later, ends={("orders", 0): 5, ("orders", 1): 5}).equal
+@told(Story(account=Account(13, 2), unknown=1))
+def test_a_send_with_an_unknown_outcome_breaks_the_account(judged: Judged) -> None:
+    assert judged.only(ACCOUNT)[0].detail == "produced 13 is not accepted 10 + rejected 2"
 
 
-@pytest.mark.parametrize("by_consumer", [False, True])
-def test_rows_below_the_log_start_stay_in_a_table_that_keeps_them(judge: Judge, by_consumer: bool) -> None:
+@told(Story(table=[*story(), Told(0, 5)], ends={0: 5, 1: 5}))
+def test_rows_beyond_the_given_ends_are_not_judged(judged: Judged) -> None:
+    assert judged.equal, judged.findings
+
+
+READ = [each for each in story() if each.partition or each.offset >= 3]
+KEPT = Story(consumed=READ, log_start={0: 3})
+
+
+@told_with_and_without_sent(
+    KEPT,
+    replace(KEPT, table=[*story(), story()[1]]),
+    replace(KEPT, table=story_without((0, 3))),
+)
+def test_rows_below_the_log_start_stay_in_a_table_that_keeps_them(judgements: list[Judged]) -> None:
     """Nobody reads them any more, and they are no gap; one that is there twice is still found."""
-    read = [told for told in story() if told.partition or told.offset >= 3]
-    sides = {"consumed": read, "log_start": {("orders", 0): 3}, "by_consumer": by_consumer}
-    verdict = judge(**sides)
-    assert verdict.equal, verdict.findings
-    (count,) = verdict.topics
-    assert (count.consumed, count.table, count.history) == (7, 10, 3)
-    assert places(only(judge(**sides, table=[*story(), story()[1]]), DOUBLED)) == {(DOUBLED, 0, 1)}
-    assert places(only(judge(**sides, table=story()[:3] + story()[4:]), MISSING, GAP)) >= {(MISSING, 0, 3)}
+    kept, doubled, missing = judgements
+    assert kept.equal, kept.findings
+    assert (kept.count.consumed, kept.count.table, kept.count.history) == (7, 10, 3)
+    assert places(doubled.only(DOUBLED)) == {(DOUBLED, 0, 1)}
+    assert places(missing.only(MISSING, GAP)) >= {(MISSING, 0, 3)}
 
 
-def test_a_table_that_keeps_rows_misses_those_that_were_acknowledged(judge: Judge) -> None:
-    read = [told for told in story() if told.partition or told.offset >= 3]
-    sides = {"consumed": read, "table": read, "log_start": {("orders", 0): 3}}
-    assert places(only(judge(**sides), MISSING)) == {(MISSING, 0, offset) for offset in range(3)}
-    assert judge(**sides, leaving=Leaving(table_follows=True)).equal
+@told(replace(KEPT, table=READ), replace(KEPT, table=READ, leaving=FOLLOWS))
+def test_a_table_that_keeps_rows_misses_those_that_were_acknowledged(judgements: list[Judged]) -> None:
+    keeps, follows = judgements
+    assert places(keeps.only(MISSING)) == {(MISSING, 0, offset) for offset in range(3)}
+    assert follows.equal, follows.findings
 
 
-def test_a_table_that_follows_may_be_behind_with_dropping_rows(judge: Judge) -> None:
-    read = [told for told in story() if told.partition or told.offset >= 3]
-    sides = {"consumed": read, "log_start": {("orders", 0): 3}, "leaving": Leaving(table_follows=True)}
-    assert judge(**sides, table=story()[2:], by_consumer=True).equal
-    assert places(only(judge(**sides, table=story()[:-1], by_consumer=True), MISSING)) == {(MISSING, 1, 4)}
+FOLLOWING = replace(KEPT, leaving=FOLLOWS, by_consumer=True)
 
 
-def compacted() -> tuple[list[Told], list[Told]]:
-    """A partition's history of two keys, and what compaction left of it: a tombstone went as well."""
+@told(replace(FOLLOWING, table=story()[2:]), replace(FOLLOWING, table=story()[:-1]))
+def test_a_table_that_follows_may_be_behind_with_dropping_rows(judgements: list[Judged]) -> None:
+    behind, short = judgements
+    assert behind.equal, behind.findings
+    assert places(short.only(MISSING)) == {(MISSING, 1, 4)}
+
+
+def written() -> list[Told]:
+    """A partition's history of few keys, one with a tombstone; compaction leaves what is from LEFT on."""
     keys = (b"a", b"b", b"a", None, b"c", b"a", b"b")
     history = [Told(0, offset, b"%d" % offset, key) for offset, key in enumerate(keys)]
     history[4] = replace(history[4], value=None)
-    return history, history[5:]
+    return history
 
 
-@pytest.mark.parametrize("by_consumer", [False, True])
-def test_the_table_of_a_compacted_topic_is_its_history(judge: Judge, by_consumer: bool) -> None:
-    history, left = compacted()
-    sides = {"sent": history, "consumed": left, "account": None, "by_consumer": by_consumer}
-    compact = {"leaving": Leaving(compacted=True)}
-    verdict = judge(**sides, table=history, **compact)
-    assert verdict.equal, verdict.findings
-    assert (verdict.topics[0].consumed, verdict.topics[0].table, verdict.topics[0].history) == (2, 7, 5)
-    assert judge(**sides, table=history, log_start={("orders", 0): 2}, **compact).equal, "and delete"
-    assert not judge(**sides, table=history).equal, "not of a topic that is not compacted"
-    assert places(only(judge(**sides, table=history[:6], **compact), MISSING)) == {(MISSING, 0, 6)}
+LEFT = 5
+UNCOMPACTED = replace(on_all_sides(written()), consumed=written()[LEFT:])
+COMPACT = replace(UNCOMPACTED, leaving=COMPACTED)
 
 
-def test_what_somebody_has_read_is_no_history(judge: Judge) -> None:
-    history, _ = compacted()
-    sides = {"sent": history, "consumed": history, "table": history, "account": None}
-    (count,) = judge(**sides, leaving=Leaving(compacted=True)).topics
-    assert (count.consumed, count.table, count.history) == (7, 7, 0)
+@told_with_and_without_sent(
+    COMPACT,
+    replace(COMPACT, log_start={0: 2}),
+    UNCOMPACTED,
+    replace(COMPACT, table=written()[:6]),
+)
+def test_the_table_of_a_compacted_topic_is_its_history(judgements: list[Judged]) -> None:
+    whole, and_delete, not_compacted, missing = judgements
+    assert whole.equal, whole.findings
+    assert (whole.count.consumed, whole.count.table, whole.count.history) == (2, 7, 5)
+    assert and_delete.equal, and_delete.findings
+    assert not not_compacted.equal
+    assert places(missing.only(MISSING)) == {(MISSING, 0, 6)}
 
 
-def test_compaction_of_one_topic_excuses_no_other(spark: SparkSession, tmp_path: Path) -> None:
-    history, left = compacted()
-    view = write_table(tmp_path / "table.parquet", history)
-    spark.read.parquet(str(view)).createOrReplaceTempView("orders")
-    read = [told.history() for told in left]
-    read += [row._replace(topic="others") for row in read]
-    given = AuditInput(
-        tables={"orders": "orders", "others": "orders"},
-        consumed=write_history(tmp_path / "consumed", read),
-        leaving={"orders": Leaving(compacted=True)},
-    )
-    verdict = audit(spark, given)
-    assert {(finding.kind, finding.topic) for finding in verdict.findings} == {
-        (EXTRA, "others"),
-        (GAP, "others"),
-    }
-    assert verdict.counts[EXTRA] == 5
+@told(replace(COMPACT, consumed=written()))
+def test_what_somebody_has_read_is_no_history(judged: Judged) -> None:
+    assert (judged.count.consumed, judged.count.table, judged.count.history) == (7, 7, 0)
 
 
-def test_compaction_may_not_take_the_newest_record_of_a_key(judge: Judge) -> None:
-    history, _ = compacted()
-    sides = {"sent": history, "table": history, "account": None, "leaving": Leaving(compacted=True)}
-    assert places(only(judge(**sides, consumed=history[5:6]), MISSING)) == {(MISSING, 0, 6)}
-    assert places(only(judge(**sides, consumed=history[5:6], by_consumer=True), EXTRA)) == {(EXTRA, 0, 6)}
+@told(replace(COMPACT, by_consumer=True), replace(UNCOMPACTED, by_consumer=True))
+def test_compaction_of_one_topic_excuses_no_other(judgements: list[Judged]) -> None:
+    compacted, other = judgements
+    assert compacted.equal, compacted.findings
+    assert [each.kind for each in other.only(EXTRA, GAP)].count(EXTRA) == 5
 
 
-def test_what_superseded_a_record_may_have_come_during_the_audit(judge: Judge) -> None:
-    history, _ = compacted()
-    sides = {"table": history, "consumed": history[1:2], "by_consumer": True}
-    compact = Leaving(compacted=True)
-    assert judge(**sides, ends={("orders", 0): 5}, leaving=compact).equal
-    assert places(only(judge(**sides, ends={("orders", 0): 6}, leaving=compact), EXTRA)) == {(EXTRA, 0, 5)}
+ONE_LEFT = replace(COMPACT, consumed=written()[5:6])
 
 
-def test_the_history_of_a_compacted_topic_is_missed(judge: Judge) -> None:
-    history, left = compacted()
-    verdict = judge(sent=history, consumed=left, table=left, account=None, leaving=Leaving(compacted=True))
-    assert places(only(verdict, MISSING)) == {(MISSING, 0, offset) for offset in range(5)}
+@told(ONE_LEFT, replace(ONE_LEFT, by_consumer=True))
+def test_compaction_may_not_take_the_newest_record_of_a_key(judgements: list[Judged]) -> None:
+    sent, by_consumer = judgements
+    assert places(sent.only(MISSING)) == {(MISSING, 0, 6)}
+    assert places(by_consumer.only(EXTRA)) == {(EXTRA, 0, 6)}
 
 
-def test_an_empty_table_misses_everything(judge: Judge) -> None:
-    verdict = judge(table=[])
-    assert verdict.counts[MISSING] == 10
-    only(verdict, MISSING)
+SUPERSEDED = replace(COMPACT, consumed=written()[1:2], by_consumer=True)
+
+
+@told(replace(SUPERSEDED, ends={0: 5}), replace(SUPERSEDED, ends={0: 6}))
+def test_what_superseded_a_record_may_have_come_during_the_audit(judgements: list[Judged]) -> None:
+    meanwhile, before = judgements
+    assert meanwhile.equal, meanwhile.findings
+    assert places(before.only(EXTRA)) == {(EXTRA, 0, 5)}
+
+
+@told(replace(COMPACT, table=written()[LEFT:]))
+def test_the_history_of_a_compacted_topic_is_missed(judged: Judged) -> None:
+    assert places(judged.only(MISSING)) == {(MISSING, 0, offset) for offset in range(5)}
+
+
+@told(Story(table=[]))
+def test_an_empty_table_misses_everything(judged: Judged) -> None:
+    assert len(judged.only(MISSING)) == 10
 
 
 def test_an_audit_without_a_witness_is_refused(spark: SparkSession) -> None:
@@ -348,25 +391,41 @@ def test_an_audit_without_a_witness_is_refused(spark: SparkSession) -> None:
         audit(spark, AuditInput(tables={"orders": "orders"}))
 
 
-def test_only_what_lies_beyond_the_last_audit_is_compared_exactly_from_its_offset_on(judge: Judge) -> None:
+SINCE = Story(consumed=READ, since={0: 3}, by_consumer=True)
+
+
+@told(
+    replace(SINCE, table=[replace(story()[2], value=b"x"), *READ]),
+    replace(SINCE, table=[*story_with((0, 3), value=b"y"), replace(story()[0], offset=-1)]),
+    replace(SINCE, consumed=READ[1:], table=READ[1:]),
+)
+def test_only_what_lies_beyond_the_last_audit_is_compared_exactly_from_its_offset_on(
+    judgements: list[Judged],
+) -> None:
     """A changed row below is not seen again, one at the offset is; what is in no place is not forgotten."""
-    since = {("orders", 0): 3}
-    rest = [told for told in story() if told.partition == 1 or told.offset >= 3]
-    verdict = judge(
-        consumed=rest, table=[replace(story()[2], value=b"x"), *rest], by_consumer=True, since=since
-    )
-    assert verdict.equal, verdict.findings
-    assert [(each.partition, each.offset) for each in verdict.since] == [(0, 3)]
-    (count,) = verdict.topics
-    assert (count.table, count.consumed) == (len(rest), len(rest))
-    table = [
-        replace(told, value=b"y") if (told.partition, told.offset) == (0, 3) else told for told in story()
-    ]
-    table += [replace(story()[0], offset=-1)]
-    verdict = judge(consumed=rest, table=table, by_consumer=True, since=since)
-    assert places(list(verdict.findings)) == {(CHANGED, 0, 3), (PLACE, 0, -1)}
-    verdict = judge(consumed=rest[1:], table=rest[1:], by_consumer=True, since=since)
-    assert places(list(verdict.findings)) == {(GAP, 0, 3)}, "missing on both sides"
+    below, at_the_offset, missing_on_both_sides = judgements
+    assert below.equal, below.findings
+    assert [(each.partition, each.offset) for each in below.since] == [(0, 3)]
+    assert (below.count.table, below.count.consumed) == (len(READ), len(READ))
+    assert places(at_the_offset.findings) == {(CHANGED, 0, 3), (PLACE, 0, -1)}
+    assert places(missing_on_both_sides.findings) == {(GAP, 0, 3)}
+
+
+@pytest.mark.parametrize("group", sorted({each.group for each in STORIES.values()}))
+def test_each_audit_has_counted_all_stories_and_told_all_that_it_found(
+    verdict_of: Callable[[Group], Verdict], group: Group
+) -> None:
+    """Else a story could be equal because nobody looked at it, or because its findings came too late."""
+    verdict = verdict_of(group)
+    assert verdict.counts == dict.fromkeys(KINDS, 0) | Counter(each.kind for each in verdict.findings)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    for topic, own in STORIES.items():
+        if own.group == group:
+            count = Judged.of(verdict, topic).count
+            assert count.accepted == (None if own.by_consumer else len(own.sent)), topic
+            assert count.consumed == len(own.consumed), topic
+            if not own.since:
+                assert count.table + count.later == len(own.table), topic
 
 
 def test_what_was_compared_is_kept_by_topic_id_and_only_of_equal_audits(spark: SparkSession) -> None:
