@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,21 +20,31 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 
 from iceberg import ledger, manifests
+from iceberg.arrow_types import numbers
 from iceberg.head import Head
 from iceberg.sealed import read
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.warehouse import OutsideWarehouse, Warehouse
+from objectstore.offset_ranges import joined
 from objectstore.store import NotFound, ObjectStore
 
 FILES_MAX = 20_000
 """Files that one commit may take away and bring."""
-ROWS_MAX = 200_000_000
-"""Rows of them, whose offsets are held in memory (8 bytes each) partition by partition."""
-FILES_AT_ONCE = 8
+FILE_ROWS_MAX = 50_000_000
+"""Rows of one file: where each of them lies is in memory while the file is looked at (12 bytes)."""
+FILES_AT_ONCE = 2
+SNAPSHOT_ID_MAX = (1 << 63) - 1
 COLUMNS = ("kafka.partition", "kafka.offset")
 _TAIL = 8
 """Bytes at a Parquet file's end: the footer's length (4), and PAR1."""
 FOOTER_MAX = 16 << 20
+
+
+class Content(NamedTuple):
+    """What a file holds: stretches of offsets without a hole, [start, end), ascending; ids of its columns."""
+
+    stretches: list[tuple[int, int]]
+    columns: frozenset[int]
 
 
 class Unlike(ValueError):
@@ -60,6 +69,10 @@ class Replacement:
         now_ms: int,
     ) -> Head:
         """The head with the snapshot, stored and not yet visible. Raises Unlike and StoreError."""
+        if not 0 < snapshot_id <= SNAPSHOT_ID_MAX:
+            raise Unlike(f"snapshot-id {snapshot_id}: it is 1 to {SNAPSHOT_ID_MAX}")
+        if not self._head.manifests:
+            raise Unlike("the table has no files")
         listed = await self._listed(manifest_list)
         before = {each.manifest_path: each for each in filter(manifests.live, self._head.manifests)}
         after = {each.manifest_path: each for each in filter(manifests.live, listed)}
@@ -118,22 +131,25 @@ class Replacement:
 
     async def _require_same(self, gone: Sequence[DataFile], come: Sequence[DataFile]) -> None:
         """That the files which come have exactly the offsets of those which go."""
-        rows = Counter(gone=sum(_rows(gone).values()), come=sum(_rows(come).values()))
-        if rows["gone"] != rows["come"]:
-            raise Unlike(f"{rows['gone']} rows would go and {rows['come']} come")
-        if rows["gone"] > ROWS_MAX:
-            raise Unlike(f"{rows['gone']} rows in one commit, {ROWS_MAX} at most: rewrite fewer at once")
+        goes, comes = (sum(each.record_count for each in some) for some in (gone, come))
+        if goes != comes:
+            raise Unlike(f"{goes} rows would go and {comes} come")
         for each in come:
             self._require_fit(each)
-        left, right = _by_partition(gone), _by_partition(come)
-        if left.keys() != right.keys():
-            raise Unlike(f"files of the partitions {sorted(left)} would go, of {sorted(right)} come")
-        for partition, files in left.items():
-            old, new = await self._offsets(partition, files), await self._offsets(partition, right[partition])
-            if not await asyncio.to_thread(old.equals, new):
-                raise Unlike(
-                    f"partition {partition}: the files that come do not hold the offsets of those that go"
-                )
+        old, new = _by_partition(gone), _by_partition(come)
+        if old.keys() != new.keys():
+            raise Unlike(f"files of the partitions {sorted(old)} would go, of {sorted(new)} come")
+        for partition in old:
+            before = await self._contents(partition, old[partition])
+            after = await self._contents(partition, new[partition])
+            # As many rows in all, so the same offsets of each partition are the same rows, none twice.
+            if _offsets(before) != _offsets(after):
+                raise Unlike(f"partition {partition}: files that come hold other offsets than those that go")
+            wanted = frozenset[int]().union(*(each.columns for each in before))
+            for file, content in zip(new[partition], after, strict=True):
+                lost = sorted(wanted - content.columns)
+                if lost:
+                    raise Unlike(f"{file.file_path} lacks columns of files that go: field ids {lost}")
 
     def _require_fit(self, file: DataFile) -> None:
         """That a file is as Floe's own are."""
@@ -151,68 +167,51 @@ class Replacement:
                 "kafka.offset: rewrite one partition at a time (where => 'kafka.partition = 0'), with metrics"
             )
 
-    async def _offsets(self, partition: int, files: Sequence[DataFile]) -> pa.Array:
-        """All offsets of files, ascending over all of them. Raises Unlike where they are not."""
+    async def _contents(self, partition: int, files: Sequence[DataFile]) -> list[Content]:
+        """What files of a partition hold. Raises Unlike where one is not as its manifest says."""
         slots = asyncio.Semaphore(FILES_AT_ONCE)
 
-        async def of(file: DataFile) -> pa.Array:
+        async def of(file: DataFile) -> Content:
             async with slots:
-                return await self._offsets_of(partition, file)
+                try:
+                    return await self._content(partition, file)
+                except NotFound:
+                    raise Unlike(f"{file.file_path} is not there") from None
+                except (pa.ArrowException, OSError, KeyError) as error:
+                    raise Unlike(f"{file.file_path} cannot be read: {error}") from error
 
-        found = pa.concat_arrays(await asyncio.gather(*map(of, files)))
-        if not await asyncio.to_thread(_ascends, found):
-            raise Unlike(
-                f"partition {partition}: files overlap, or their offsets do not ascend: sort by kafka.offset"
-            )
-        return found
+        return await asyncio.gather(*map(of, files))
 
-    async def _offsets_of(self, partition: int, file: DataFile) -> pa.Array:
+    async def _content(self, partition: int, file: DataFile) -> Content:
+        if file.record_count > FILE_ROWS_MAX:
+            raise Unlike(f"{file.file_path} has {file.record_count} rows, {FILE_ROWS_MAX} at most")
         key, size = self._warehouse.key(file.file_path), file.file_size_in_bytes
-        try:
-            tail = await self._store.get_range(key, max(0, size - _TAIL), _TAIL)
-            length = int.from_bytes(tail[:4], "little") + _TAIL
-            if tail[4:] != b"PAR1" or not _TAIL < length <= min(size, FOOTER_MAX):
-                raise Unlike(f"{file.file_path} is no Parquet file of {size} bytes")
-            footer = await self._store.get_range(key, size - length, length)
-            ranges = await asyncio.to_thread(_ranges, footer, size)
-            parts = await self._store.get_ranges(key, ranges)
-        except NotFound:
-            raise Unlike(f"{file.file_path} is not there") from None
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise Unlike(f"{file.file_path} cannot be read: {error}") from error
+        if (await self._store.head(key)).size != size:
+            raise Unlike(f"{file.file_path} has not the {size} bytes that its manifest says")
+        tail = await self._store.get_range(key, max(0, size - _TAIL), _TAIL)
+        length = int.from_bytes(tail[:4], "little") + _TAIL
+        if tail[4:] != b"PAR1" or not _TAIL < length <= min(size, FOOTER_MAX):
+            raise Unlike(f"{file.file_path} is no Parquet file")
+        footer = await self._store.get_range(key, size - length, length)
+        ranges, columns = await asyncio.to_thread(_looked_into, footer, size)
+        parts = await self._store.get_ranges(key, ranges)
         pieces = {size - length: footer} | {at: part for (at, _), part in zip(ranges, parts, strict=True)}
-        found = await asyncio.to_thread(_read, pieces, size)
-        partitions, offsets = found
-        if len(offsets) != file.record_count:
-            raise Unlike(f"{file.file_path} has {len(offsets)} rows, its manifest says {file.record_count}")
-        if len(offsets) and not pc.all(pc.equal(partitions, partition)).as_py():
-            raise Unlike(f"{file.file_path} has rows of other partitions than {partition}")
-        extent = manifests.extent_of(file)
-        told = None if extent is None else (extent.first_offset, extent.last_offset)
-        if len(offsets) and told != (offsets[0].as_py(), offsets[-1].as_py()):
-            raise Unlike(f"{file.file_path}: its offsets are not those of its bounds, or not in their order")
-        return offsets
-
-
-def _rows(files: Iterable[DataFile]) -> Mapping[str, int]:
-    return {each.file_path: each.record_count for each in files}
+        return Content(await asyncio.to_thread(_stretches, pieces, size, partition, file), columns)
 
 
 def _by_partition(files: Iterable[DataFile]) -> dict[int, list[DataFile]]:
-    found: dict[int, list[tuple[int, DataFile]]] = {}
+    found: dict[int, list[DataFile]] = {}
     for each in files:
         extent = manifests.extent_of(each)
         if extent is None:
             raise Unlike(f"{each.file_path} does not say where it lies: leave it as it is")
-        found.setdefault(extent.partition, []).append((extent.first_offset, each))
-    return {
-        partition: [file for _, file in sorted(some, key=lambda one: one[0])]
-        for partition, some in found.items()
-    }
+        found.setdefault(extent.partition, []).append(each)
+    return found
 
 
-def _ascends(offsets: pa.Array) -> bool:
-    return pc.all(pc.greater(offsets[1:], offsets[:-1])).as_py() is not False
+def _offsets(contents: Iterable[Content]) -> list[tuple[int, int]]:
+    """All offsets of some files, as ranges in order and apart."""
+    return joined(sorted(each for content in contents for each in content.stretches))
 
 
 def _sparse(pieces: Mapping[int, bytes], size: int) -> Any:
@@ -226,25 +225,40 @@ def _sparse(pieces: Mapping[int, bytes], size: int) -> Any:
     return file
 
 
-def _ranges(footer: bytes, size: int) -> list[tuple[int, int]]:
-    """Where the columns lie that say which records the rows are: position and length."""
+def _looked_into(footer: bytes, size: int) -> tuple[list[tuple[int, int]], frozenset[int]]:
+    """Where the columns lie that say which records the rows are (position and length), and all columns."""
     with _sparse({size - len(footer): footer}, size) as file:
         told = pq.read_metadata(file)
     found = []
-    for group in range(told.num_row_groups):
-        columns = {
-            told.row_group(group).column(each).path_in_schema: told.row_group(group).column(each)
-            for each in range(told.num_columns)
-        }
-        for name in COLUMNS:
-            column = columns[name]
-            start = column.dictionary_page_offset or column.data_page_offset
-            found.append((min(start, column.data_page_offset), column.total_compressed_size))
-    return found
+    for group in map(told.row_group, range(told.num_row_groups)):
+        columns = {each.path_in_schema: each for each in map(group.column, range(told.num_columns))}
+        for column in (columns[name] for name in COLUMNS):
+            first = column.data_page_offset
+            start = min(first, column.dictionary_page_offset or first)
+            found.append((start, column.total_compressed_size))
+    return found, frozenset(numbers(told.schema.to_arrow_schema()))
 
 
-def _read(pieces: Mapping[int, bytes], size: int) -> tuple[pa.Array, pa.Array]:
-    with _sparse(pieces, size) as file:
-        table = pq.ParquetFile(file).read(columns=list(COLUMNS), use_threads=False)
-    kafka = table.column("kafka").combine_chunks()
-    return kafka.field("partition"), kafka.field("offset")
+def _stretches(
+    pieces: Mapping[int, bytes], size: int, partition: int, file: DataFile
+) -> list[tuple[int, int]]:
+    """The offsets of a file's rows, which are as many as its manifest says, of the partition, and ascend."""
+    with _sparse(pieces, size) as sparse:
+        kafka = pq.ParquetFile(sparse).read(columns=list(COLUMNS), use_threads=False).column("kafka")
+    both = pa.Table.from_struct_array(kafka).combine_chunks()
+    partitions, offsets = both.column("partition"), both.column("offset")
+    if kafka.null_count or partitions.null_count or offsets.null_count:
+        raise Unlike(f"{file.file_path} has rows without a partition or an offset")
+    if len(offsets) != file.record_count:
+        raise Unlike(f"{file.file_path} has {len(offsets)} rows, its manifest says {file.record_count}")
+    if not len(offsets) or not pc.all(pc.equal(partitions, partition)).as_py():
+        raise Unlike(f"{file.file_path} has no rows, or rows of other partitions than {partition}")
+    steps = pc.subtract(offsets[1:], offsets[:-1])
+    extent = manifests.extent_of(file)
+    told = None if extent is None else (extent.first_offset, extent.last_offset)
+    if pc.any(pc.less_equal(steps, 0)).as_py() or told != (offsets[0].as_py(), offsets[-1].as_py()):
+        raise Unlike(f"{file.file_path}: its offsets do not ascend, or are not those of its bounds")
+    holes = pc.indices_nonzero(pc.not_equal(steps, 1)).to_pylist()
+    starts = offsets.take(pa.array([0, *(at + 1 for at in holes)])).to_pylist()
+    ends = offsets.take(pa.array([*holes, len(offsets) - 1])).to_pylist()
+    return [(start, end + 1) for start, end in zip(starts, ends, strict=True)]

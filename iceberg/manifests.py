@@ -70,23 +70,13 @@ def write_added(
     location: str,
     schema: Mapping[str, Any],
     snapshot_id: int,
-    files: Iterable[AddedFile],
+    files: Iterable[AddedFile | DataFile],
     sequence_number: int | None = None,
 ) -> Written:
     """A manifest of files that the snapshot adds.
 
     `sequence_number`: that of their rows, where these were in the table before; None: the snapshot's own.
     """
-    return _write_added(location, schema, snapshot_id, map(_data_file, files), sequence_number)
-
-
-def _write_added(
-    location: str,
-    schema: Mapping[str, Any],
-    snapshot_id: int,
-    files: Iterable[DataFile],
-    sequence_number: int | None = None,
-) -> Written:
     output = _Output(location)
     with write_manifest(
         2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
@@ -97,7 +87,7 @@ def _write_added(
                     status=ManifestEntryStatus.ADDED,
                     snapshot_id=snapshot_id,
                     sequence_number=sequence_number,
-                    data_file=each,
+                    data_file=each if isinstance(each, DataFile) else _data_file(each),
                 )
             )
     return Written(output.content, writer.to_manifest_file())
@@ -147,7 +137,7 @@ def write_as_added(
         entry for one in sources for entry in read[one.removed](one.manifest, source) if one.takes(entry)
     ]
     taken = [each.data_file for each in sorted(found, key=lambda each: each.file_sequence_number or 0)]
-    return _write_added(location, schema, snapshot_id, taken) if taken else None
+    return write_added(location, schema, snapshot_id, taken) if taken else None
 
 
 class Extent(NamedTuple):

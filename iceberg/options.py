@@ -9,6 +9,7 @@ from coordination.clock import Clock
 from iceberg.metadata import Retention
 from iceberg.plan import Bounds
 from iceberg.small_files import FileSizes
+from iceberg.snapshots import MANIFESTS_MERGED_AT
 from iceberg.warehouse import Warehouse
 from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
@@ -28,7 +29,7 @@ class CommitterOptions:
     rows_per_file_max: int = 1_000_000
     bytes_per_file_max: int = 64 << 20
     files_in_flight_max: int = 4
-    manifests_merged_at: int = 100
+    manifests_merged_at: int = MANIFESTS_MERGED_AT
     files: FileSizes = FileSizes()  # noqa: RUF009  # frozen
     retention: Retention = Retention()  # noqa: RUF009  # frozen
     orphan_grace_s: float = 86_400

@@ -42,7 +42,7 @@ class _Kind:
             if each == content:
                 self.last = known
                 return None
-        self.last = max(self._known) + 1 if number in self._known else number
+        self.last = max(self._known) + 1 if self._known else number
         self._known[self.last] = content
         return self.last
 

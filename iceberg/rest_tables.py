@@ -54,8 +54,6 @@ _logger = logging.getLogger("floe.iceberg.catalog")
 COMMIT_ATTEMPTS_MAX = 4
 """Tries of one commit whose requirements still hold after another commit came first; of a drop too."""
 
-MANIFESTS_MERGED_AT = 100  # Iceberg's own commit.manifest.min-count-to-merge
-
 Key = tuple[str, str]
 
 
@@ -186,7 +184,10 @@ class Tables:
             )
         parts = self._parts
         head = await load(parts.store, parts.warehouse, location)
-        builder = SnapshotBuilder(parts.store, parts.warehouse, Steps(), MANIFESTS_MERGED_AT)
+        builder = SnapshotBuilder(parts.store, parts.warehouse, Steps())
+        known = [*head.metadata["snapshots"], *await self._segments.snapshots(head.metadata)]
+        if any(each["snapshot-id"] == given.snapshot_id for each in known):
+            raise bad_request(f"snapshot-id {given.snapshot_id}: the table has such a snapshot already")
         by = rest_commit.engine_of(given)
         replacement = Replacement(parts.store, parts.warehouse, head)
         now_ms = parts.replica.wall_ms()

@@ -17,6 +17,8 @@ from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
 from objectstore.store import ObjectStore
 
+MANIFESTS_MERGED_AT = 100
+"""Small manifests that become one: Iceberg's own commit.manifest.min-count-to-merge."""
 MERGED_BYTES_MAX = 8 << 20
 """A manifest of this size is not merged again."""
 
@@ -29,7 +31,7 @@ class SnapshotBuilder:
         store: ObjectStore,
         warehouse: Warehouse,
         steps: Steps,
-        merged_at: int,
+        merged_at: int = MANIFESTS_MERGED_AT,
     ) -> None:
         self._store = store
         self._warehouse = warehouse
@@ -46,15 +48,13 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table `base`, whose manifests are `before`, with a snapshot of `files`. No location yet."""
-        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
-        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        schema, prefix = _schema(base), _prefix(base, snapshot_id)
         listed = await self._merge(schema, [*filter(manifests.live, before)], snapshot_id, prefix)
         if files:
             added = await asyncio.to_thread(
                 manifests.write_added, f"{prefix}-m0.avro", schema, snapshot_id, files
             )
-            await self._steps.before("store-manifests")
-            await self._put(added)
+            await self._store_manifest(added)
             listed = [added.manifest, *listed]
         counts = _appended(ledger.current_snapshot(base), files)
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
@@ -72,8 +72,7 @@ class SnapshotBuilder:
 
         Manifests are read one by one, and only those that name such a file are written anew.
         """
-        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
-        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        schema, prefix = _schema(base), _prefix(base, snapshot_id)
         listed: list[ManifestFile] = []
         removed = Removed()
         for number, manifest in enumerate(filter(manifests.live, before)):
@@ -85,8 +84,7 @@ class SnapshotBuilder:
             if written is None:
                 listed.append(manifest)
                 continue
-            await self._steps.before("store-manifests")
-            await self._put(written[0])
+            await self._store_manifest(written[0])
             listed.append(written[0].manifest)
             removed = removed.plus(written[1])
         if not removed.files:
@@ -110,8 +108,7 @@ class SnapshotBuilder:
         The rows keep the data sequence number of the table as it was (the spec's and Spark's rule for
         rewrites). Manifests are read one by one; those that name such a file become one.
         """
-        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
-        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        schema, prefix = _schema(base), _prefix(base, snapshot_id)
         parent = ledger.current_snapshot(base)
         assert parent is not None, "a table of files has a snapshot"
         rewritten, listed, removed = await self._without(schema, before, gone, snapshot_id, prefix)
@@ -124,8 +121,7 @@ class SnapshotBuilder:
         added = await asyncio.to_thread(
             manifests.write_added, f"{prefix}-m0.avro", schema, snapshot_id, files, parent["sequence-number"]
         )
-        await self._steps.before("store-manifests")
-        await self._put(added)
+        await self._store_manifest(added)
         counts = _replaced(parent, files, removed)
         listed = [added.manifest, *rewritten, *listed]
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
@@ -139,8 +135,7 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table with the same files named in as few manifests as may be, in a snapshot `replace`."""
-        schema = next(each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
-        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        schema, prefix = _schema(base), _prefix(base, snapshot_id)
         groups: list[list[ManifestFile]] = [[]]
         for each in filter(manifests.live, before):
             if sum(one.manifest_length for one in groups[-1]) + each.manifest_length > MERGED_BYTES_MAX:
@@ -155,8 +150,7 @@ class SnapshotBuilder:
             written = await asyncio.to_thread(
                 manifests.write_merged, f"{prefix}-r{number}.avro", schema, snapshot_id, some, contents
             )
-            await self._steps.before("store-manifests")
-            await self._put(written)
+            await self._store_manifest(written)
             listed.append(written.manifest)
         counts = _replaced(ledger.current_snapshot(base), (), Removed())
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
@@ -188,8 +182,7 @@ class SnapshotBuilder:
                 manifests.write_replaced,
                 f"{prefix}-r{number}.avro", schema, snapshot_id, some, contents, gone,
             )  # fmt: skip
-            await self._steps.before("store-manifests")
-            await self._put(written)
+            await self._store_manifest(written)
             rewritten.append(written.manifest)
             removed = removed.plus(part)
         return rewritten, listed, removed
@@ -203,7 +196,7 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table with a snapshot of these manifests."""
-        prefix = f"{base['location']}/metadata/{snapshot_id:016x}"
+        prefix = _prefix(base, snapshot_id)
         parent = ledger.current_snapshot(base)
         sequence = base["last-sequence-number"] + 1
         location, content = await asyncio.to_thread(
@@ -247,8 +240,24 @@ class SnapshotBuilder:
     async def _read(self, manifest: ManifestFile) -> bytes:
         return await read(self._store, self._warehouse, manifest.manifest_path, manifest.manifest_length)
 
+    async def _store_manifest(self, written: Written) -> None:
+        await self._steps.before("store-manifests")
+        await self._put(written)
+
     async def _put(self, written: Written) -> None:
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])
+
+
+def _schema(base: Metadata) -> Mapping[str, Any]:
+    """The current schema."""
+    number = base["current-schema-id"]
+    found: Mapping[str, Any] = next(each for each in base["schemas"] if each["schema-id"] == number)
+    return found
+
+
+def _prefix(base: Metadata, snapshot_id: int) -> str:
+    """How the names begin of what is made for a snapshot (maintenance.py knows it by that)."""
+    return f"{base['location']}/metadata/{snapshot_id:016x}"
 
 
 def _appended(parent: Mapping[str, Any] | None, files: Sequence[AddedFile]) -> dict[str, str]:

@@ -9,8 +9,8 @@ from pyiceberg_core.datafusion import IcebergDataFusionTable
 
 
 def ask(url: str, question: dict[str, Any]) -> list[Any]:
-    if question["snapshot"]:
-        raise NotImplementedError("its table provider takes no snapshot")
+    # Its provider has no such argument as yet, and says so.
+    at = {"snapshot_id": question["snapshot"]} if question["snapshot"] else {}
     table = RestCatalog("floe", uri=url).load_table(f"floe.{question['table']}")
     provider = IcebergDataFusionTable(
         identifier=table.name(),
@@ -18,6 +18,7 @@ def ask(url: str, question: dict[str, Any]) -> list[Any]:
         file_io_properties={
             name: value for name, value in table.io.properties.items() if isinstance(value, str)
         },
+        **at,
     )
     context = SessionContext()
     context.register_table("t", provider)

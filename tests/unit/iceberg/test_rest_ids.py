@@ -66,6 +66,11 @@ def test_two_engines_add_what_they_number_alike(table: dict[str, Any]) -> None:
     assert table["schemas"][2]["fields"][2]["name"] == "y"
 
 
+def test_a_number_is_the_catalogs_not_the_engines(table: dict[str, Any]) -> None:
+    found = after(table, {"action": "add-schema", "schema": fields(TEXT, number=1 << 40)})
+    assert [each["schema-id"] for each in found["schemas"]] == [0, 1]
+
+
 def test_what_is_there_is_used_again(table: dict[str, Any]) -> None:
     """An engine adds what the table had before the last change: the old id counts, not the highest."""
     changed = after(

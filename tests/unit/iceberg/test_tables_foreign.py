@@ -50,6 +50,7 @@ class Rewrite:
     bounds: dict[int, Bounds]
     gone: list[str]
     parent: int
+    number: int = NUMBER
 
     async def commit(self, operation: str = "replace") -> tuple[int, Any]:
         """Store it and ask the catalog to make it the table; its answer."""
@@ -60,7 +61,7 @@ class Rewrite:
         made = AddedFile(location, sink.tell(), len(self.rows), self.bounds, [4])
         listed = await self.listed([made] if self.gone else [])
         snapshot = {
-            "snapshot-id": NUMBER,
+            "snapshot-id": self.number,
             "parent-snapshot-id": self.parent,
             "sequence-number": self.head.metadata["last-sequence-number"] + 1,
             "timestamp-ms": self.head.metadata["last-updated-ms"],
@@ -70,7 +71,7 @@ class Rewrite:
         }
         updates = [
             {"action": "add-snapshot", "snapshot": snapshot},
-            {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": NUMBER},
+            {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": self.number},
         ]
         current = self.head.metadata["current-snapshot-id"]
         requirements = [
@@ -201,8 +202,31 @@ def rows_moved(given: Rewrite) -> Rewrite:
     return replace(given, rows=given.rows.take([1, 0, 2, 3, 4, 5]))
 
 
+def rows_moved_inside(given: Rewrite) -> Rewrite:
+    return replace(given, rows=given.rows.take([0, 2, 1, 3, 4, 5]))
+
+
+def rows_of_a_file_that_stays(given: Rewrite) -> Rewrite:
+    return replace(given, rows=given.rows.take([0, 1, 4, 5]), gone=given.gone[:2])
+
+
 def bounds_too_wide(given: Rewrite) -> Rewrite:
     return replace(given, bounds={**given.bounds, OFFSET_ID: Bounds(0, 6)})
+
+
+def nowhere(given: Rewrite) -> Rewrite:
+    kafka = given.rows.column("kafka").combine_chunks()
+    partitions = pa.array([None, *kafka.field("partition").to_pylist()[1:]], pa.int32())
+    children = [partitions, *(kafka.field(at) for at in range(1, kafka.type.num_fields))]
+    kind = [each.with_nullable(True) for each in kafka.type]
+    found = pa.StructArray.from_arrays(children, fields=kind)
+    place = given.rows.schema.get_field_index("kafka")
+    field = given.rows.schema.field(place).with_type(found.type)
+    return replace(given, rows=given.rows.set_column(place, field, found))
+
+
+def a_column_lost(given: Rewrite) -> Rewrite:
+    return replace(given, rows=given.rows.drop_columns(["value"]))
 
 
 def one_file_kept(given: Rewrite) -> Rewrite:
@@ -215,7 +239,11 @@ def one_file_kept(given: Rewrite) -> Rewrite:
         (a_row_lost, "6 rows would go and 5 come"),
         (a_row_twice, "offsets are not those of its bounds|do not ascend"),
         (rows_moved, "not those of its bounds|do not ascend"),
+        (rows_moved_inside, "do not ascend"),
+        (rows_of_a_file_that_stays, "hold other offsets than those that go"),
         (bounds_too_wide, "not those of its bounds"),
+        (nowhere, "rows without a partition or an offset"),
+        (a_column_lost, "lacks columns of files that go: field ids"),
         (one_file_kept, "4 rows would go and 6 come"),
     ],
 )
@@ -233,6 +261,20 @@ async def test_a_file_of_several_partitions_is_refused_with_what_to_do(rig: Rig)
     status, answer = await (await rewrite(rig, (0, 1))).commit()
     assert status == 403
     assert "where => 'kafka.partition = 0'" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("number", [0, -1, 1 << 63])
+async def test_a_snapshots_id_has_bounds(rig: Rig, number: int) -> None:
+    before = (await rig.head()).location
+    status, answer = await replace(await rewrite(rig), number=number).commit()
+    assert (status, "snapshot-id" in answer["error"]["message"]) == (403, True)
+    assert (await rig.head()).location == before
+
+
+async def test_a_snapshots_id_is_new(rig: Rig) -> None:
+    given = await rewrite(rig)
+    status, answer = await replace(given, number=given.head.metadata["snapshots"][0]["snapshot-id"]).commit()
+    assert (status, "has such a snapshot already" in answer["error"]["message"]) == (400, True)
 
 
 @pytest.mark.parametrize("operation", ["append", "overwrite", "delete"])
