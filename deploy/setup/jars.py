@@ -13,6 +13,7 @@ import argparse
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -55,9 +57,12 @@ ROOTS = {
         "org.assertj/assertj-core/3.27.6",
         "org.awaitility/awaitility/4.3.0",
     ),
+    # Spark reads topics themselves by it; the newest version of which Maven Central has all parts.
+    "sparkkafka": ("org.apache.spark/spark-sql-kafka-0-10_2.13/4.1.1",),
     "streams": ("org.apache.kafka/kafka-streams-examples/4.3.1", "org.slf4j/slf4j-simple/1.7.36"),
 }
-
+BESIDE_SPARK = ("sparkkafka",)
+"""Sets that go into a Spark session, so without what pyspark brings itself, in whatever version."""
 
 _VERSION = "[revision](-[classifier]).[ext]"
 
@@ -125,9 +130,22 @@ def lock(name: str) -> None:
         work = Path(temporary)
         roots = [_listed(f"- {root}") for root in ROOTS[name]]
         _ivy(work, roots, transitive=True, pattern=f"[organisation]/[artifact]/{_VERSION.replace('-', '/')}")
-        found = sorted((work / "out").rglob("*.jar"))
+        brought = _in_spark() if name in BESIDE_SPARK else []
+        found = [jar for jar in sorted((work / "out").rglob("*.jar")) if not _is_among(brought, jar)]
         lines = [f"{_sha256(jar)}  {jar.relative_to(work / 'out').with_suffix('')}" for jar in found]
     _list_file(name).write_text("\n".join(lines) + "\n")
+
+
+def _in_spark() -> list[str]:
+    """Names of pyspark's own jars."""
+    spec = find_spec("pyspark")
+    folders = (spec and spec.submodule_search_locations) or []
+    return [each.name for folder in folders for each in (Path(folder) / "jars").glob("*.jar")]
+
+
+def _is_among(names: Sequence[str], jar: Path) -> bool:
+    """Whether one of the names is of the module of `jar`, whose path ends <name>/<version>.jar."""
+    return any(re.match(rf"{re.escape(jar.parent.name)}-\d", each) for each in names)
 
 
 def _list_file(name: str) -> Path:
