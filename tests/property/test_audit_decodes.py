@@ -19,28 +19,11 @@ from iceberg.arrow_types import FIELD_ID
 from iceberg.column_ids import VALUE_ID
 from iceberg.spark.columns import Judge, TableColumns
 from iceberg.spark.schemas import VALUE, Schema, TopicSchemas
-from tests.property.test_table_bindings import Topic
+from tests.property.test_table_bindings import Topic, played
 
 HISTORIES = 12
 ROWS = 160
 IDS = range(1 << 20)
-
-
-def history(seed: int) -> Topic:
-    """A topic and its table, in files of the columns of their times."""
-    topic = Topic(Random(seed))
-    while topic.end < ROWS:
-        draw = topic.random.random()
-        if draw < 0.1:
-            topic.bind()
-        elif draw < 0.2:
-            topic.commit()
-        elif topic.schemas:
-            topic.produce()
-    topic.commit()
-    topic.framed = {each.schema_id for each in topic.schemas}
-    topic.take(topic.layout())
-    return topic
 
 
 def judge_of(topic: Topic) -> Judge:
@@ -107,7 +90,7 @@ def changed(random: Random, row: dict[str, Any], kinds: list[dict[str, Any]]) ->
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_what_floe_writes_is_right_and_a_changed_cell_is_not(seed: int) -> None:
-    topic = history(seed)
+    topic = played(seed, ROWS)
     judge = judge_of(topic)
     rows = as_the_table_is_now(topic)
     assert len(rows) == topic.end

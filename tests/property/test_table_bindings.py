@@ -215,10 +215,10 @@ def assert_shown(topic: Topic, ids: Mapping[int, Mapping[tuple[int, ...], int]])
     return number + 1
 
 
-def run(seed: int, count: int) -> int:
-    """One history; the rows it had."""
+def played(seed: int, rows: int) -> Topic:
+    """A topic of so many records and its table, in files of the columns of their times; all is committed."""
     topic = Topic(Random(seed))
-    while topic.end < count:
+    while topic.end < rows:
         draw = topic.random.random()
         if draw < 0.1:
             topic.bind()
@@ -228,8 +228,14 @@ def run(seed: int, count: int) -> int:
             topic.produce()
     topic.commit()
     topic.framed = {each.schema_id for each in topic.schemas}
+    topic.take(topic.layout())
+    return topic
+
+
+def run(seed: int, count: int) -> int:
+    """One history; the rows it had."""
+    topic = played(seed, count)
     whole = topic.layout()
-    topic.take(whole)
     ids = {each.schema_id: column_ids(each, whole) for each in topic.schemas}
     names = [each["name"].lower() for each in whole.fields[2]["type"]["fields"]]
     assert len(set(names)) == len(names)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
 from iceberg.spark.session import session
+from tests.spark.catalogs import keep_below
 
 HERE = Path(__file__).parent
 NO_CATALOG = "http://127.0.0.1:1/iceberg"
@@ -29,9 +30,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def spark(jvm: SparkSession, tmp_path: Path) -> SparkSession:
     """A session of the test's own: catalog `local` keeps Iceberg tables under its temporary folder."""
     own = jvm.newSession()
-    own.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
-    own.conf.set("spark.sql.catalog.local.type", "hadoop")
-    own.conf.set("spark.sql.catalog.local.warehouse", f"file://{tmp_path}/local")
+    keep_below(own, "local", tmp_path / "local")
     return own
 
 

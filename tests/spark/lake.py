@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.spark.catalogs import attach
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig
@@ -25,14 +26,7 @@ async def lake(spark: SparkSession, folder: Path) -> AsyncIterator[Rig]:
     `lake.own`.
     """
     async with rigs.running(folder) as rig, serving.served(serving.catalog_of(rig)) as url:
-        for name, value in {
-            "": "org.apache.iceberg.spark.SparkCatalog",
-            ".type": "rest",
-            ".uri": url,
-            ".cache-enabled": "false",
-            ".io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
-        }.items():
-            spark.conf.set(f"spark.sql.catalog.lake{name}", value)
+        attach(spark, "lake", url)
         yield rig
 
 

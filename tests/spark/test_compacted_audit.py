@@ -15,11 +15,11 @@ from iceberg.small_files import FileSizes
 from iceberg.spark.shelf import shelf
 from iceberg.spark.tables import pinned
 from iceberg.spark.verdict import Finding
-from tests.spark.test_streams import Streams
+from tests.spark.catalogs import attach
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
+from tests.unit.iceberg.keeping_little import fold_early, small
 from tests.unit.iceberg.rig import Rig
-from tests.unit.iceberg.test_tables_history import small
 
 ROUNDS, COMMITS = 4, 12
 
@@ -27,9 +27,7 @@ ROUNDS, COMMITS = 4, 12
 @pytest.fixture
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
     """A cluster of one agent whose tables keep little and are compacted often."""
-    monkeypatch.setattr(history, "FOLD_MIN", 4)
-    monkeypatch.setattr(history, "FAN", 3)
-    monkeypatch.setattr(history, "LEVEL_MAX", 1)
+    fold_early(monkeypatch)
     async with rigs.running(tmp_path) as found:
         found.options = replace(small(), files=FileSizes(merged_at=4, busy_percent_max=100))
         yield found
@@ -46,7 +44,7 @@ async def test_what_compaction_and_folding_leave_is_sound(
     await rig.create_topic(partitions=2)
     committer = rig.committer()
     async with serving.served(serving.catalog_of(rig)) as url:
-        Streams(spark, tmp_path, url)  # gives the session the catalog
+        attach(spark, "lake", url)
         for number in range(1, ROUNDS + 1):
             for at in range(COMMITS):
                 await rig.produce([b"%d" % at], partition=0)

@@ -16,6 +16,7 @@ from iceberg.spark.audit import AuditInput, audit
 from iceberg.spark.verdict import COLUMN, KINDS, Finding, Verdict
 from tests.spark import zoo_table
 from tests.spark.audit_stories import write_history
+from tests.spark.catalogs import expect_little, keep_below
 from tests.spark.damages import DAMAGES, NO_PARTITION, OTHER_PARTITIONS, Damage
 from tests.spark.zoo_table import END, Row
 
@@ -53,11 +54,8 @@ def verdict(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verd
     """One audit of all damages and of a sound table beside them, as the command line makes it."""
     folder = tmp_path_factory.mktemp("damages")
     spark = jvm.newSession()
-    spark.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set("spark.sql.catalog.local.type", "hadoop")
-    spark.conf.set("spark.sql.catalog.local.warehouse", f"file://{folder}/local")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")  # these tables are small
+    keep_below(spark, "local", folder / "local")
+    expect_little(spark)
     damaged: list[Row] = []
     for partition, damage in enumerate(DAMAGES):
         rows = zoo_table.rows(partition)

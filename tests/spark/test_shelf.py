@@ -25,6 +25,7 @@ from iceberg.spark.shelf import NEXT, RANGES, TOPIC_ID, ledger_problems, shelf
 from iceberg.spark.tables import Pinned, pinned
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 from iceberg.writer import Bounds
+from tests.spark.catalogs import expect_little, keep_below
 from tests.unit.iceberg import rig as rigs
 
 pytestmark = pytest.mark.services
@@ -185,11 +186,8 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     """What is found of each damage, all in one session."""
     folder = tmp_path_factory.mktemp("shelves")
     spark = jvm.newSession()
-    spark.conf.set("spark.sql.catalog.shelves", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set("spark.sql.catalog.shelves.type", "hadoop")
-    spark.conf.set("spark.sql.catalog.shelves.warehouse", f"file://{folder}/warehouse")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")  # these tables are small
+    keep_below(spark, "shelves", folder / "warehouse")
+    expect_little(spark)
     made = asyncio.run(_make(folder))
 
     def judged(at: int) -> list[Finding]:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from iceberg import history
 from iceberg.committer import Committer, CommitterOptions
 from iceberg.metadata import Retention
+from tests.spark.catalogs import attach
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig
@@ -29,14 +30,7 @@ class Streams:
     """Queries over the table, each with its checkpoint and what it wrote."""
 
     def __init__(self, spark: SparkSession, folder: Path, url: str, catalog: str = "lake") -> None:
-        for name, value in {
-            "": "org.apache.iceberg.spark.SparkCatalog",
-            ".type": "rest",
-            ".uri": url,
-            ".cache-enabled": "false",
-            ".io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
-        }.items():
-            spark.conf.set(f"spark.sql.catalog.{catalog}{name}", value)
+        attach(spark, catalog, url)
         self._spark = spark
         self._folder = folder
         self._table = f"{catalog}.floe.t"

@@ -18,9 +18,10 @@ from iceberg.small_files import FileSizes
 from iceberg.steps import Steps
 from objectstore.store import NotFound
 from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg.keeping_little import KEPT, SEGMENT, fold_early, small
 from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.streams import Expired, Stream, added
-from tests.unit.iceberg.test_tables_history import KEPT, SEGMENT, files, served, small
+from tests.unit.iceberg.test_tables_history import files, served
 
 FILES = FileSizes(merged_at=4, busy_percent_max=100)
 
@@ -28,9 +29,7 @@ FILES = FileSizes(merged_at=4, busy_percent_max=100)
 @pytest.fixture
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
     """A cluster of one agent whose tables keep little and are compacted often."""
-    monkeypatch.setattr(history, "FOLD_MIN", 4)
-    monkeypatch.setattr(history, "FAN", 3)
-    monkeypatch.setattr(history, "LEVEL_MAX", 1)
+    fold_early(monkeypatch)
     async with rigs.running(tmp_path) as found:
         found.options = replace(small(), files=FILES)
         yield found

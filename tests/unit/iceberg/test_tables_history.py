@@ -16,36 +16,26 @@ from coordination.clock import SystemClock
 from coordination.commands import CommitTable, MoveLogStart
 from coordination.state.types import Done
 from iceberg import history, json_steps, maintenance, manifests, metadata, segments
-from iceberg.committer import Committer, CommitterOptions
-from iceberg.metadata import Retention
+from iceberg.committer import Committer
 from iceberg.sealed import Damaged
 from iceberg.steps import Steps
 from objectstore.turns import at_once
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
+from tests.unit.iceberg.keeping_little import KEPT, SEGMENT, fold_early, small
 from tests.unit.iceberg.rig import KillAt, Killed, Rig
 from tests.unit.iceberg.streams import Expired, Refused, Stream, added
 
 PATH = "/v1/namespaces/floe/tables/t"
-KEPT = 24  # snapshots of the history in these tests, where there may be 20,000, …
-SEGMENT = 9  # … and of a segment: they are folded whole
 
 
 @pytest.fixture
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
     """A cluster of one agent whose tables keep little."""
-    monkeypatch.setattr(history, "FOLD_MIN", 4)
-    monkeypatch.setattr(history, "FAN", 3)
-    monkeypatch.setattr(history, "LEVEL_MAX", 1)
+    fold_early(monkeypatch)
     async with rigs.running(tmp_path) as found:
         found.options = small()
         yield found
-
-
-def small(history_max: int = KEPT, inline: int = 4, merged_at: int = 6) -> CommitterOptions:
-    """Options of committers that keep little."""
-    retention = Retention(snapshots=inline, previous_versions=3, history_max=history_max)
-    return CommitterOptions(retention=retention, manifests_merged_at=merged_at)
 
 
 async def commit(rig: Rig, committer: Committer, count: int, partitions: int = 1) -> None:
