@@ -6,7 +6,8 @@ megabytes per commit. So a metadata file names the newest and the *base*; those 
 files that are written once, merged FAN to one, and named by the property `floe.history`. The catalog puts
 them back where engines look for them (`composed`). A segment whose time is over is folded into the base,
 which is the table's first snapshot and keeps its id: its list of files only grows at its end, so a stream
-that stands in it goes on exactly, and a new one, which begins there, reads every row.
+that stands in it goes on exactly, and a new one, which begins there, reads every row. Of a snapshot that a
+tag or branch names the metadata file keeps a copy when it moves, which stays when its segment is folded.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class History:
 
     base: int = 0
     segments: tuple[Segment, ...] = ()
+    through: int = 0
+    """Sequence number of the last snapshot that was moved: what the metadata names of before are copies."""
 
     @property
     def count(self) -> int:
@@ -91,14 +94,15 @@ def of(metadata: Mapping[str, Any]) -> History:
     try:
         found = json.loads(text)
         segments = tuple(Segment(str(name), int(a), int(b), int(c)) for name, a, b, c in found["segments"])
-        return History(int(found["base"]), segments)
+        return History(int(found["base"]), segments, int(found.get("through", 0)))
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"property {PROPERTY} is {text[:200]!r}: not a history ({error})") from error
 
 
 def with_history(metadata: Metadata, history: History) -> Metadata:
     """The metadata with this history in its properties."""
-    value = {"base": str(history.base), "segments": [list(each) for each in history.segments]}
+    segments = [list(each) for each in history.segments]
+    value = {"base": str(history.base), "segments": segments, "through": history.through}
     text = json.dumps(value, separators=(",", ":"))
     return {**metadata, "properties": {**metadata["properties"], PROPERTY: text}}
 
@@ -120,7 +124,8 @@ def policy_of(
 
 
 def without_old_refs(metadata: Metadata, now_ms: int) -> Metadata:
-    """The metadata without tags and branches that are older than their `max-ref-age-ms`, or the table's.
+    """The metadata without tags and branches that are older than their `max-ref-age-ms`, or the table's,
+    and without copies that no ref names any more.
 
     A ref is as old as its snapshot (Iceberg's RemoveSnapshots); `main` has no age.
     """
@@ -132,7 +137,22 @@ def without_old_refs(metadata: Metadata, now_ms: int) -> Metadata:
         stamp = stamps.get(ref["snapshot-id"])
         if name == "main" or own is None or stamp is None or now_ms - stamp <= own:
             refs[name] = ref
-    return {**metadata, "refs": refs}
+    base, floor = of(metadata).base, _floor(metadata)
+    stay = {base, *(ref["snapshot-id"] for ref in refs.values())}
+    snapshots = [
+        each
+        for each in metadata["snapshots"]
+        if each["snapshot-id"] in stay or each["sequence-number"] > floor
+    ]
+    return {**metadata, "refs": refs, "snapshots": snapshots}
+
+
+def with_copy(metadata: Metadata, snapshot: Mapping[str, Any]) -> Metadata:
+    """The metadata with a copy of a snapshot that stands in a segment, for a ref to name it."""
+    history = of(metadata)
+    through = max(history.through, oldest_inline(metadata)["sequence-number"] - 1)
+    snapshots = [*metadata["snapshots"], dict(snapshot)]
+    return with_history({**metadata, "snapshots": snapshots}, replace(history, through=through))
 
 
 def checked(metadata: Metadata) -> Metadata:
@@ -144,11 +164,14 @@ def checked(metadata: Metadata) -> Metadata:
 
 
 def begun(metadata: Metadata) -> Metadata:
-    """The metadata with its first snapshot as the base, when that one is there and followed by another."""
+    """The metadata with its first snapshot as the base, when that one is there and followed by another.
+
+    One that a tag names is none: a base takes in more and more.
+    """
     first = _chain(metadata)[0]
     number = first["snapshot-id"]
-    alone = number == metadata["current-snapshot-id"]
-    if alone or of(metadata).base or first.get("parent-snapshot-id") is not None:
+    stays = number == metadata["current-snapshot-id"] or number in _tagged(metadata)
+    if stays or of(metadata).base or first.get("parent-snapshot-id") is not None:
         return metadata
     summary = ledger.told_elsewhere(first["summary"], ranges_max=0)
     plain = {**first, "summary": {**summary, MADE: str(first["timestamp-ms"])}}
@@ -161,9 +184,12 @@ def beheaded(metadata: Metadata) -> bool:
 
 
 def oldest_inline(metadata: Metadata) -> dict[str, Any]:
-    """The first snapshot behind the base that the metadata itself names, of the current one's ancestors."""
-    tagged = {ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"}
-    others = {of(metadata).base, *tagged}
+    """The first snapshot behind the base that the metadata itself names, of the current one's ancestors.
+
+    Where there is no base those that tags name do not count: they may be what is left of earlier ones.
+    """
+    base = of(metadata).base
+    others = {base} if base else _tagged(metadata)
     chain = [each for each in _chain(metadata) if each["snapshot-id"] not in others]
     return chain[0] if chain else _chain(metadata)[-1]
 
@@ -178,11 +204,10 @@ def cut(metadata: Metadata, most: int) -> Metadata:
 def movable(metadata: Metadata, inline_max: int) -> list[dict[str, Any]]:
     """The oldest snapshots behind the base, when the metadata names more than it may; else none.
 
-    Half of what it may name stays, so that it is not for every commit. What a ref names stays too.
+    Half of what it may name stays, so that it is not for every commit.
     """
-    base = of(metadata).base
-    named = {ref["snapshot-id"] for ref in metadata["refs"].values()}
-    found = [each for each in _chain(metadata) if each["snapshot-id"] not in (base, *named)]
+    base, current = of(metadata).base, metadata["current-snapshot-id"]
+    found = [each for each in _chain(metadata) if each["snapshot-id"] not in (base, current)]
     return found[: len(found) - inline_max // 2] if len(found) >= inline_max else []
 
 
@@ -208,20 +233,24 @@ def outlived(base: Mapping[str, Any], gone: Sequence[Mapping[str, Any]], policy:
 
 
 def entries(metadata: Metadata, snapshots: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of the log that go with snapshots that are moved, those of tagged ones among them too."""
+    """The entries of the log that go with snapshots that are moved."""
     base, last = of(metadata).base, snapshots[-1]["sequence-number"]
     going = {each["snapshot-id"] for each in metadata["snapshots"] if each["sequence-number"] <= last}
     return [each for each in metadata["snapshot-log"] if each["snapshot-id"] in going - {base}]
 
 
 def moved(metadata: Metadata, snapshots: Sequence[Mapping[str, Any]], name: str) -> Metadata:
-    """The metadata without these snapshots, which stand in the new segment `name`."""
-    gone = {each["snapshot-id"] for each in snapshots}
+    """The metadata without these snapshots, which stand in the new segment `name`.
+
+    Copies of those that tags name stay.
+    """
+    gone = {each["snapshot-id"] for each in snapshots} - _tagged(metadata)
     logged = {each["snapshot-id"] for each in entries(metadata, snapshots)}
     history = of(metadata)
     segment = Segment(name, 0, len(snapshots), snapshots[-1]["timestamp-ms"])
     kept = _without(metadata, gone, logged)
-    return with_history(kept, replace(history, segments=(*history.segments, segment)))
+    through = snapshots[-1]["sequence-number"]
+    return with_history(kept, replace(history, segments=(*history.segments, segment), through=through))
 
 
 def mergeable(history: History) -> tuple[Segment, ...]:
@@ -253,7 +282,7 @@ def due(metadata: Metadata, policy: Policy, now_ms: int) -> tuple[Segment, ...]:
 def folded(metadata: Metadata, base: Mapping[str, Any], segments: Sequence[Segment]) -> Metadata:
     """The metadata with `base` for its base, into which these segments, the oldest, were folded."""
     rest, last = of(metadata).segments[len(segments) :], base["sequence-number"]
-    old = of(metadata).base
+    old, through = of(metadata).base, of(metadata).through
     named = [each for each in metadata["snapshots"] if each["snapshot-id"] != old]
     before = {old, *(each["snapshot-id"] for each in named if each["sequence-number"] <= last)}
     kept = {
@@ -267,7 +296,7 @@ def folded(metadata: Metadata, base: Mapping[str, Any], segments: Sequence[Segme
     if not rest:
         first = next(each for each in _chain(kept) if each["sequence-number"] > last)
         kept = _replaced(kept, first["snapshot-id"], _child(first, base))
-    return with_history(kept, History(base["snapshot-id"], rest))
+    return with_history(kept, History(base["snapshot-id"], rest, max(through, last)))
 
 
 def encode(snapshots: Sequence[Mapping[str, Any]], log: Sequence[Mapping[str, Any]]) -> Texts:
@@ -328,7 +357,7 @@ def composed(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
             base,
             Raw(opened),
             *[Raw(each.snapshots) for each in texts[1:]],
-            *[each for each in inline if each is not base],
+            *[each for each in inline if each is not base and not _moved(history, base, each)],
         ],
         "snapshot-log": [
             _entry(base),
@@ -359,7 +388,13 @@ def behind_gap(metadata: Metadata, texts: Sequence[Texts]) -> Metadata:
         "summary": {"operation": "overwrite"},
     }
     base = [each for each in metadata["snapshots"] if each["snapshot-id"] == history.base]
-    inline = [each for each in metadata["snapshots"] if each["snapshot-id"] != history.base]
+    named = {history.base, number}
+    inline = [
+        each
+        for each in metadata["snapshots"]
+        if each["snapshot-id"] not in named
+        and not first["sequence-number"] <= each["sequence-number"] <= history.through
+    ]
     return {
         **metadata,
         "properties": {name: value for name, value in metadata["properties"].items() if name != PROPERTY},
@@ -389,9 +424,32 @@ def _without(metadata: Metadata, gone: Set[int], logged: Set[int]) -> Metadata:
 
 
 def _chain(metadata: Metadata) -> list[dict[str, Any]]:
-    """The snapshots that the metadata itself names, oldest first."""
-    found: list[dict[str, Any]] = sorted(metadata["snapshots"], key=lambda each: each["sequence-number"])
-    return found
+    """The snapshots that the metadata itself names, oldest first, without copies."""
+    base, floor = of(metadata).base, _floor(metadata)
+    found: list[dict[str, Any]] = [
+        each
+        for each in metadata["snapshots"]
+        if each["snapshot-id"] == base or each["sequence-number"] > floor
+    ]
+    return sorted(found, key=lambda each: each["sequence-number"])
+
+
+def _floor(metadata: Metadata) -> int:
+    """Up to which sequence number snapshots stand in segments or were folded."""
+    history = of(metadata)
+    return history.through if history.base else 0
+
+
+def _moved(history: History, base: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
+    """Whether a snapshot that metadata names is a copy of one that stands in a segment."""
+    own: int = snapshot["sequence-number"]
+    folded: int = base["sequence-number"]
+    return folded < own <= history.through
+
+
+def _tagged(metadata: Metadata) -> set[int]:
+    """What tags and branches name."""
+    return {ref["snapshot-id"] for name, ref in metadata["refs"].items() if name != "main"}
 
 
 def _child(snapshot: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from pyiceberg.table.update import (
 
 from iceberg import ledger, rest_ids
 from iceberg.rest_errors import bad_request, commit_failed, forbidden
+from iceberg.rest_refs import is_ref
 
 FORMAT_VERSION_MAX = 2
 OWN_PREFIX = "floe."
@@ -167,14 +168,18 @@ _UNSAID = {"location": None, "partition-spec": None, "write-order": None, "stage
 
 
 def guard_topic_table(request: CommitTableRequest, topic: str) -> None:
-    """A topic's table takes properties and replacements (foreign.py) only. Raises CatalogError 403."""
+    """A topic's table takes properties, tags and branches (rest_refs.py), and replacements (foreign.py).
+
+    Raises CatalogError 403 for anything else, 400 for refs that cannot be.
+    """
     if replacement(request) is not None:
         return
     for update in request.updates:
-        if not isinstance(update, SetPropertiesUpdate | RemovePropertiesUpdate):
+        if not isinstance(update, SetPropertiesUpdate | RemovePropertiesUpdate) and not is_ref(update):
             raise forbidden(
                 f"{update.action} refused: this table is written by Floe alone, from topic {topic!r}; "
-                "properties may be set, and files be rewritten with the same rows (operation replace). "
+                "properties, tags and branches may be set, and files be rewritten with the same rows "
+                "(operation replace). "
                 "What shall be changed or deleted belongs into the topic, or into a table of your own"
             )
 

@@ -17,7 +17,7 @@ from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Result
-from iceberg import history, rest_commit
+from iceberg import history, rest_commit, rest_refs
 from iceberg import metadata as table_metadata
 from iceberg.foreign import Replacement, Unlike
 from iceberg.head import load, taken
@@ -124,15 +124,7 @@ class Tables:
                 raise no_such_table(*key)
             base = await self._read(found.metadata_location) if found is not None else None
             location = found.metadata_location if found is not None else ""
-            given = None
-            if base is not None and self._guard(key, base, request):
-                given = rest_commit.replacement(request)
-            elif base is not None:
-                base = await self._segments.plain(base)
-            if base is not None and given is not None:
-                updated = await self._replaced(location, base, request, given)
-            else:
-                updated = await asyncio.to_thread(rest_commit.apply, request, base, location or None)
+            updated = await self._updated(key, location, base, request)
             self._locations.require_changes(key, base, updated)
             stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
             try:
@@ -143,6 +135,23 @@ class Tables:
             else:
                 return {"metadata-location": stored, "metadata": await self._with_history(updated)}
         raise AssertionError("unreachable")
+
+    async def _updated(
+        self, key: Key, location: str, base: dict[str, Any] | None, request: CommitTableRequest
+    ) -> dict[str, Any]:
+        """The metadata after a commit to the table `base` at `location`, or to none."""
+        if base is None:
+            return await asyncio.to_thread(rest_commit.apply, request, None, None)
+        if not self._guard(key, base, request):
+            base = await self._segments.plain(base)
+            return await asyncio.to_thread(rest_commit.apply, request, base, location)
+        given = rest_commit.replacement(request)
+        if given is not None:
+            return await self._replaced(location, base, request, given)
+        base = await rest_refs.findable(self._segments, base, request)
+        updated = await asyncio.to_thread(rest_commit.apply, request, base, location)
+        rest_refs.require_few(updated)
+        return updated
 
     async def register(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Take over a table whose metadata is in the warehouse already."""

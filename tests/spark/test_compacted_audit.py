@@ -38,6 +38,12 @@ def judged(spark: SparkSession, ends: int) -> list[Finding]:
     return shelf(spark, pinned(spark, "t", "lake.floe.t"), {("t", 0): ends, ("t", 1): ends})
 
 
+def rows(spark: SparkSession, table: str) -> list[tuple[int, int, str]]:
+    """Place and value of every row."""
+    found = spark.sql(f"SELECT kafka.partition, kafka.offset, string(value.__raw__) FROM {table}").collect()
+    return sorted(tuple(each) for each in found)
+
+
 async def test_what_compaction_and_folding_leave_is_sound(
     rig: Rig, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -52,8 +58,12 @@ async def test_what_compaction_and_folding_leave_is_sound(
                 await rig.drain(committer)
                 if at % 2:
                     await committer.compact()
+            if number == 1:
+                before = await asyncio.to_thread(rows, spark, "lake.floe.t")
+                await asyncio.to_thread(spark.sql, "ALTER TABLE lake.floe.t CREATE TAG early RETAIN 30 DAYS")
             found = await asyncio.to_thread(judged, spark, number * COMMITS)
             assert [str(each) for each in found] == []
+        assert await asyncio.to_thread(rows, spark, "lake.floe.t VERSION AS OF 'early'") == before
         metadata = (await rig.head()).metadata
         base = next(
             each for each in metadata["snapshots"] if each["snapshot-id"] == history.of(metadata).base

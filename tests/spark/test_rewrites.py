@@ -78,6 +78,12 @@ async def test_spark_rewrites_files_and_manifests_and_nothing_else(
         ):
             with pytest.raises(Exception, match="written by Floe alone"):
                 await asyncio.to_thread(spark.sql, statement)
+        await asyncio.to_thread(spark.sql, "ALTER TABLE lake.floe.t CREATE BRANCH trial")
+        with pytest.raises(Exception, match="written by Floe alone"):
+            await asyncio.to_thread(
+                spark.sql, "INSERT INTO lake.floe.t.branch_trial SELECT * FROM lake.floe.t"
+            )
+        await asyncio.to_thread(spark.sql, "ALTER TABLE lake.floe.t DROP BRANCH trial")
     head = await rig.head()
     by = [each for each in head.metadata["snapshots"] if ledger.BY in each["summary"]]
     assert {each["summary"]["operation"] for each in by} == {"replace"}
