@@ -179,9 +179,17 @@ def guard_topic_table(request: CommitTableRequest, topic: str) -> None:
             raise forbidden(
                 f"{update.action} refused: this table is written by Floe alone, from topic {topic!r}; "
                 "properties, tags and branches may be set, and files be rewritten with the same rows "
-                "(operation replace). "
-                "What shall be changed or deleted belongs into the topic, or into a table of your own"
+                f"(operation replace). {_REMEDIES.get(update.action, _ELSEWHERE)}"
             )
+
+
+_ELSEWHERE = "What shall be changed or deleted belongs into the topic, or into a table of your own"
+_COLUMNS = "Its columns follow the message that is bound to the topic (floe topic bind)"
+_REMEDIES = {
+    "remove-snapshots": "For a shorter history set its property history.expire.max-snapshot-age-ms",
+    "add-schema": _COLUMNS,
+    "set-current-schema": _COLUMNS,
+}
 
 
 def _check_properties(request: CommitTableRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,24 @@ async def test_a_tag_keeps_its_snapshot_until_its_own_time_is_over(
     assert named in [each["snapshot-id"] for each in table.metadata["snapshots"]]
     stamps = [each["timestamp-ms"] for each in table.metadata["snapshot-log"]]
     assert stamps == sorted(stamps), "Iceberg refuses metadata whose log is not in order"
+
+
+async def test_a_tag_of_what_an_earlier_version_moved(store: ObjectStore, tmp_path: Path) -> None:
+    """Its history does not say up to where snapshots were moved."""
+    table, policy = Table(store, tmp_path), Policy(DAY_MS, 1, 20_000)
+    for _ in range(100):
+        await table.commit(policy)
+    kept = history.of(table.metadata)
+    reader = SegmentReader(store, table.warehouse)
+    named = (await reader.snapshots(table.metadata))[7]
+    older = history.with_history(table.metadata, replace(kept, through=0))
+    found = history.with_copy(older, named)
+    tag = {"snapshot-id": named["snapshot-id"], "type": "tag"}
+    table.metadata = {**found, "refs": {**found["refs"], "a": tag}}
+    assert history.of(table.metadata).through == kept.through
+    shown = (await reader.plain(table.metadata))["snapshots"]
+    assert [each["snapshot-id"] for each in shown] == table.numbers
+    for _ in range(100):
+        await table.commit(policy)
+    shown = (await reader.plain(table.metadata))["snapshots"]
+    assert [each["snapshot-id"] for each in shown] == table.numbers

@@ -216,6 +216,7 @@ async def test_what_is_no_tag_or_branch_is_refused(rig: Rig) -> None:
         ([ref("main", parent, "branch")], 403, "written by Floe alone"),
         ([gone("main")], 403, "written by Floe alone"),
         ([added, ref("b", 5, "branch")], 403, "add-snapshot refused"),
+        ([{"action": "remove-snapshots", "snapshot-ids": [parent]}], 403, "max-snapshot-age-ms"),
         ([ref("a", 5)], 400, "unknown snapshot 5"),
         ([ref("", number)], 400, "ref-name has 0 characters"),
         ([ref("x" * 257, number)], 400, "ref-name has 257 characters"),
