@@ -23,6 +23,7 @@ from coordination.state.members import runs_jobs
 from coordination.state.types import Topic
 from coordination.trouble import ERROR_LENGTH_MAX, Troubles
 from iceberg import maintenance
+from iceberg.audited import Audits
 from iceberg.claim import ClaimRefused, claim_name
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
 from iceberg.head import enabled, follows, place, table_key
@@ -138,6 +139,8 @@ class CommitterService:
         self._unlisten: Callable[[], None] = lambda: None
         self.lags = TableLags(parts.replica, parts.clock)
         """How far all tables are behind, whoever commits them."""
+        self.audits = Audits(parts.replica, parts.store, parts.warehouse)
+        """What audits found of all tables."""
         self.troubles: Troubles | None = None
         """Is told of every commit that failed, and of the one that did not after it."""
 
@@ -170,13 +173,14 @@ class CommitterService:
             found[name] = job.status.freshness_ms / 1000 if known else None
         return found
 
-    def sizes(self) -> dict[str, tuple[int, int, float]]:
-        """Of the tables that this agent commits: files, bytes, last compaction here (Unix time, or 0)."""
+    def sizes(self) -> dict[str, tuple[int, int, int, float]]:
+        """Of tables that this agent commits: files, bytes, snapshots, last compaction (Unix time, or 0)."""
         held, found = self._parts.replica.incarnation, {}
         for name, job in self._jobs.items():
             head = job.committer.head
             if head is not None and job.committer.claim.holds(held):
-                found[name] = (*head.size, job.status.last_compaction_ms / 1000)
+                kept = len(head.metadata["snapshots"])
+                found[name] = (*head.size, kept, job.status.last_compaction_ms / 1000)
         return found
 
     def committer(self, topic: str) -> Committer | None:
@@ -191,12 +195,14 @@ class CommitterService:
         replica.add_reload_listener(self._reloaded)
         self._loop_task = tasks.kept(self._run, "tables")
         self.lags.start()
+        self.audits.start()
 
     async def stop(self) -> None:
         """Let commits under way end within a bound, give the claims back. Idempotent."""
         self._unlisten()
         self._unlisten = lambda: None
         await self.lags.stop()
+        await self.audits.stop()
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)

@@ -78,6 +78,7 @@ def committers_of(
         lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
         lambda: {topic: len(problems) for topic, problems in service.problems().items()},
         service.sizes,
+        lambda: service.audits.now,
     )
     service.on_commit = lambda topic, done: figures.note(topic, done.rows)
     return service

@@ -1,8 +1,9 @@
 """`floe table audit`: the topic, read through a Kafka client, against its table, read through Spark.
 
-The consumer is aiokafka, over TCP, from each partition's start to the end that it had when the audit
-began; the table is read through Floe's own REST catalog. By which schema a record was judged is asked of the
-admin API; nothing else is taken from Floe's memory of itself.
+The topic is read over TCP, from each partition's start to the end that it had when the audit began: by
+Spark's tasks with Apache Kafka's client, a range of offsets each, where its connector is there, else by one
+aiokafka consumer in this process. The table is read through Floe's own REST catalog. By which schema a record
+was judged is asked of the admin API; nothing else is taken from Floe's memory of itself.
 """
 
 from __future__ import annotations
@@ -30,22 +31,26 @@ from agent.config import Config
 from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from iceberg.spark.audit import AuditInput, Leaving
     from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
+    from iceberg.spark.tables import Digest
     from iceberg.spark.verdict import Verdict
 
 POLL_S = 0.5
 FETCH_MS = 500
+COMPARISONS_MAX = 3
+"""Of one audit, when records leave the topic while it is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auditing:
     """What to audit and with what. `wait_s`: how long the table may take to catch up, seconds.
 
-    `since_last`: only what the last audit has not compared, which is written down for the next one.
+    `since_last`: only what the last kept audit has not compared. `keep`: the outcome is kept for the next.
+    `connector`: jars by which Spark reads topics; none: one consumer reads. `memory_mib`: of Spark's JVM.
     """
 
     topic: str
@@ -56,6 +61,11 @@ class Auditing:
     wait_s: float
     s3: S3Access | None
     since_last: bool = False
+    keep: bool = False
+    connector: Sequence[Path] = ()
+    cores: int = 2
+    memory_mib: int = 4_096
+    scratch: Path | None = None
 
 
 def s3_access(config: Config | None) -> S3Access | None:
@@ -83,20 +93,15 @@ def require_spark(jars: Path) -> list[Path]:
     return found
 
 
-async def consume(
-    given: Auditing, history: Path, since: Mapping[int, int]
-) -> tuple[list[Bounds], Mapping[int, list[Range]]]:
-    """Write the topic's committed records, from `since` up to the present end, as a history.
-
-    Returns the bounds read and, by partition, the offsets between them that hold no such record; none of a
-    compacted topic, where they tell nothing.
-    """
+async def readable(given: Auditing, since: Mapping[int, int]) -> list[Bounds]:
+    """What is to be read, by partition: from `since` up to the present end."""
     async with session(given.bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
-        bounds = [replace(each, start=_first(each, since)) for each in bounds]
-        without: Mapping[int, list[Range]] = {}
-        if not (await _leaving(kafka, given.topic)).compacted:
-            without = await holes(kafka, given.topic, bounds)
+    return [replace(each, start=_first(each, since)) for each in bounds]
+
+
+async def consume(given: Auditing, history: Path, bounds: Sequence[Bounds]) -> None:
+    """Write the topic's committed records between these bounds as a history."""
     try:
         async with AsyncExitStack() as stack:
             consumer = AIOKafkaConsumer(
@@ -111,7 +116,22 @@ async def consume(
             await _copy(consumer, given.topic, bounds, history)
     except KafkaError as error:
         raise unreachable(f"{given.topic!r} cannot be read: {type(error).__name__}: {error}") from None
-    return bounds, without
+
+
+async def without_records(given: Auditing, bound: Bounds | None) -> list[Range]:
+    """The offsets of a partition that hold no committed record; none of a compacted topic, where they tell
+    nothing.
+    """
+    if bound is None:
+        return []  # a partition that came meanwhile
+    async with session(given.bootstrap) as kafka:
+        if (await _leaving(kafka, given.topic)).compacted:
+            return []
+        bounds = await requests.bounds(kafka, await requests.topic(kafka, given.topic))
+        starts = {each.partition: each.start for each in bounds}
+        start = max(bound.start, starts.get(bound.partition, 0))  # retention goes on
+        found = await holes(kafka, given.topic, [replace(bound, start=start)])
+    return found[bound.partition]
 
 
 def _first(bound: Bounds, since: Mapping[int, int]) -> int:
@@ -237,7 +257,7 @@ def _behind(table: Mapping[str, Any] | None, bounds: Sequence[Bounds]) -> int:
 def audit(given: Auditing) -> Verdict:
     """Run the whole audit. Raises Failure when it cannot be made; its verdict may be unequal."""
     own = asyncio.run(topic_id(given))  # before Spark takes its time: there may be no such topic
-    with tempfile.TemporaryDirectory(prefix="floe-audit-") as folder:
+    with tempfile.TemporaryDirectory(prefix="floe-audit-", dir=given.scratch) as folder:
         spark = _spark(given, Path(folder))
         try:
             return _audited(given, spark, own, Path(folder) / "consumed" / "records.parquet")
@@ -257,10 +277,12 @@ def _spark(given: Auditing, scratch: Path) -> SparkSession:
     try:
         return spark_session(
             f"{given.http.rstrip('/')}/iceberg",
-            given.jars,
+            [*given.jars, *given.connector],
             scratch=scratch,
             java_home=given.java_home,
             s3=given.s3,
+            cores=given.cores,
+            driver_memory_mib=given.memory_mib,
         )
     except Exception as error:  # pyspark tells a missing Java in many ways
         raise Failure(Status.FAILED, f"Spark does not start: {error}; give --java-home of a JDK 17") from None
@@ -268,13 +290,19 @@ def _spark(given: Auditing, scratch: Path) -> SparkSession:
 
 def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> Verdict:
     from iceberg.spark import audits
-    from iceberg.spark.audit import audit as compare
+    from iceberg.spark.consumed import untold
 
     since = audits.last(spark, own) if given.since_last else {}
-    compared = _gathered(given, history, since)
-    remarks().print("comparing in Spark …", style="dim")
-    verdict = compare(spark, compared)
-    if given.since_last:
+    bounds = asyncio.run(readable(given, since))
+    compared = _gathered(given, bounds, since)
+    try:
+        verdict = (_by_spark if given.connector else _by_client)(given, spark, compared, bounds, history)
+    except Exception as error:
+        if not (given.connector and untold(error)):
+            raise
+        remarks().print("a timestamp that Spark cannot read: one consumer reads the topic", style="dim")
+        verdict = _by_client(given, spark, compared, bounds, history)
+    if given.keep:
         done = {
             partition: (compared.since.get((topic, partition), 0), end)
             for (topic, partition), end in compared.ends.items()
@@ -283,21 +311,62 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     return verdict
 
 
-def _gathered(given: Auditing, history: Path, since: Mapping[int, int]) -> AuditInput:
-    """All that the table is compared with, once it holds what a consumer has read."""
+def _by_spark(
+    given: Auditing, spark: SparkSession, compared: AuditInput, bounds: Sequence[Bounds], history: Path
+) -> Verdict:
+    """The verdict, the topic read by Spark's tasks while the comparison goes on.
+
+    Records may leave the topic meanwhile. What is found may be that: then it is compared again.
+    """
+    from iceberg.spark.audit import audit as compare
+    from iceberg.spark.consumed import consumed_history
+
+    ranges = {each.partition: (each.start, each.end) for each in bounds}
+
+    def reading(spark: SparkSession, digest: Digest) -> DataFrame:
+        return consumed_history(spark, given.bootstrap, given.topic, ranges, digest)
+
+    for _ in range(COMPARISONS_MAX):
+        remarks().print("reading and comparing in Spark …", style="dim")
+        verdict = replace(compare(spark, replace(compared, consumed=reading)), read_by="spark")
+        starts, _leaving = asyncio.run(departed(given))
+        if verdict.equal or starts == compared.log_start:
+            break
+        compared = replace(compared, log_start=starts)
+    return verdict
+
+
+def _by_client(
+    given: Auditing, spark: SparkSession, compared: AuditInput, bounds: Sequence[Bounds], history: Path
+) -> Verdict:
+    """The verdict, once one consumer has written the topic to `history`."""
+    from iceberg.spark.audit import audit as compare
+
+    if not given.connector:
+        remedy = (
+            "bring Spark's jars for Kafka with `python -m deploy.setup.jars sparkkafka`, see --kafka-jars"
+        )
+        remarks().print(f"one consumer reads the topic; to have Spark read it, {remedy}", style="dim")
+    asyncio.run(consume(given, history, bounds))
+    starts, _leaving = asyncio.run(departed(given))
+    remarks().print("comparing in Spark …", style="dim")
+    given_all = replace(compared, consumed=history.parent, log_start=starts)
+    return replace(compare(spark, given_all), read_by="client")
+
+
+def _gathered(given: Auditing, bounds: Sequence[Bounds], since: Mapping[int, int]) -> AuditInput:
+    """All that the table is compared with but the records, once it holds all up to these bounds."""
     from iceberg.spark.audit import AuditInput
     from iceberg.spark.session import CATALOG
 
-    topic = given.topic
-    bounds, without = asyncio.run(consume(given, history, since))
+    topic, by_partition = given.topic, {each.partition: each for each in bounds}
     table = asyncio.run(caught_up(given, bounds))
     starts, leaving = asyncio.run(departed(given))
     return AuditInput(
         tables={topic: f"{CATALOG}.{table}"},
-        consumed=history.parent,
         log_start=starts,
         ends={(topic, b.partition): b.end for b in bounds},
-        holes={(topic, partition): found for partition, found in without.items()},
+        holes=lambda place: asyncio.run(without_records(given, by_partition.get(place[1]))),
         skipped={(topic, partition): found for partition, found in skipped(given).items()},
         leaving={topic: leaving},
         schemas={topic: schemas(given.http, topic)},

@@ -49,6 +49,8 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
         "committed_by",
         "last_error",
         "failing_since",
+        "audited_equal",
+        "audit_findings",
     )
     titles = ("records behind", "seconds behind", *(name.replace("_", " ") for name in shown))
     print_table(
@@ -71,6 +73,7 @@ class Since(StrEnum):
     """From where an audit compares."""
 
     LAST = "last"
+    START = "start"
 
 
 @app.command("audit")
@@ -79,6 +82,13 @@ def audit_table(
     jars: Annotated[
         Path, typer.Option(envvar="FLOE_JARS", help="Folder of Iceberg's jars for Spark.")
     ] = Path("build/jars/iceberg"),
+    kafka_jars: Annotated[
+        Path,
+        typer.Option(
+            envvar="FLOE_KAFKA_JARS",
+            help="Folder of the jars by which Spark reads topics; without them one consumer does, slowly.",
+        ),
+    ] = Path("build/jars/sparkkafka"),
     java_home: Annotated[
         Path | None, typer.Option(envvar="JAVA_HOME", help="Java 17 or newer; else the one on the path.")
     ] = None,
@@ -87,7 +97,20 @@ def audit_table(
     ] = 60.0,
     since: Annotated[
         Since | None,
-        typer.Option(help="last: compare only what lies beyond the last equal audit with this option."),
+        typer.Option(
+            help="last: compare only what lies beyond the last equal audit with this option. start: all. "
+            "Either keeps the outcome, for the next one and for the agents' metrics."
+        ),
+    ] = None,
+    cores: Annotated[int, typer.Option(min=1, max=256, help="Tasks of Spark at a time.")] = 2,
+    memory_mib: Annotated[
+        int,
+        typer.Option(
+            "--memory-mib", min=1_024, help="MiB of Spark's JVM; each core's Python takes 300 more."
+        ),
+    ] = 4_096,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Folder for what does not fit into memory; else the system's.")
     ] = None,
     config: ConfigFile = None,
     assign: Assignments = None,
@@ -97,7 +120,8 @@ def audit_table(
 ) -> None:
     """Prove that a topic and its table hold the same records; status 1 and the places when they do not.
 
-    The topic is read through a Kafka client over TCP, the table through Spark and the REST catalog;
+    The topic is read through Apache Kafka's client over TCP by Spark's tasks (without --kafka-jars by one
+    consumer of this process), the table through Spark and the REST catalog;
     both are joined on (partition, offset) and key, value, headers and timestamp compared. Each row's
     bytes are decoded anew by the row's own schema, and compared with every column of the table.
     Rows of records that retention or compaction took from the topic are right where the table keeps them.
@@ -107,7 +131,21 @@ def audit_table(
 
     found = require_spark(jars)
     settings = load(config, assign or ()).config if config or assign else None
-    given = Auditing(topic, bootstrap, http, found, java_home, wait_s, s3_access(settings), since is not None)
+    given = Auditing(
+        topic,
+        bootstrap,
+        http,
+        found,
+        java_home,
+        wait_s,
+        s3_access(settings),
+        keep=since is not None,
+        since_last=since is Since.LAST,
+        connector=sorted(kafka_jars.glob("*.jar")),
+        cores=cores,
+        memory_mib=memory_mib,
+        scratch=scratch,
+    )
     try:
         verdict = audit(given)
     except Failure as failure:

@@ -49,6 +49,7 @@ def _table(parts: Parts, table: Table) -> Row:
         **_late(lag),
         **_told(parts, table.topic if lives else ""),
         **_facts(committers, table.topic if lives else ""),
+        **_audited(committers, table.topic if lives else ""),
     }
 
 
@@ -85,6 +86,18 @@ def _facts(committers: CommitterService | None, topic: str) -> Row:
         return {"files": None, "bytes": None, "snapshots": None}
     files, size = head.size
     return {"files": files, "bytes": size, "snapshots": len(head.metadata["snapshots"])}
+
+
+def _audited(committers: CommitterService | None, topic: str) -> Row:
+    """What audits found; None where none was ever kept."""
+    found = committers.audits.now.get(topic) if committers is not None else None
+    if found is None:
+        return {"audit_findings": None, "audited_equal": None, "records_not_audited": None}
+    return {
+        "audit_findings": found.findings,
+        "audited_equal": when(found.equal_ms) if found.equal_ms else None,
+        "records_not_audited": found.behind,
+    }
 
 
 def _behind(parts: Parts, topic_id: bytes, next_offsets: tuple[int, ...]) -> int | None:

@@ -117,6 +117,7 @@ class Metrics:
         )
         self.table_files = self._gauge("table_files", "Data files of a table", "topic")
         self.table_bytes = self._gauge("table_bytes", "Bytes of a table's data files", "topic")
+        self.table_snapshots = self._gauge("table_snapshots", "Snapshots that a table keeps", "topic")
         self.table_last_compaction_seconds = self._gauge(
             "table_last_compaction_seconds",
             "When small files last became large, Unix time",
@@ -132,6 +133,19 @@ class Metrics:
         )
         self.table_problems = self._gauge(
             "table_problems", "What is wrong with a table that goes on all the same", "topic"
+        )
+        self.audit_last_equal_seconds = self._gauge(
+            "audit_last_equal_seconds",
+            "Unix time of the last audit that found topic and table equal; each agent says it",
+            "topic",
+        )
+        self.audit_records_behind = self._gauge(
+            "audit_records_behind",
+            "Offsets that no audit has found equal; each agent says it",
+            "topic",
+        )
+        self.audit_findings = self._gauge(
+            "audit_findings", "What the newest audit found wrong; each agent says it", "topic"
         )
         self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
 

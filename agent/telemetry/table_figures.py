@@ -12,9 +12,11 @@ from operator import itemgetter
 
 from agent.telemetry.by_topic import TOPICS_MAX, ByTopic
 from agent.telemetry.metrics import Metrics
+from iceberg.audited import Audited
 
 Behind = Callable[[], Mapping[str, tuple[int, float]]]
-Sizes = Callable[[], Mapping[str, tuple[int, int, float]]]
+Sizes = Callable[[], Mapping[str, tuple[int, int, int, float]]]
+Audits = Callable[[], Mapping[str, Audited]]
 
 
 class TableFigures:
@@ -31,15 +33,19 @@ class TableFigures:
         self._behind: Behind = dict
         self._problems: Callable[[], Mapping[str, int]] = dict
         self._sizes: Sizes = dict
+        self._audits: Audits = dict
         metrics.before_reading.append(self._refresh)
 
-    def also(self, behind: Behind, problems: Callable[[], Mapping[str, int]], sizes: Sizes) -> None:
+    def also(
+        self, behind: Behind, problems: Callable[[], Mapping[str, int]], sizes: Sizes, audits: Audits
+    ) -> None:
         """What is read besides. `behind`: topic → (rows, seconds), of all tables, which every agent tells, so
         that somebody does whoever commits; of more than are named those that are latest. `problems`: how
-        many, of the tables that this agent commits. `sizes`: files, bytes and last compaction of these; of
-        more are named those of most files.
+        many, of the tables that this agent commits. `sizes`: files, bytes, snapshots and last compaction of
+        these; of more are named those of most files. `audits`: of all tables; of more are named those with
+        most findings, and of these those that were equal longest ago.
         """
-        self._behind, self._problems, self._sizes = behind, problems, sizes
+        self._behind, self._problems, self._sizes, self._audits = behind, problems, sizes, audits
 
     def note(self, topic: str, rows: int) -> None:
         """Rows were committed."""
@@ -70,11 +76,24 @@ class TableFigures:
 
     def _refresh_sizes(self) -> None:
         metrics = self._metrics
-        for each in (metrics.table_files, metrics.table_bytes, metrics.table_last_compaction_seconds):
+        figures = (metrics.table_files, metrics.table_bytes, metrics.table_snapshots)
+        for each in (*figures, metrics.table_last_compaction_seconds):
             each.clear()
         sizes = ((*size, topic) for topic, size in self._sizes().items())
-        for files, size, last_s, topic in nlargest(TOPICS_MAX, sizes):
-            metrics.table_files.labels(topic).set(files)
-            metrics.table_bytes.labels(topic).set(size)
+        for *counts, last_s, topic in nlargest(TOPICS_MAX, sizes):
+            for figure, count in zip(figures, counts, strict=True):
+                figure.labels(topic).set(count)
             if last_s:
                 metrics.table_last_compaction_seconds.labels(topic).set(last_s)
+        self._refresh_audits()
+
+    def _refresh_audits(self) -> None:
+        metrics = self._metrics
+        for each in (metrics.audit_last_equal_seconds, metrics.audit_records_behind, metrics.audit_findings):
+            each.clear()
+        found = ((one.findings, -one.equal_ms, one.behind, topic) for topic, one in self._audits().items())
+        for findings, equal_ms, behind, topic in nlargest(TOPICS_MAX, found):
+            metrics.audit_findings.labels(topic).set(findings)
+            metrics.audit_records_behind.labels(topic).set(behind)
+            if equal_ms:
+                metrics.audit_last_equal_seconds.labels(topic).set(-equal_ms / 1000)

@@ -34,9 +34,20 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
+from iceberg.spark.joining import KEYS, joined_by_place, lean, tasks_of
 from iceberg.spark.schemas import TopicSchemas
 from iceberg.spark.shelf import shelf
-from iceberg.spark.tables import COMPARED, WRONG, Pinned, judged_history, pinned, plain_history
+from iceberg.spark.tables import (
+    COMPARED,
+    SHA256,
+    WRONG,
+    XXHASH,
+    Digest,
+    Pinned,
+    judged_history,
+    pinned,
+    plain_history,
+)
 from iceberg.spark.verdict import (
     ACCOUNT,
     CHANGED,
@@ -58,9 +69,13 @@ from iceberg.spark.verdict import (
 )
 from objectstore.offset_ranges import joined as joined_ranges
 
-KEYS = ("topic", "partition", "offset")
 COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN)
 OF_TABLES = (FILE, LEDGER, SNAPSHOT)
+
+Holes = Callable[[tuple[str, int]], Sequence[tuple[int, int]]]
+Reading = Callable[[SparkSession, Digest], DataFrame]
+"""Gives the committed records of all topics, in the columns of a history."""
+
 _WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
 
 
@@ -87,12 +102,14 @@ class Leaving:
 class AuditInput:
     """What to compare. `tables` maps topic to table (`floe.namespace.name`).
 
-    `sent` and `consumed` are folders or files of Parquet histories, each optional but not both. Tables
-    are compared below `ends` (topic → partition → offset) where given: a live topic has a moving end.
+    `sent` and `consumed` are folders or files of Parquet histories, each optional but not both; `consumed`
+    may also be what Spark reads itself. Tables are compared below `ends` (topic → partition → offset) where
+    given: a live topic has a moving end.
     `log_start`: what is below it needs not be read; `leaving`: by topic, where it is not only by that.
     `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
-    markers of transactions: they are no gaps. `skipped`: ranges likewise of which damaged records are passed
-    over: what one side lacks there is right, what two sides have is compared.
+    markers of transactions: they are no gaps; or who is asked for them, of partitions that are not dense.
+    `skipped`: ranges likewise of which damaged records are passed over: what one side lacks there is right,
+    what two sides have is compared.
     `schemas`: of the topics whose tables' columns are compared as well. `high_watermarks` is asked once the
     tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
     too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
@@ -102,11 +119,11 @@ class AuditInput:
 
     tables: Mapping[str, str]
     sent: Path | None = None
-    consumed: Path | None = None
+    consumed: Path | Reading | None = None
     accounts: Mapping[str, Account] = field(default_factory=dict)
     log_start: Mapping[tuple[str, int], int] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
+    holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] | Holes = field(default_factory=dict)
     skipped: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
     leaving: Mapping[str, Leaving] = field(default_factory=dict)
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
@@ -116,7 +133,19 @@ class AuditInput:
 
     def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
         """The ranges of a partition that need hold no record, in order and apart."""
-        return joined_ranges([*self.holes.get(place, ()), *self.skipped.get(place, ())])
+        holes = self.holes(place) if callable(self.holes) else self.holes.get(place, ())
+        return joined_ranges([*holes, *self.skipped.get(place, ())])
+
+    @property
+    def digest(self) -> Digest:
+        """By which hash the sides are compared: that of histories, where there is one."""
+        return SHA256 if isinstance(self.sent, Path) or isinstance(self.consumed, Path) else XXHASH
+
+    @property
+    def records(self) -> int:
+        """About how many there are to compare; 0 where nobody knows."""
+        begins = ((place, self.since.get(place, 0)) for place in self.ends)
+        return sum(max(0, self.ends[at] - max(first, self.log_start.get(at, 0))) for at, first in begins)
 
     def topics_that(self, leave: Callable[[Leaving], bool]) -> list[str]:
         """The topics whose records leave in this way."""
@@ -127,21 +156,19 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     """Compare and say what differs. Raises ValueError when there is nothing to compare the tables with."""
     if given.sent is None and given.consumed is None:
         raise ValueError("an audit needs what was sent or what was consumed beside the tables: give one")
-    witnesses: dict[str, DataFrame] = {}
-    outcomes: dict[str, dict[str, int]] = {}
-    if given.sent is not None:
-        history = spark.read.parquet(str(given.sent))
-        witnesses["sent"] = _accepted(history)
-        outcomes = _outcomes(history)
-    if given.consumed is not None:
-        witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
     pins = [pinned(spark, topic, given.tables[topic]) for topic in sorted(given.schemas)]
-    witnesses["table"] = _tables(spark, given, pins)
+    witnesses = _witnesses(spark, given, pins)
+    names = list(witnesses)
+    outcomes = _outcomes(spark.read.parquet(str(given.sent))) if given.sent is not None else {}
     highs = given.high_watermarks() if given.high_watermarks is not None else {}
-    joined = _bounded(_joined(witnesses), list(witnesses), given, highs)
-    partitions = _per_partition(joined, list(witnesses))
-    counts = {kind: sum(row[kind] for row in partitions) for kind in _found(list(witnesses))}
-    findings = _examples(joined, list(witnesses), given.examples) if any(counts.values()) else []
+    parts = tasks_of(spark, given.records)
+    joined = _bounded(joined_by_place(lean(witnesses), parts), names, given, highs)
+    partitions = _per_partition(joined, names)
+    counts = {kind: sum(row[kind] for row in partitions) for kind in _found(names)}
+    findings = []
+    if any(counts.values()):
+        told = _bounded(joined_by_place(witnesses, parts), names, given, highs)
+        findings = _examples(told, names, given.examples)
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
@@ -156,6 +183,18 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
         findings += [each for each in shelves if each.kind == kind][: given.examples]
     since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
     return Verdict(counts, findings, topics, skipped, since)
+
+
+def _witnesses(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> dict[str, DataFrame]:
+    """What each side holds, by its name."""
+    witnesses = {}
+    if given.sent is not None:
+        witnesses["sent"] = _accepted(spark.read.parquet(str(given.sent)))
+    if isinstance(given.consumed, Path):
+        witnesses["consumed"] = _accepted(spark.read.parquet(str(given.consumed)))
+    elif given.consumed is not None:
+        witnesses["consumed"] = given.consumed(spark, given.digest)
+    return {**witnesses, "table": _tables(spark, given, pins)}
 
 
 def _accepted(history: DataFrame) -> DataFrame:
@@ -175,9 +214,11 @@ def _outcomes(history: DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _tables(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> DataFrame:
-    judged = [judged_history(spark, each, given.schemas[each.topic], given.since) for each in pins]
+    judged = [
+        judged_history(spark, each, given.schemas[each.topic], given.since, given.digest) for each in pins
+    ]
     others = sorted(topic for topic in given.tables if topic not in given.schemas)
-    plain = [plain_history(spark, topic, given.tables[topic], given.since) for topic in others]
+    plain = [plain_history(spark, topic, given.tables[topic], given.since, given.digest) for topic in others]
     return reduce(DataFrame.unionByName, [*judged, *plain])
 
 
@@ -253,22 +294,8 @@ def _superseded(names: Sequence[str], given: AuditInput) -> Column:
     return F.col("topic").isin(compacted) & (key.isNull() | value.isNull() | (F.col("offset") < newest))
 
 
-def _joined(witnesses: Mapping[str, DataFrame]) -> DataFrame:
-    """One row per (topic, partition, offset) any witness knows; a struct per witness, null where it lacks it.
-
-    Each witness is first reduced to one row per key with `n`, how often it holds it.
-    """
-    reduced = [
-        frame.groupBy(*KEYS)
-        .agg(F.count(F.lit(1)).alias("n"), *(F.min(column).alias(column) for column in frame.columns[3:]))
-        .select(*KEYS, F.struct("n", *frame.columns[3:]).alias(name))
-        for name, frame in witnesses.items()
-    ]
-    return reduce(lambda left, right: left.join(right, list(KEYS), "full_outer"), reduced)
-
-
 def _problems(names: Sequence[str]) -> dict[str, list[tuple[Column, Column]]]:
-    """Kind → (condition, detail) pairs over a row of `_joined`."""
+    """Kind → (condition, detail) pairs over a row of `joined_by_place`."""
     reference = names[0]
     present = F.col(reference).isNotNull()
     problems: dict[str, list[tuple[Column, Column]]] = {kind: [] for kind in COMPARISONS}
@@ -309,7 +336,7 @@ def _extra_text(reference: str, name: str) -> str:
 
 
 def _found(names: Sequence[str]) -> dict[str, Column]:
-    """Kind → whether a row of `_joined` has a problem of that kind."""
+    """Kind → whether a row of `joined_by_place` has a problem of that kind."""
     return {
         kind: reduce(Column.__or__, [F.coalesce(condition, F.lit(False)) for condition, _ in pairs])
         for kind, pairs in _problems(names).items()
@@ -383,9 +410,11 @@ def _gaps(joined: DataFrame, partitions: Sequence[Any], given: AuditInput) -> li
         for row in (row for row in partitions if row["topic"] not in compacted and row[f"{name}_offsets"]):
             place = row["topic"], row["partition"]
             log_start = max(given.log_start.get(place, 0), given.since.get(place, 0))
+            low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
+            if low == log_start and offsets == high - low + 1:
+                continue  # dense: no marker is among them, and nobody needs to ask for any
             known = given.no_gaps(place)
             start = next((end for first, end in known if first <= log_start < end), log_start)
-            low, high, offsets = (row[f"{name}_{what}"] for what in ("low", "high", "offsets"))
             due = high - low + 1 - sum(max(0, min(end, high) - max(first, low)) for first, end in known)
             if low != start or due != offsets:
                 told[place] = (

@@ -1,7 +1,8 @@
 """What audits have found before, in a table of the users' own: where the next one may begin.
 
 `floe.audits.offsets` has one row per audit and partition. It is a table like any other, in Floe's catalog and
-not of a topic; who deletes it makes the next audit a whole one.
+not of a topic; who deletes it makes the next audit a whole one. The summary of each audit's snapshot has its
+outcome, of which agents make metrics.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from iceberg.audited import FINDINGS, OFFSETS, TABLE, TOPIC_ID
 from iceberg.spark.session import CATALOG
 
-NAMESPACE = f"{CATALOG}.audits"
-NAME = "offsets"
+NAMESPACE = f"{CATALOG}.{TABLE[0]}"
+NAME = TABLE[1]
 _GIVEN = (
     "topic string, topic_id string, partition int, from_offset long, next_offset long, "
     "equal boolean, findings long"
@@ -52,4 +54,7 @@ def keep(
     columns = f"{_GIVEN}, audited_at timestamp"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({_PROPERTIES})")
     found = spark.createDataFrame(rows, _GIVEN).withColumn("audited_at", F.current_timestamp())
-    found.coalesce(1).writeTo(table).append()
+    ends = ",".join(f"{partition}:{end}" for partition, (_, end) in sorted(compared.items()))
+    outcome = {TOPIC_ID: topic_id, FINDINGS: str(findings), OFFSETS: ends}
+    writer = found.coalesce(1).writeTo(table)
+    writer.options(**{f"snapshot-property.{name}": value for name, value in outcome.items()}).append()

@@ -90,13 +90,17 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each."""
+    """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each.
+
+    `read_by`: who read the topic: `spark` (its tasks, side by side), `client` (one consumer), or nobody.
+    """
 
     counts: Mapping[str, int]
     findings: Sequence[Finding]
     topics: Sequence[TopicCount]
     skipped: Sequence[Skipped] = ()
     since: Sequence[Since] = ()
+    read_by: str = ""
 
     @property
     def equal(self) -> bool:
@@ -117,4 +121,5 @@ class Verdict:
             topics=[TopicCount(**count) for count in data["topics"]],
             skipped=tuple(Skipped(**each) for each in data.get("skipped", ())),
             since=tuple(Since(**each) for each in data.get("since", ())),
+            read_by=data.get("read_by", ""),
         )

@@ -68,7 +68,9 @@ async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain(
     app.damages.note(app.replica.state.topics["t"].partitions[0], 0, 1, "lost")
     defects.note("here", RuntimeError("odd"), asyncio.get_running_loop().time())
     app.health.troubles.failed("snapshot", "full")
-    for told in (app.metrics.table_seconds_behind, app.metrics.table_problems):
+    metrics = app.metrics
+    of_tables = (metrics.table_seconds_behind, metrics.table_problems)
+    for told in (*of_tables, metrics.audit_findings, metrics.audit_last_equal_seconds):
         told.labels("t").set(1)
     shown = metrics_of((await http(app, "/metrics")).text)
     await app.stop()

@@ -5,42 +5,65 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
 from agent.app import App
 from coordination.clock import SystemClock
-from coordination.commands import AlterTopicConfigs, CommitTable, DropTable, PutNamespace, command
+from coordination.commands import AlterTopicConfigs, BindSchema, CommitTable, DropTable, PutNamespace, command
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.state.types import Done
-from iceberg import lag
+from iceberg import audited, lag
 from iceberg.service import CommitterService
 from tests.unit.agent.rig import batch
 from tests.unit.agent.test_app import config, connect, http, produce, topic
+from tests.unit.iceberg.test_tables_bindings import ALIKE
+from tests.unit.schema import samples
+
+
+def made(folder: Path, server: MemoryServer) -> App:
+    """An agent that compacts and commits often."""
+    settings = config(
+        "a", store={"url": f"file://{folder}/store"}, tables={"interval_ms": 100, "compacted_at_files": 2}
+    )
+    return App(settings, log=MemoryLog(server, SystemClock(), timeout_s=0.2))
+
+
+@asynccontextmanager
+async def running(folder: Path, server: MemoryServer) -> AsyncIterator[App]:
+    """Such an agent, until it is stopped."""
+    found = made(folder, server)
+    async with asyncio.timeout(20):
+        await found.start()
+    yield found
+    await found.stop()
 
 
 @pytest.fixture
-async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
+async def app(tmp_path: Path, often: None) -> AsyncIterator[App]:
     """An agent that looks at its tables often."""
+    async with running(tmp_path, MemoryServer()) as found:
+        yield found
+
+
+@pytest.fixture
+async def often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents look often, and there is a folder for their store."""
     monkeypatch.setattr(lag, "LOOK_S", 0.05)
+    monkeypatch.setattr(audited, "LOOK_S", 0.05)
     await asyncio.to_thread((tmp_path / "store").mkdir)
-    settings = config(
-        "a", store={"url": f"file://{tmp_path}/store"}, tables={"interval_ms": 100, "compacted_at_files": 2}
-    )
-    made = App(settings, log=MemoryLog(MemoryServer(), SystemClock(), timeout_s=0.2))
-    async with asyncio.timeout(20):
-        await made.start()
-    yield made
-    await made.stop()
 
 
-async def write(app: App) -> None:
+async def write(app: App, value: bytes = b"x") -> None:
     """Produce a record to topic t."""
     wire = await connect(app)
-    answer = await produce(wire, batch(b"x"))
+    answer = await produce(wire, batch(value, timestamp=SystemClock().now_ms()))  # else retention takes it
     assert answer.error_code == 0
     await wire.close()
 
@@ -91,6 +114,7 @@ async def test_files_bytes_and_the_last_compaction_are_told(app: App) -> None:
     await write(app)
     await shown(app, "table_files", lambda value: value == 1)
     await shown(app, "table_bytes", lambda value: value > 0)
+    await shown(app, "table_snapshots", lambda value: value == 1)
     assert "floe_table_last_compaction_seconds{" not in (await http(app, "/metrics")).text
     await write(app)
     known = await row(app, "tables", lambda row: row["last_compaction"] is not None)
@@ -160,3 +184,113 @@ async def test_a_table_with_a_problem_goes_on_and_is_told(app: App) -> None:
     assert known["table"] == "floe.t"
     assert "not renamed to floe.theirs" in known["problems"][0]
     assert known["last_error"] == ""
+
+
+WIDE = "syntax = 'proto3'; message M { " + " ".join(f"int32 f{n} = {n};" for n in range(1, 2_101)) + " }"
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "words"),
+    [(ALIKE, "p.M", "is decoded slowly"), (WIDE.encode(), "M", "has no columns")],
+    ids=["the native decoder panics", "too many columns"],
+)
+async def test_a_message_that_a_table_takes_with_a_problem(
+    app: App, source: bytes, message: str, words: str
+) -> None:
+    """Its records are in the table all the same."""
+    await topic(app)
+    bound = BindSchema(topic="t", descriptor_set=samples.descriptor_set(source), message=message)
+    assert isinstance(await app.replica.propose(bound), Done)
+    await write(app, b"")
+    await shown(app, "table_problems", lambda value: value == 1)
+    known = await row(app, "tables", lambda row: bool(row["problems"]) and row["records_behind"] == 0)
+    assert words in known["problems"][0]
+    assert known["last_error"] == ""
+
+
+def damaged(folder: Path, pattern: str) -> None:
+    """A byte in the middle of each such file below the store is another one."""
+    found = list((folder / "store").rglob(pattern))
+    assert found
+    for path in found:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+
+
+async def test_a_data_file_that_cannot_be_compacted(app: App, tmp_path: Path) -> None:
+    await topic(app)
+    await write(app)
+    await shown(app, "table_files", lambda value: value == 1)
+    await asyncio.to_thread(damaged, tmp_path, "*.parquet")
+    await write(app)
+    await shown(app, "table_problems", lambda value: value == 1)
+    known = await row(app, "tables", lambda row: bool(row["problems"]))
+    assert "files stay small: " in known["problems"][0]
+    await shown(app, "table_rows_behind", lambda value: value == 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "behind"), [("*.metadata.json", True), ("*-m*.avro", False), ("*-snap.*.avro", True)]
+)
+async def test_what_a_table_is_built_upon_is_damaged(
+    tmp_path: Path, often: None, pattern: str, behind: bool
+) -> None:
+    """By an agent that has just started: compaction fails, and where no commit is possible it is behind."""
+    server = MemoryServer()
+    async with running(tmp_path, server) as app:
+        await topic(app)
+        await write(app)
+        await shown(app, "table_files", lambda value: value == 1)
+    await asyncio.to_thread(damaged, tmp_path, pattern)
+    async with running(tmp_path, server) as app:
+        await write(app)
+        await shown(app, "job_failing_since_seconds", lambda value: value > 0, 'name="table of t"')
+        await shown(app, "table_rows_behind", lambda value: value == int(behind))
+        known = await row(app, "tables", lambda row: bool(row["last_error"]))
+        assert "damaged" in known["last_error"].lower()
+        assert known["failing_since"]
+
+
+async def test_records_that_are_damaged_before_they_are_in_the_table(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = MemoryServer()
+    with monkeypatch.context() as patched:
+        patched.setattr(CommitterService, "_start_due", lambda *_: None)
+        async with running(tmp_path, server) as app:
+            await topic(app)
+            await write(app, b"x" * 1_000)
+    await asyncio.to_thread(damaged, tmp_path, "*.chunk")
+    async with running(tmp_path, server) as app:
+        await shown(app, "job_failing_since_seconds", lambda value: value > 0, 'name="table of t"')
+        await shown(app, "table_rows_behind", lambda value: value == 1)
+        await row(app, "tables", lambda row: bool(row["last_error"]))
+
+
+async def test_what_audits_found_is_told(app: App) -> None:
+    """As the audit writes it: of its snapshot in the catalog's table of audits."""
+    await topic(app)
+    await write(app)
+    await row(app, "tables", lambda row: row["audit_findings"] is None and row["records_behind"] == 0)
+    own = app.replica.state.topics["t"].topic_id.hex()
+    rows = pa.table({"topic": pa.array(["t"])})
+
+    def keep(findings: int) -> None:
+        catalog = RestCatalog("c", uri=f"http://127.0.0.1:{app.http_port}/iceberg")
+        catalog.create_namespace_if_not_exists(audited.TABLE[0])
+        table = catalog.create_table_if_not_exists(audited.TABLE, rows.schema)
+        said = {audited.TOPIC_ID: own, audited.FINDINGS: str(findings), audited.OFFSETS: "0:1"}
+        table.append(rows, snapshot_properties=said)
+
+    await asyncio.to_thread(keep, 0)
+    await shown(app, "audit_last_equal_seconds", lambda value: value > 0)
+    await shown(app, "audit_findings", lambda value: value == 0)
+    await shown(app, "audit_records_behind", lambda value: value == 0)
+    await write(app)
+    await shown(app, "audit_records_behind", lambda value: value == 1)
+    await asyncio.to_thread(keep, 3)
+    await shown(app, "audit_findings", lambda value: value == 3)
+    known = await row(app, "tables", lambda row: row["audit_findings"] == 3)
+    assert known["audited_equal"].endswith("+00:00")
+    assert known["records_not_audited"] == 1

@@ -6,7 +6,8 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from deploy.run.damage import damage
 from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
+from objectstore.batch import NewRecord, build
+from tests.bench.load import produce_all, produce_frame
 from tests.compat.raw import set_broker_config
 from tests.unit.agent.cli.conftest import Dev, floe
 
@@ -50,7 +53,10 @@ def audit(dev: Dev, topic: str, jars: Path, *options: str) -> tuple[int, dict[st
 
 
 def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with transactions: aborted and open ones are in neither, and a row of an aborted one is seen."""
+    """Also with transactions: aborted and open ones are in neither, and a row of an aborted one is seen.
+
+    Spark's tasks read the topic, with every kind of null and empty in its records.
+    """
     jars = ensure("iceberg")[0].parent
     assert dev.run("topic", "create", "audited", "--partitions", "2").status == 0
     lines = "".join(
@@ -59,17 +65,27 @@ def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch:
     )
     assert dev.run("produce", "audited", "--key-separator", "\t", stdin=lines).status == 0
 
+    odd_records(dev, "audited")
     aborted = transactions(dev, "audited")
 
     status, verdict = audit(dev, "audited", jars)
-    assert (status, verdict["equal"]) == (0, True), verdict
-    assert verdict["topics"][0]["table"] == verdict["topics"][0]["consumed"] == ROWS + 2
+    assert (status, verdict["equal"], verdict["read_by"]) == (0, True, "spark"), verdict
+    assert verdict["topics"][0]["table"] == verdict["topics"][0]["consumed"] == ROWS + len(ODD) + 2
 
     def takes_an_aborted_offset(table: pa.Table, row: int) -> pa.Table:
         (moved,) = table.slice(row, 1).to_pylist()
         moved["kafka"]["offset"] = aborted[moved["kafka"]["partition"]]
-        one = pa.Table.from_pylist([moved], schema=table.schema)
-        return pa.concat_tables([table.slice(0, row), table.slice(row + 1), one])
+        changed = table.slice(row + 1, 4).to_pylist()
+        at = changed[0]["kafka"]["offset"]
+        changed[0]["value"]["__raw__"] = b"other"
+        changed[1]["key"] = None
+        changed[2]["headers"] = [{"key": "k", "value": None}]
+        changed[3]["kafka"]["timestamp"] += timedelta(milliseconds=1)
+        expected.update({(at, "value"), (at + 1, "key"), (at + 2, "headers"), (at + 3, "timestamp")})
+        others = pa.Table.from_pylist([*changed, moved], schema=table.schema)
+        return pa.concat_tables([table.slice(0, row), table.slice(row + 5), others])
+
+    expected: set[tuple[int, str]] = set()
 
     monkeypatch.setattr("deploy.run.damage.WAYS", {"abort": takes_an_aborted_offset})
     done = damage("abort", "audited", "floe.audited", f"{dev.http}/iceberg", {})
@@ -78,6 +94,27 @@ def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch:
     places = [(f["kind"], f["topic"], f["partition"], f["offset"]) for f in verdict["findings"]]
     assert ("missing", "audited", done.partition, done.offset) in places
     assert ("extra", "audited", done.partition, aborted[done.partition]) in places
+    changed = [f for f in verdict["findings"] if f["kind"] == "changed"]
+    assert {(f["offset"], f["detail"]) for f in changed} == {
+        (offset, f"{what} of the table differs") for offset, what in expected
+    }
+
+
+Odd = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
+ODD: Sequence[Odd] = (
+    (None, None, None),
+    (b"", b"", []),
+    (b"k", None, [("h", None)]),
+    (None, b"\xff\x00", [("h", b""), ("h", b"1"), ("größe", b"\x00:,-")]),
+)
+
+
+def odd_records(dev: Dev, topic: str) -> None:
+    """What one side could show otherwise than the other."""
+    producer = Producer({"bootstrap.servers": dev.bootstrap})
+    for key, value, headers in ODD:
+        producer.produce(topic, value, key, partition=0, headers=headers, timestamp=1)
+    assert producer.flush(WAIT_S_MAX) == 0
 
 
 def transactions(dev: Dev, topic: str) -> dict[int, int]:
@@ -106,7 +143,8 @@ def transactions(dev: Dev, topic: str) -> dict[int, int]:
 
 def test_what_left_the_topic_by_right_stays_in_its_table(dev: Dev) -> None:
     """Records that were deleted, and those that compaction took: history, and no difference."""
-    configs = ("cleanup.policy=compact,delete", "max.compaction.lag.ms=1", "retention.ms=-1")
+    configs = ("message.timestamp.type=LogAppendTime",)
+    configs += ("cleanup.policy=compact,delete", "max.compaction.lag.ms=1", "retention.ms=-1")
     options = [part for config in configs for part in ("--config", config)]
     assert dev.run("topic", "create", "leaves", "--partitions", "1", *options).status == 0
     assert asyncio.run(set_broker_config(dev.bootstrap, "log.cleaner.backoff.ms", "50")) == 0
@@ -149,21 +187,34 @@ def compacted_away(dev: Dev) -> float:
 
 
 def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
-    """The first one compares all; what it has compared is in a table of the catalog that anybody may read."""
+    """The first one compares all; what it has compared is in a table of the catalog that anybody may read.
+
+    In the second one are times that Spark cannot tell: one consumer reads the topic.
+    """
     jars = ensure("iceberg")[0].parent
     assert dev.run("topic", "create", "grows", "--partitions", "2").status == 0
     for number, due in ((1, 60), (2, 25)):
         lines = "".join(f"key {n}\tvalue {number} {n}\n" for n in range(due))
         assert dev.run("produce", "grows", "--key-separator", "\t", stdin=lines).status == 0
+        if number == 2:
+            asyncio.run(before_1600(dev, "grows"))
+            due += 1
         status, verdict = audit(dev, "grows", jars, "--since", "last")
         assert (status, verdict["equal"]) == (0, True), verdict
+        assert verdict["read_by"] == ("spark" if number == 1 else "client")
         (count,) = verdict["topics"]
         assert (count["table"], count["consumed"]) == (due, due)
         assert sum(each["offset"] for each in verdict["since"]) == (0 if number == 1 else 60)
     catalog = RestCatalog("floe", uri=f"{dev.http}/iceberg")
     rows = catalog.load_table("audits.offsets").scan().to_arrow().to_pylist()
     assert all(row["equal"] for row in rows)
-    assert sum(row["next_offset"] - row["from_offset"] for row in rows if row["topic"] == "grows") == 85
+    assert sum(row["next_offset"] - row["from_offset"] for row in rows if row["topic"] == "grows") == 86
+
+
+async def before_1600(dev: Dev, topic: str) -> None:
+    """A record with such a time, as no client library would send it."""
+    record = build([NewRecord(-12_000_000_000_000, None, b"old")])
+    await produce_all(dev.bootstrap, produce_frame(topic, record, [0]), 1, 1)
 
 
 def test_what_an_audit_needs_is_told(dev: Dev, tmp_path: Path) -> None:

@@ -1,0 +1,167 @@
+"""What audits found of topics' tables, as any agent tells it: by the catalog's table `audits.offsets`.
+
+Each audit that is kept appends to it (iceberg/spark/audits.py), and its snapshot's summary has the outcome:
+so an agent reads that table's metadata and no rows, and only when the table has moved. It is a table of the
+users' own: what it says is looked at as something that anybody may have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from iceberg import metadata
+from iceberg.head import pointer
+from iceberg.sealed import read
+from objectstore import tasks
+from objectstore.store import StoreError
+from objectstore.turns import in_turns
+
+if TYPE_CHECKING:
+    from coordination.replica import Replica
+    from iceberg.warehouse import Warehouse
+    from objectstore.store import ObjectStore
+
+TABLE = ("audits", "offsets")
+TOPIC_ID, FINDINGS, OFFSETS = "audit.topic-id", "audit.findings", "audit.next-offsets"
+"""Of a snapshot's summary: the topic's id in hexadecimal, how many findings, `partition:offset,…`."""
+
+LOOK_S = 10.0
+"""Between two looks at whether the table has moved, seconds."""
+TOPICS_MAX = 10_000
+"""Topics whose audits are remembered; those audited longest ago are forgotten first."""
+DIGITS_MAX = 19
+STEP = 1_000
+"""Snapshots, or partitions, looked at before the event loop gets a turn."""
+
+_logger = logging.getLogger("floe.iceberg.audited")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a topic's newest audit the `findings`; of its newest equal one the time, Unix ms (0: none), and by
+    partition the offset up to which it compared.
+    """
+
+    findings: int
+    equal_ms: int = 0
+    next_offsets: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A topic's audits as of now. `equal_ms`: of the last equal one, Unix ms, 0 for none; `behind`: records
+    since, which no equal audit has compared.
+    """
+
+    findings: int
+    equal_ms: int
+    behind: int
+
+
+class Audits:
+    """Follows the table, and how far topics have gone on since."""
+
+    def __init__(self, replica: Replica, store: ObjectStore, warehouse: Warehouse) -> None:
+        self._replica, self._store, self._warehouse = replica, store, warehouse
+        self.now: Mapping[str, Audited] = {}
+        """By topic that was ever audited and is there: as it was at the last look."""
+        self._outcomes: Mapping[bytes, Outcome] = {}
+        self._location = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._task = tasks.kept(self._run, "outcomes of audits")
+
+    async def stop(self) -> None:
+        """End it. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            if self._replica.ready:
+                await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """One look, in steps."""
+        await self._follow()
+        state, found, looked = self._replica.state, dict[str, Audited](), 0
+        for topic_id, each in self._outcomes.items():
+            topic = state.topics_by_id.get(topic_id)
+            if topic is None:
+                continue
+            looked += len(topic.partitions)
+            if looked > STEP:
+                looked = 0
+                await asyncio.sleep(0)
+            done = each.next_offsets or {}
+            ends = ((part, max(done.get(part.index, 0), part.log_start)) for part in topic.partitions)
+            behind = sum(max(0, part.high_watermark - first) for part, first in ends)
+            found[topic.name] = Audited(each.findings, each.equal_ms, behind)
+        self.now = found
+
+    async def _follow(self) -> None:
+        """Read the outcomes when the table has moved. What cannot be read is tried again at the next look."""
+        location = pointer(self._replica.state, TABLE)
+        if location == self._location:
+            return
+        if not location:
+            self._outcomes, self._location = {}, ""
+            return
+        try:
+            content = await read(self._store, self._warehouse, location)
+            found = await in_turns(metadata.decode_steps(content))
+        except (StoreError, ValueError) as error:
+            _logger.warning("the outcomes of audits cannot be read: %s: %s", type(error).__name__, error)
+            return
+        outcomes: dict[bytes, Outcome] = {}
+        for number, snapshot in enumerate(found.get("snapshots") or ()):
+            take(outcomes, snapshot)
+            if number % STEP == STEP - 1:
+                await asyncio.sleep(0)
+        self._outcomes, self._location = outcomes, location
+
+
+def take(outcomes: dict[bytes, Outcome], snapshot: Mapping[str, Any]) -> None:
+    """Take what a snapshot says, newer than all before, into the outcomes; nothing where it says none."""
+    summary = snapshot.get("summary") or {}
+    topic_id, findings = _bytes(summary.get(TOPIC_ID)), _number(summary.get(FINDINGS))
+    if topic_id is None or findings is None:
+        return
+    before = outcomes.pop(topic_id, None)
+    if findings:
+        known = (0, None) if before is None else (before.equal_ms, before.next_offsets)
+        outcomes[topic_id] = Outcome(findings, *known)
+    else:
+        offsets = dict(_offsets(summary.get(OFFSETS)))
+        outcomes[topic_id] = Outcome(0, int(snapshot["timestamp-ms"]), offsets)
+    if len(outcomes) > TOPICS_MAX:
+        del outcomes[next(iter(outcomes))]
+
+
+def _offsets(text: Any) -> Iterator[tuple[int, int]]:
+    for each in str(text or "").split(","):
+        partition, _, offset = each.partition(":")
+        numbers = _number(partition), _number(offset)
+        if numbers[0] is not None and numbers[1] is not None:
+            yield numbers[0], numbers[1]
+
+
+def _number(text: Any) -> int | None:
+    known = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    return int(text) if known else None
+
+
+def _bytes(text: Any) -> bytes | None:
+    try:
+        return bytes.fromhex(text) if isinstance(text, str) else None
+    except ValueError:
+        return None

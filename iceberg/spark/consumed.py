@@ -1,0 +1,78 @@
+"""A topic as a witness of the audit: its records as Spark reads them, by Apache Kafka's own client.
+
+Each task takes a range of one partition's offsets, with a consumer of its own, of committed records. Spark's
+connector comes as jars beside Iceberg's (`python -m deploy.setup.jars sparkkafka`); nothing of Floe's reading
+of records is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from iceberg.spark.tables import COMPARED, HEADERS_SQL, Digest, headers_text
+
+RECORDS_PER_TASK = 500_000
+RECORDS_PER_POLL = 5_000
+FETCH_BYTES = 8 << 20
+"""Of one partition in one answer."""
+
+UNTOLD = "a timestamp before the year 1600"
+OVERFLOW = "long overflow"
+_FIRST_TOLD = "1600-01-01 00:00:00"
+
+Ranges = Mapping[int, tuple[int, int]]
+"""By partition the first offset and that behind the last."""
+
+
+def untold(error: BaseException) -> bool:
+    """Whether it says that a timestamp is one that the connector cannot give."""
+    return UNTOLD in str(error) or OVERFLOW in str(error)
+
+
+def consumed_history(
+    spark: SparkSession, bootstrap: str, topic: str, ranges: Ranges, digest: Digest
+) -> DataFrame:
+    """The committed records of these ranges, in the columns of a history.
+
+    A record that is not there any more is left out, and whether that is right is the audit's to say
+    (`failOnDataLoss`). Times are given as java.sql.Timestamp, which has another calendar before 1582 and ends
+    at microseconds of 63 bits: a record beyond fails the reading, and `untold` knows it.
+    """
+    wanted = {number: each for number, each in ranges.items() if each[0] < each[1]}
+    if not wanted:
+        return spark.createDataFrame([], f"topic string, partition int, offset long, {digest.compared_sql}")
+    begins, ends = ({topic: {str(p): each[at] for p, each in wanted.items()}} for at in (0, 1))
+    read = spark.read.format("kafka").options(
+        **{
+            "kafka.bootstrap.servers": bootstrap,
+            "kafka.isolation.level": "read_committed",
+            "kafka.max.poll.records": str(RECORDS_PER_POLL),
+            "kafka.max.partition.fetch.bytes": str(FETCH_BYTES),
+            "assign": json.dumps({topic: sorted(wanted)}),
+            "startingOffsets": json.dumps(begins),
+            "endingOffsets": json.dumps(ends),
+            "includeHeaders": "true",
+            "failOnDataLoss": "false",
+            "maxRecordsPerPartition": str(RECORDS_PER_TASK),
+        }
+    )
+    return read.load().select("topic", "partition", "offset", *_compared(digest))
+
+
+def _compared(digest: Digest) -> list[Column]:
+    """COMPARED of a record: no headers are null here, and an empty list in a table."""
+    told = F.col("timestamp") >= F.lit(_FIRST_TOLD).cast("timestamp")
+    stamp = F.when(told, F.unix_micros("timestamp")).otherwise(F.raise_error(F.lit(UNTOLD)).cast("long"))
+    headers = F.coalesce("headers", F.array().cast(HEADERS_SQL))
+    columns = (
+        digest.of(F.col("key")),
+        digest.of(F.col("value")),
+        digest.of(headers_text(headers)),
+        stamp,
+        F.col("timestampType"),
+    )
+    return [column.alias(name) for column, name in zip(columns, COMPARED, strict=True)]
