@@ -133,6 +133,18 @@ class Metrics:
         self.table_problems = self._gauge(
             "table_problems", "What is wrong with a table that goes on all the same", "topic"
         )
+        self.table_publish_seconds_behind = self._gauge(
+            "table_publish_seconds_behind",
+            "Since when a table's entry in another catalog is not at its newest metadata",
+            "catalog",
+            "topic",
+        )
+        self.table_publish_moved = self._counter(
+            "table_publish_moved", "Entries made or moved in other catalogs", "catalog"
+        )
+        self.table_publish_failed = self._counter(
+            "table_publish_failed", "Tries to publish to other catalogs that failed", "catalog"
+        )
         self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
 
     def request(self, api: str) -> RequestMetrics:
