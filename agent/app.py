@@ -270,6 +270,7 @@ class App:
             damages=self.damages,
             refusals=self.refusals,
             committers=self.background.committers,
+            publishers=self.background.publishers,
             queues=self._queues,
             reads=self._reads,
             health=self.health,

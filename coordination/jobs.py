@@ -62,6 +62,8 @@ class Job(ABC):
     """A loop that holds `claim` when nobody else does, and calls step() while it holds it."""
 
     claim: str
+    expected: tuple[type[Exception], ...] = (StoreError, ValueError, TimeoutError)
+    """Failures of an item that are told without where in the code they came from."""
 
     def __init__(self, replica: Replica, poll_s: float) -> None:
         self.replica = replica
@@ -124,7 +126,7 @@ class Job(ABC):
             failure = self.failures[name] = ItemFailure(now_s, now_s, 0, text)
         failure.count, failure.error, failure.last_s = failure.count + 1, text, now_s
         if failure.count % TOLD_EVERY == 1:
-            expected = isinstance(error, StoreError | ValueError | TimeoutError)
+            expected = isinstance(error, self.expected)
             said = "job %s: %s is passed over (failure %d): %s"
             _logger.warning(said, self.claim, name, failure.count, text, exc_info=None if expected else error)
 

@@ -143,6 +143,10 @@ _TABLE: tuple[TopicConfig, ...] = (
     TopicConfig("floe.table.compaction", _B, "true",
                 "Whether small data files of the table become large ones (`tables.compacted_file_bytes`).",
                 broker_name="floe.table.compaction", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.publish", _B, "true",
+                "Whether the table is published to the other catalogs that the agents are configured with "
+                "(`catalogs`).",
+                broker_name="floe.table.publish", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.produce.check", _S, "uncompressed",
                 "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
                 "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "

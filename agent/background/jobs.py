@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.background.catalogs import late_of, publishers_of
 from agent.background.collection import Collection, grace_of, make_collector, make_merged_collector
 from agent.background.expiry.positions import OffsetExpiry
 from agent.background.expiry.transactions import TransactionTimeouts
@@ -17,6 +18,7 @@ from agent.background.rewriting.merging.planner import MergeRules
 from agent.background.rewriting.merging.worker import Worker
 from agent.background.tables import catalog_of, committers_of
 from agent.config import Config
+from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
 from coordination.jobs import Job, ProducerExpiry
@@ -57,6 +59,11 @@ class Background:
         """What makes tables of topics; None where `tables.enabled` is false."""
         if config.tables.enabled:
             self.committers = committers_of(config, replica, reader, merged, store, clock, metrics)
+        self.publishers = publishers_of(config, replica, store)
+        """What tells other catalogs of tables, one for each of `catalogs`."""
+        figures = CatalogFigures(metrics, lambda: late_of(self.publishers))
+        for each in self.publishers:
+            each.note = figures.noting(each.options.name)
         snapshots = SnapshotOptions(
             revisions=config.snapshots.entries_max, seconds=config.snapshots.interval_s
         )
@@ -66,6 +73,7 @@ class Background:
             LogRetention(replica, merged, clock, metrics),
             TransactionTimeouts(replica, clock),
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
+            *self.publishers,
         ]
         collection = config.collection
         if collection.enabled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +32,8 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
     """List the tables, made or not, with the topic that each follows and how far it is behind it.
 
     Files, bytes, snapshots, the last commit and compaction, the last error and problems are known to the
-    agent that commits the table (committed by): ask that one with --http.
+    agent that commits the table (committed by), its entries in other catalogs (published) to the one that
+    publishes there (`catalogs` in /status): ask that one with --http.
     """
     found = agent_http.ask(http, "/status.json")
     rows = [{**row, "made": True} for row in found["tables"]]
@@ -52,7 +53,7 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
         "audited_equal",
         "audit_findings",
     )
-    titles = ("records behind", "seconds behind", *(name.replace("_", " ") for name in shown))
+    titles = ("records behind", "seconds behind", "published", *(name.replace("_", " ") for name in shown))
     print_table(
         ("table", "topic", *titles, "problems"),
         [
@@ -61,12 +62,21 @@ def list_tables(http: Http = HTTP_DEFAULT, output: Output = Form.TABLE) -> None:
                 row["topic"],
                 row["records_behind"],
                 row["seconds_behind"],
+                "; ".join(_published(each) for each in row.get("published", ())),
                 *(row.get(name) for name in shown),
                 "; ".join(row["problems"]),
             )
             for row in rows
         ],
     )
+
+
+def _published(entry: dict[str, Any]) -> str:
+    """How a table's entry in another catalog is, in a few words."""
+    if entry["error"]:
+        return f"{entry['catalog']}: {entry['error']}"
+    late = f"{entry['seconds_behind']} s behind" if entry["seconds_behind"] else "up to date"
+    return f"{entry['catalog']}: {late}"
 
 
 class Since(StrEnum):

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from agent.config.errors import ConfigError
 from agent.config.model import Config
-from agent.config.schema import Path, find, is_section, leaves, nearest
+from agent.config.schema import Path, element_model, find, is_section, leaves, nearest
 from agent.config.sources import ENV_FILE, Given, from_env, from_file, from_flags, from_tree
 from agent.config.templates import SETTINGS, BadTemplate, resolve
 
@@ -95,25 +95,26 @@ def _refuse_unknown(item: Given) -> None:
 
 
 def _tree(given: Collection[Given]) -> dict[str, object]:
-    """The given values as nested mappings; numbered keys under `listeners` become a list."""
+    """The given values as nested mappings; numbered keys under a list's name become a list."""
     root: dict[str, object] = {}
     for item in given:
         place = root
         for part in item.path[:-1]:
             place = place.setdefault(part, {})  # type: ignore[assignment]  # only groups hold groups
         place[item.path[-1]] = item.value
-    listeners = root.get("listeners")
-    if isinstance(listeners, dict):
-        origins = dict.fromkeys(item.origin for item in given if item.path[0] == "listeners")
-        root["listeners"] = _as_list(listeners, ", ".join(origins))
+    for name, field in Config.model_fields.items():
+        numbered = root.get(name)
+        if isinstance(numbered, dict) and element_model(field) is not None:
+            origins = dict.fromkeys(item.origin for item in given if item.path[0] == name)
+            root[name] = _as_list(name, numbered, ", ".join(origins))
     return root
 
 
-def _as_list(numbered: Mapping[str, object], origins: str) -> list[object]:
+def _as_list(name: str, numbered: Mapping[str, object], origins: str) -> list[object]:
     wanted = [str(index) for index in range(len(numbered))]
     if sorted(numbered) != sorted(wanted):
         raise ConfigError(
-            f"{origins}: listeners: the entries {', '.join(sorted(numbered))} must be numbered from 0"
+            f"{origins}: {name}: the entries {', '.join(sorted(numbered))} must be numbered from 0"
         )
     return [numbered[index] for index in wanted]
 

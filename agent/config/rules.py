@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
+from agent.config import catalogs
 from agent.config.tree import Tree
 
 LOG_SCHEMES = ("etcd", "sqlite", "memory")
@@ -37,7 +38,7 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
 
 def contradiction(config: Tree) -> str | None:
     """The first contradiction between settings, or None."""
-    for rule in (_listeners, _log, _store, _sizes, _times, _tables):
+    for rule in (_listeners, _log, _store, _sizes, _times, _tables, _catalogs):
         for problem in rule(config):
             return problem
     return None
@@ -143,3 +144,9 @@ def _tables(config: Tree) -> Iterator[str]:
     root = config.store.url.rstrip("/") + "/"
     if tables.warehouse and not tables.warehouse.startswith(root):
         yield f"tables.warehouse {tables.warehouse!r} must be below store.url: begin with {root}"
+
+
+def _catalogs(config: Tree) -> Iterator[str]:
+    if config.catalogs and not config.tables.enabled:
+        yield "catalogs: there is nothing to publish while tables.enabled is false; set tables.enabled=true"
+    yield from catalogs.problems(config.catalogs)

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from agent.config.base import Section
+from agent.config.catalogs import CatalogConfig
 from agent.config.limits import (
     CollectionConfig,
     CompactionConfig,
@@ -48,6 +49,7 @@ class Tree(Section):
     limits: LimitsConfig = LimitsConfig()
     schemas: SchemaConfig = SchemaConfig()
     tables: TablesConfig = TablesConfig()
+    catalogs: Annotated[tuple[CatalogConfig, ...], Field(max_length=16)] = ()
     snapshots: SnapshotsConfig = SnapshotsConfig()
     compaction: CompactionConfig = CompactionConfig()
     merging: MergingConfig = MergingConfig()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.telemetry.refusals import Refusals
     from coordination.clock import Clock
     from coordination.replica import Replica
+    from iceberg.publish.publisher import Publisher
     from iceberg.service import CommitterService
     from objectstore.store import ObjectStore
 
@@ -51,6 +52,8 @@ class Parts:
     """The newest batches that were refused; shown by /status."""
     committers: CommitterService | None = None
     """The tables that this agent commits, and how far all are behind; None: it does not look at tables."""
+    publishers: Sequence[Publisher] = ()
+    """What tells other catalogs of tables."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)

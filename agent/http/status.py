@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from agent.http.catalogs import catalogs
 from agent.http.health import checks, jobs, when
 from agent.http.page import render
 from agent.http.parts import Parts
@@ -74,6 +75,7 @@ class StatusRoutes:
             "schemas": len(state.schemas),
             "tables": tables(parts),
             "tables_not_made": tables_not_made(parts),
+            "catalogs": catalogs(parts),
             "damaged": self._damaged(),
             "refused": self._refused(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},

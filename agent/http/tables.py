@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.http.catalogs import entries
 from agent.http.health import when
 from agent.http.parts import Parts
 from coordination.state.tables import topic_id_of
@@ -17,8 +18,11 @@ Row = dict[str, object]
 
 def tables(parts: Parts) -> list[Row]:
     """Every table. What is None only the agent `committed_by` knows, or nobody."""
-    state = parts.replica.state
-    return [_table(parts, table) for _, table in sorted(state.tables.items())]
+    state, published = parts.replica.state, entries(parts)
+    return [
+        {**_table(parts, table), "published": published.get(f"{table.namespace}.{table.name}", [])}
+        for _, table in sorted(state.tables.items())
+    ]
 
 
 def tables_not_made(parts: Parts) -> list[Row]:

@@ -147,6 +147,18 @@ class Metrics:
         self.audit_findings = self._gauge(
             "audit_findings", "What the newest audit found wrong; each agent says it", "topic"
         )
+        self.table_publish_seconds_behind = self._gauge(
+            "table_publish_seconds_behind",
+            "Since when a table's entry in another catalog is not at its newest metadata",
+            "catalog",
+            "topic",
+        )
+        self.table_publish_moved = self._counter(
+            "table_publish_moved", "Entries made or moved in other catalogs", "catalog"
+        )
+        self.table_publish_failed = self._counter(
+            "table_publish_failed", "Tries to publish to other catalogs that failed", "catalog"
+        )
         self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
 
     def request(self, api: str) -> RequestMetrics:

@@ -57,6 +57,16 @@ ROOTS = {
         "org.assertj/assertj-core/3.27.6",
         "org.awaitility/awaitility/4.3.0",
     ),
+    # Iceberg's own REST server over its JDBC catalog: the other catalog that tables are published to.
+    "rest": (
+        "org.apache.iceberg/iceberg-open-api/1.11.0/test-fixtures",
+        "org.apache.iceberg/iceberg-core/1.11.0",
+        "org.apache.iceberg/iceberg-core/1.11.0/tests",
+        "org.eclipse.jetty.ee10/jetty-ee10-servlet/12.1.6",
+        "org.eclipse.jetty.compression/jetty-compression-server/12.1.6",
+        "org.eclipse.jetty.compression/jetty-compression-gzip/12.1.6",
+        "org.xerial/sqlite-jdbc/3.51.1.0",
+    ),
     # Spark reads topics themselves by it; the newest version of which Maven Central has all parts.
     "sparkkafka": ("org.apache.spark/spark-sql-kafka-0-10_2.13/4.1.1",),
     "streams": ("org.apache.kafka/kafka-streams-examples/4.3.1", "org.slf4j/slf4j-simple/1.7.36"),

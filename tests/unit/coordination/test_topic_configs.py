@@ -130,6 +130,7 @@ def test_a_config_that_came_later_is_unknown_below_its_level() -> None:
         ("floe.produce.check", "full"),
         ("floe.table.history.ms", "1"),
         ("floe.table.compaction", "false"),
+        ("floe.table.publish", "false"),
     ):
         assert refusal(name, value, 1) == f"Unknown topic config name: {name}"
         assert refusal(name, value, 2) is None

@@ -40,7 +40,7 @@ def test_a_jar_that_did_not_come_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_set_is_refused_with_those_there_are() -> None:
-    with pytest.raises(JarsFailed, match="there are connect, iceberg, kafka, kit, streams"):
+    with pytest.raises(JarsFailed, match="there are connect, iceberg, kafka, kit, rest, sparkkafka, streams"):
         jars.pinned("spark")
 
 

@@ -1,0 +1,1 @@
+"""Tables published to other catalogs: their entries follow the pointers of Floe's own."""
