@@ -229,16 +229,22 @@ class State(StateData):
 
 def _parse(log_entry: LogEntry) -> Entry:
     """The entry's message, compared with the log's own record of it (rule 13)."""
-    where = f"entry {log_entry.sequence} of {log_entry.incarnation:016x} at revision {log_entry.revision}"
     try:
         entry = Entry.FromString(log_entry.payload)
     except DecodeError as error:
-        raise InvariantBroken(f"{where} is no Entry: {error}; {log_entry.payload[:64].hex()}") from error
+        start = log_entry.payload[:64].hex()
+        raise InvariantBroken(f"{_place(log_entry)} is no Entry: {error}; {start}") from error
     if entry.format != ENTRY_FORMAT:
-        raise UnknownCommand(f"{where} has format {entry.format}, this code reads {ENTRY_FORMAT}")
-    if (entry.incarnation, entry.sequence) != (log_entry.incarnation, log_entry.sequence):
-        raise InvariantBroken(f"{where} says that it is entry {entry.sequence} of {entry.incarnation:016x}")
+        raise UnknownCommand(f"{_place(log_entry)} has format {entry.format}, this code reads {ENTRY_FORMAT}")
+    if entry.incarnation != log_entry.incarnation or entry.sequence != log_entry.sequence:
+        raise InvariantBroken(
+            f"{_place(log_entry)} says that it is entry {entry.sequence} of {entry.incarnation:016x}"
+        )
     return entry
+
+
+def _place(log_entry: LogEntry) -> str:
+    return f"entry {log_entry.sequence} of {log_entry.incarnation:016x} at revision {log_entry.revision}"
 
 
 def _not_live(author: Incarnation) -> Refused:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from agent.kafka.handlers import HANDLERS as SERVED
@@ -53,6 +54,12 @@ REQUESTS_OUT: Mapping[str, str] = {}
 """APIs that may stay out, likewise."""
 
 
+@cache
+def _named(what: str, step: str, between: str = "") -> str:
+    """What is counted: there are few of them, and a run comes to thousands."""
+    return what + between + step
+
+
 class Seen:
     """One run's counts. `armed` is asked at every step."""
 
@@ -74,9 +81,12 @@ class Seen:
             steps._hooks.remove(self._reached)
 
     def _reached(self, step: str) -> None:
-        self.counts[f"step {step}"] += 1
+        counts = self.counts
+        counts[_named("step ", step)] += 1
         for fault in self.faults:
-            self.counts[f"{fault}:{step}"] += 1
+            counts[_named(fault, step, ":")] += 1
+        if not self.armed:
+            return
         name = self._node().partition("/")[0]
         due, happens = self.armed.get(name, ("", None))
         if due == step and happens is not None:

@@ -47,24 +47,22 @@ class Deadlock(AssertionError):
 
 
 class _Handle(list[Any]):
-    """Callback (None: cancelled), arguments, context, and for a timer its time.
+    """Callback, arguments, context, and for a timer its time; nothing when it is cancelled.
 
-    A list, which is made without running any Python: a run makes a quarter of a million of them.
+    A list, which is made and emptied without running any Python: a run makes a quarter of a million of them.
     """
 
     __slots__ = ()
     __hash__ = object.__hash__  # type: ignore[assignment]  # as asyncio's: each is itself
-
-    def cancel(self) -> None:
-        """See asyncio."""
-        self[0], self[1] = None, ()
+    cancel = list.clear
+    """See asyncio."""
 
     def cancelled(self) -> bool:
         """See asyncio."""
-        return self[0] is None
+        return not self
 
     def when(self) -> float:
-        """See asyncio; of a timer."""
+        """See asyncio; of a timer that is not cancelled."""
         return float(self[3])
 
 
@@ -74,16 +72,18 @@ class _Task(asyncio.Task[Any]):
     _number = 0
 
     def __hash__(self) -> int:
-        if not self._number:
-            self._number = next(self.get_loop().numbers)  # type: ignore[attr-defined]  # a VirtualLoop has it
-        return self._number
+        return self._number  # of create_task's
 
 
 class _Future(asyncio.Future[Any]):
-    """Likewise."""
+    """Likewise. What nobody puts into a set is no such one: asyncio's C code knows its own kind only."""
 
     _number = 0
-    __hash__ = _Task.__hash__
+
+    def __hash__(self) -> int:
+        if not self._number:
+            self._number = next(self.get_loop().numbers)  # type: ignore[attr-defined]  # a VirtualLoop has it
+        return self._number
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -137,41 +137,46 @@ class VirtualLoop(asyncio.BaseEventLoop):
         A callback whose node is dead does not run; that of a paused one is kept.
         """
         ready, timers, dead, paused = self._ready, self._timers, self.dead, self._paused
+        take = ready.popleft
         while True:
-            while timers and timers[0][2][0] is None:
+            while timers and not timers[0][2]:
                 heappop(timers)
-            wait_s = 0.0
-            if not ready and not self._stopping:
-                if not timers:
-                    raise Deadlock("nothing is ready and no timer is set")
-                wait_s = timers[0][0] - self._now
-            self._now += wait_s if wait_s > TURN_S else TURN_S
-            if self._now >= self._second_ends:
-                self._second_ends, self._steps_max = self._now + 1, self.steps + STEPS_OF_A_SECOND_MAX
+            now = self._now
+            if ready or self._stopping:
+                now += TURN_S
+            elif timers:
+                wait_s = timers[0][0] - now
+                now += wait_s if wait_s > TURN_S else TURN_S
+            else:
+                raise Deadlock("nothing is ready and no timer is set")
+            self._now = now
+            if now >= self._second_ends:
+                self._second_ends, self._steps_max = now + 1, self.steps + STEPS_OF_A_SECOND_MAX
             elif self.steps > self._steps_max:
                 self._steps_max = self.steps + STEPS_OF_A_SECOND_MAX  # what is put away afterwards may run
-                raise Livelock(f"{STEPS_OF_A_SECOND_MAX} callbacks within a second, at {self._now:.3f}")
-            due = self._now + RESOLUTION_S
+                raise Livelock(f"{STEPS_OF_A_SECOND_MAX} callbacks within a second, at {now:.3f}")
+            due = now + RESOLUTION_S
             while timers and timers[0][0] < due:
                 ready.append(heappop(timers)[2])
+            run = 0
             for _ in range(len(ready)):
-                handle = ready.popleft()
-                callback = handle[0]
-                if callback is None:
+                handle = take()
+                if not handle:
                     continue
                 context = handle[2]
                 node = context.get(NODE, "")
-                if node in paused:
+                if paused and node in paused:
                     paused[node].append(handle)
                 elif node not in dead:
-                    self.steps += 1
+                    run += 1
                     try:
-                        context.run(callback, *handle[1])
+                        context.run(handle[0], *handle[1])
                     except (SystemExit, KeyboardInterrupt):
                         raise
                     except BaseException as error:
                         told = {"message": "a callback failed", "exception": error, "handle": handle}
                         self.call_exception_handler(told)
+            self.steps += run
             if self._stopping:
                 return
 

@@ -17,7 +17,7 @@ from tests.sim.world import Outcome, World
 
 PIECE_SEEDS = 10
 """What one process is given at a time."""
-PIECES_OF_A_PROCESS = 10
+PIECES_OF_A_PROCESS = 4
 TOLD_SEEDS = 100
 """After so many seeds there is a line of progress."""
 

@@ -215,6 +215,7 @@ class Network:
         mine = VirtualTransport(self, source, near, contextvars.copy_context())
         theirs = VirtualTransport(self, listening.node, far, listening.context.copy())
         mine.peer, theirs.peer = theirs, mine
+        mine.link, theirs.link = out, back
         for end in (mine, theirs):
             self._ends.setdefault(_name(end.node), []).append(end)
         theirs.call(far.connection_made, theirs)
@@ -235,7 +236,7 @@ class Network:
         """Hold the connection from this request of a client's on, or its answers, for a while."""
         kind = int.from_bytes(frame[4:6], "big") if len(frame) > 6 else -1
         random = self._loop.random
-        if kind not in self.held_kinds or _is_agent(end.node) or random.random() > HELD_OF:
+        if kind not in self.held_kinds or end.agent or random.random() > HELD_OF:
             return
         source = end if random.random() < 0.5 else end.peer
         if source is None or source.held is not None:
@@ -285,7 +286,8 @@ class Network:
         if source.held is not None:
             source.held.append(what)
         elif not source.lost and not source.gone:
-            link = self.link(source.node, peer.node)
+            link = source.link
+            assert link is not None, "sent before it was connected"
             if link.cut or link.held:
                 self.events["cut off"] += 1
                 link.held.append(lambda: self._deliver(source, peer, link, what))
@@ -332,7 +334,10 @@ class VirtualTransport(asyncio.Transport):
         self.node = node
         self.protocol = protocol
         self.context = context
+        self.agent = _is_agent(node)
         self.peer: VirtualTransport | None = None
+        self.link: Link | None = None
+        """The way to the peer."""
         self.last_arrival = 0.0
         self.lost = False
         """Nothing passes any more, either way, and nobody is told."""
@@ -381,7 +386,7 @@ class VirtualTransport(asyncio.Transport):
         copy = bytes(data)
         self._in_flight += len(copy)
         self._network.noted(self.node, copy)
-        if not _is_agent(self.node):
+        if not self.agent:
             self._network.requests[int.from_bytes(copy[4:6], "big")] += 1
             self._network.late_ends.written(self, copy)
         if self._network.held_kinds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from itertools import groupby
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from aiokafka.protocol import types
 from aiokafka.protocol.struct import Struct
+from prometheus_client import Counter, Histogram
 from prometheus_client.values import MutexValue
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -37,6 +39,7 @@ _LENGTH_16, _LENGTH_32 = struct.Struct(">h"), struct.Struct(">i")
 _decoded: Callable[[Any, BytesIO | bytes], Any] = Struct.decode.__func__  # of a class method
 _encoded: Callable[[Any], bytes] = Struct.encode
 """aiokafka's own: they say what is wrong with bytes or values that are."""
+_initialised = Struct.__init__
 
 
 def quicken() -> None:
@@ -44,6 +47,8 @@ def quicken() -> None:
     Struct.decode = classmethod(_decode)
     Struct.encode = _encode
     MutexValue.inc = _inc  # type: ignore[method-assign]  # without its lock
+    Counter.inc = _count  # type: ignore[method-assign, assignment]  # no metric here has exemplars
+    Histogram.observe = _observe  # type: ignore[method-assign, assignment]  # likewise
 
 
 class _NoPandas:
@@ -65,6 +70,18 @@ def _inc(value: Any, amount: float) -> None:
     value._value += amount
 
 
+def _count(counter: Any, amount: float = 1, exemplar: object = None) -> None:
+    del exemplar
+    counter._value._value += amount
+
+
+def _observe(histogram: Any, amount: float, exemplar: object = None) -> None:
+    """In the first bucket whose bound is not below it; the last one has none."""
+    del exemplar
+    histogram._sum._value += amount
+    histogram._buckets[bisect_left(histogram._upper_bounds, amount)]._value += 1
+
+
 def _decode(kind: Any, data: BytesIO | bytes) -> Any:
     whole, begin = (data, 0) if isinstance(data, bytes) else (data.getvalue(), data.tell())
     try:
@@ -73,7 +90,11 @@ def _decode(kind: Any, data: BytesIO | bytes) -> Any:
         return _decoded(kind, data)
     if not isinstance(data, bytes):
         data.seek(end)
-    return kind(*values)
+    if kind.__init__ is not _initialised:
+        return kind(*values)
+    message = object.__new__(kind)
+    message.__dict__.update(zip(kind.SCHEMA.names, values, strict=True))
+    return message
 
 
 def _encode(message: Any) -> bytes:

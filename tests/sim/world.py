@@ -65,7 +65,9 @@ from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
 from tests.sim.sick.bed import Sickbed
 from tests.sim.sick.goers import Goers
 from tests.sim.solo import Solo
+from tests.sim.thaw import thaw
 from tests.sim.transactors import Transactor
+from tests.sim.waits import quick_waits
 from tests.sim.witness import Witness
 
 HEAL_S_MAX, DRAIN_S, RESTART_S = 60.0, 8.0, 1.0
@@ -172,6 +174,7 @@ class World:
         """The whole run."""
         avro_memory.remember()
         quick.quicken()
+        thaw()
         asyncio.set_event_loop(self.loop)
         try:
             with (
@@ -180,6 +183,7 @@ class World:
                 self.seen.watches(),
                 without_collector(),
                 without_list_of_tasks(),
+                quick_waits(),
             ):
                 judgement = self.loop.run_until_complete(self._main())
                 virtual_s, lines = self.loop.time(), list(self.lines)
