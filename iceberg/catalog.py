@@ -1,8 +1,7 @@
 """The Iceberg REST catalog over the replicated state, without HTTP.
 
 What Spark, pyiceberg and DuckDB need of the specification (open-api/rest-catalog-open-api.yaml, 1.12):
-`ENDPOINTS` lists it and clients are told. Views do not exist here (404). A namespace of several levels is
-held as its levels joined by dots.
+`ENDPOINTS` lists it and clients are told. A namespace of several levels is held as its levels joined by dots.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ from iceberg.rest_errors import (
     no_such_namespace,
     unavailable,
 )
-from iceberg.rest_tables import CatalogParts, Tables
+from iceberg.rest_pointers import CatalogParts
+from iceberg.rest_tables import Tables
+from iceberg.rest_views import Views
 from objectstore.store import StoreError
 
 _logger = logging.getLogger("floe.iceberg.catalog")
@@ -50,6 +51,14 @@ ENDPOINTS = (
     "POST /v1/{prefix}/namespaces/{namespace}/register",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
     "POST /v1/{prefix}/tables/rename",
+    "GET /v1/{prefix}/namespaces/{namespace}/views",
+    "POST /v1/{prefix}/namespaces/{namespace}/views",
+    "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/views/{view}",
+    "POST /v1/{prefix}/namespaces/{namespace}/register-view",
+    "POST /v1/{prefix}/views/rename",
 )
 
 
@@ -59,6 +68,7 @@ class Catalog:
     def __init__(self, parts: CatalogParts) -> None:
         self._parts = parts
         self._tables = Tables(parts)
+        self._views = Views(parts)
 
     async def handle(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Answer:
         """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
@@ -80,7 +90,9 @@ class Catalog:
             case "GET", ["config"]:
                 return 200, {"defaults": {}, "overrides": {}, "endpoints": list(ENDPOINTS)}
             case "POST", ["tables", "rename"]:
-                return await self._rename(_json(body))
+                return await self._rename(self._tables, _json(body))
+            case "POST", ["views", "rename"]:
+                return await self._rename(self._views, _json(body))
             case _, ["namespaces", *rest]:
                 await self._parts.replica.barrier()
                 return await self._namespaces(method, rest, query, body)
@@ -102,8 +114,10 @@ class Catalog:
                 return 200, await self._tables.register(_join(name), _json(body))
             case _, [name, "tables", *table]:
                 return await self._table(method, _join(name), table, query, body)
-            case _, [_, "views", *_]:
-                raise CatalogError(404, "NoSuchViewException", "this catalog has no views")
+            case "POST", [name, "register-view"]:
+                return 200, await self._views.register(_join(name), _json(body))
+            case _, [name, "views", *view]:
+                return await self._view(method, _join(name), view, body)
         raise CatalogError(404, "NotFoundException", f"{method} namespaces/{'/'.join(rest)} is not offered")
 
     async def _table(
@@ -133,6 +147,28 @@ class Catalog:
             case "POST", [_, "metrics"]:  # also of a table that is only staged
                 return 204, None
         raise CatalogError(404, "NotFoundException", f"{method} tables/{'/'.join(rest)} is not offered")
+
+    async def _view(self, method: str, namespace: str, rest: Sequence[str], body: bytes) -> Answer:
+        views = self._views
+        match method, list(rest):
+            case "GET", []:
+                self._properties(namespace)
+                levels = namespace.split(".")
+                names = [{"namespace": levels, "name": name} for name in views.list(namespace)]
+                return 200, {"identifiers": names, "next-page-token": None}
+            case "POST", []:
+                return 200, await views.create(namespace, _json(body))
+            case "GET", [name]:
+                return 200, await views.load((namespace, name))
+            case "HEAD", [name]:
+                views.location_of((namespace, name))
+                return 204, None
+            case "POST", [name]:
+                return 200, await views.commit((namespace, name), _json(body))
+            case "DELETE", [name]:
+                await views.drop((namespace, name))
+                return 204, None
+        raise CatalogError(404, "NotFoundException", f"{method} views/{'/'.join(rest)} is not offered")
 
     def _properties(self, namespace: str) -> dict[str, str]:
         found = self._parts.replica.state.namespaces.get(namespace)
@@ -203,9 +239,9 @@ class Catalog:
                 raise no_such_namespace(name)
             raise bad_request(result.message)
 
-    async def _rename(self, body: Mapping[str, Any]) -> Answer:
+    async def _rename(self, among: Tables | Views, body: Mapping[str, Any]) -> Answer:
         await self._parts.replica.barrier()
-        await self._tables.rename(_identifier(body, "source"), _identifier(body, "destination"))
+        await among.rename(_identifier(body, "source"), _identifier(body, "destination"))
         return 204, None
 
 

@@ -39,8 +39,15 @@ def no_such_table(namespace: str, name: str) -> CatalogError:
     return CatalogError(404, "NoSuchTableException", f"Table does not exist: {namespace}.{name}")
 
 
-def already_exists(kind: str, name: str) -> CatalogError:
-    """409 of a creation. `kind` is Table or Namespace."""
+def no_such_view(namespace: str, name: str) -> CatalogError:
+    """404 of a view."""
+    return CatalogError(404, "NoSuchViewException", f"View does not exist: {namespace}.{name}")
+
+
+def already_exists(kind: str, name: str, renaming: str = "") -> CatalogError:
+    """409 of a creation, or of `renaming`. `kind` is Table, View or Namespace."""
+    if renaming:
+        return CatalogError(409, "AlreadyExistsException", f"{renaming}{name}. {kind} already exists")
     return CatalogError(409, "AlreadyExistsException", f"{kind} already exists: {name}")
 
 

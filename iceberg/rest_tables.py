@@ -8,15 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordination.clock import Clock
-from coordination.commands import CommitTable
-from coordination.kafka_codes import Code
-from coordination.log import LogError
-from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Refused, Result
 from iceberg import history, rest_commit, rest_refs
 from iceberg import metadata as table_metadata
 from iceberg.foreign import Replacement, Unlike
@@ -28,44 +21,25 @@ from iceberg.rest_errors import (
     already_exists,
     bad_request,
     commit_failed,
-    commit_unknown,
     forbidden,
     no_such_namespace,
     no_such_table,
-    unavailable,
 )
 from iceberg.rest_locations import Locations
-from iceberg.sealed import read, sealed
+from iceberg.rest_pointers import COMMIT_ATTEMPTS_MAX, CatalogParts, Key, Pointers, name_of
+from iceberg.sealed import sealed
 from iceberg.segments import SegmentReader
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
-from iceberg.warehouse import Warehouse
-from objectstore.store import NotFound, ObjectStore, StoreError
+from iceberg.view_metadata import is_view
+from objectstore.store import StoreError
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
     from pyiceberg.table import CommitTableRequest
     from pyiceberg.table.snapshots import Snapshot
 
-    from coordination.replica import Replica
 
 _logger = logging.getLogger("floe.iceberg.catalog")
-
-COMMIT_ATTEMPTS_MAX = 4
-"""Tries of one commit whose requirements still hold after another commit came first; of a drop too."""
-
-Key = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogParts:
-    """What the catalog works with. `table_config` goes to clients with every table (storage access)."""
-
-    replica: Replica
-    store: ObjectStore
-    warehouse: Warehouse
-    clock: Clock
-    table_config: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tables:
@@ -74,18 +48,24 @@ class Tables:
     def __init__(self, parts: CatalogParts) -> None:
         self._parts = parts
         self._locations = Locations(parts.replica, parts.warehouse)
+        self._pointers = Pointers(parts, self._locations)
         self._segments = SegmentReader(parts.store, parts.warehouse)
 
     def location_of(self, key: Key) -> str:
         """The table's current metadata location. Raises 404."""
         found = self._parts.replica.state.tables.get(key)
-        if found is None:
+        if found is None or is_view(found.metadata_location):
             raise no_such_table(*key)
         return found.metadata_location
 
     def list(self, namespace: str) -> list[str]:
         """Names of the namespace's tables."""
-        return sorted(name for found, name in self._parts.replica.state.tables if found == namespace)
+        tables = self._parts.replica.state.tables.items()
+        return sorted(
+            name
+            for (found, name), each in tables
+            if found == namespace and not is_view(each.metadata_location)
+        )
 
     async def load(self, key: Key, *, all_snapshots: bool = True) -> dict[str, Any]:
         """LoadTableResult: the metadata with the table's whole history, and storage access.
@@ -93,7 +73,7 @@ class Tables:
         Without `all_snapshots` only those that a ref names (the specification's `snapshots=refs`).
         """
         location = self.location_of(key)
-        found = await self._read(location)
+        found = await self._pointers.read(location)
         return self._loaded(
             location, await self._with_history(found) if all_snapshots else history.of_refs(found)
         )
@@ -101,34 +81,39 @@ class Tables:
     async def create(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create a table, or only say what it would be (stage-create)."""
         request = rest_commit.parse_create(body)
-        key = (namespace, _name(request.name))
+        key = (namespace, name_of(request.name))
         self._need_namespace(namespace)
+        self._require_no_view(key)
         if key in self._parts.replica.state.tables:
             raise already_exists("Table", f"{namespace}.{request.name}")
-        location = (request.location or self._new_location(key)).rstrip("/")
+        location = (request.location or self._pointers.new_location(key)).rstrip("/")
         self._locations.require_free(location, key)
         metadata = await asyncio.to_thread(rest_commit.create, request, location)
         self._locations.require_changes(key, None, metadata)
         if request.stage_create:
             return {"metadata": metadata, "config": dict(self._parts.table_config)}
         stored = await self._store(metadata, 0)
-        await self._move(key, "", stored)
+        await self._pointers.move(key, "", stored)
         return self._loaded(stored, metadata)
 
     async def commit(self, key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
         """Apply another engine's commit, or refuse it with 409 where a requirement does not hold."""
         request = rest_commit.parse_commit(body)
+        if rest_commit.is_creation(request):
+            self._require_no_view(key)
         for attempt in range(COMMIT_ATTEMPTS_MAX):
             found = self._parts.replica.state.tables.get(key)
+            if found is not None and is_view(found.metadata_location):
+                raise no_such_table(*key)
             if found is None and not rest_commit.is_creation(request):
                 raise no_such_table(*key)
-            base = await self._read(found.metadata_location) if found is not None else None
+            base = await self._pointers.read(found.metadata_location) if found is not None else None
             location = found.metadata_location if found is not None else ""
             updated = await self._updated(key, location, base, request)
             self._locations.require_changes(key, base, updated)
             stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
             try:
-                await self._move(key, location, stored)
+                await self._pointers.move(key, location, stored)
             except CatalogError as error:
                 if error.kind != "CommitFailedException" or attempt == COMMIT_ATTEMPTS_MAX - 1:
                     raise
@@ -155,16 +140,19 @@ class Tables:
 
     async def register(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Take over a table whose metadata is in the warehouse already."""
-        name, location = _name(body.get("name")), body.get("metadata-location")
+        name, location = name_of(body.get("name")), body.get("metadata-location")
         if not isinstance(location, str):
             raise bad_request("register: metadata-location is missing")
         self._need_namespace(namespace)
-        metadata = await self._read(location)
+        self._require_no_view((namespace, name))
+        if is_view(location):
+            raise bad_request(f"{location} is called as a view's metadata is: it cannot be a table's")
+        metadata = await self._pointers.read(location)
         topic_id, topic = rest_commit.topic_of(metadata)
         if topic_id and self._topic_lives(topic_id):
             raise forbidden(f"{location} is the table of topic {topic!r}, which has it already")
         self._locations.require_registrable(location, metadata, (namespace, name))
-        await self._move((namespace, name), "", location)
+        await self._pointers.move((namespace, name), "", location)
         return self._loaded(location, metadata)
 
     async def drop(self, key: Key, *, purge_files: bool) -> None:
@@ -211,7 +199,11 @@ class Tables:
     async def rename(self, source: Key, target: Key) -> None:
         """Give a table another name."""
         self._need_namespace(target[0])
-        await self._take(source, (target[0], _name(target[1])))
+        self.location_of(source)
+        there = self._parts.replica.state.tables.get(target)
+        if there is not None and is_view(there.metadata_location):
+            raise already_exists("View", ".".join(target), f"Cannot rename {'.'.join(source)} to ")
+        await self._take(source, (target[0], name_of(target[1])))
 
     async def _take(
         self, key: Key, target: Key | None, *, purge_files: bool = False
@@ -223,7 +215,7 @@ class Tables:
         for attempt in range(COMMIT_ATTEMPTS_MAX):
             location, metadata = self.location_of(key), None
             try:
-                metadata = await self._read(location)
+                metadata = await self._pointers.read(location)
                 self._guard(key, metadata, None)
             except CatalogError as error:
                 if error.status != 404 or target is not None:
@@ -243,8 +235,7 @@ class Tables:
             raise commit_failed(f"table {key[0]}.{key[1]} is not at {location} any more: try again")
         if purged:
             self._locations.require_purgeable(purged, key)
-        named = target or key
-        await self._propose(message, f"{named[0]}.{named[1]}")
+        await self._pointers.propose(message, target or key)
 
     def _guard(self, key: Key, metadata: Mapping[str, Any], request: CommitTableRequest | None) -> bool:
         """A living topic's table is Floe's: it takes properties, nothing else. Whether it is such a table.
@@ -266,13 +257,15 @@ class Tables:
     def _topic_lives(self, topic_id: str) -> bool:
         return bytes.fromhex(topic_id) in self._parts.replica.state.topics_by_id
 
+    def _require_no_view(self, key: Key) -> None:
+        """Raises 409 where a view has the name."""
+        there = self._parts.replica.state.tables.get(key)
+        if there is not None and is_view(there.metadata_location):
+            raise already_exists("View with same name", ".".join(key))
+
     def _need_namespace(self, namespace: str) -> None:
         if namespace not in self._parts.replica.state.namespaces:
             raise no_such_namespace(namespace)
-
-    def _new_location(self, key: Key) -> str:
-        unique = self._parts.clock.random_bytes(6).hex()
-        return f"{self._parts.warehouse.location}/{key[0]}/{key[1]}-{unique}"
 
     def _loaded(self, location: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -292,68 +285,9 @@ class Tables:
             _logger.error("%s: no stream over it can begin now: %s", metadata["location"], error)
             return await self._segments.behind_gap(metadata)
 
-    async def _read(self, location: str) -> dict[str, Any]:
-        try:
-            self._locations.require_below(location)
-            content = await read(self._parts.store, self._parts.warehouse, location)
-            return await asyncio.to_thread(table_metadata.decode, content)
-        except NotFound:
-            raise CatalogError(
-                404, "NotFoundException", f"Failed to open input stream for file: {location}: it is gone"
-            ) from None
-        except ValueError as error:
-            raise bad_request(f"metadata {location}: {error}") from error
-
     async def _store(self, metadata: Mapping[str, Any], version: int) -> str:
         name = table_metadata.metadata_name(version, self._parts.clock.random_bytes(16))
         content = await asyncio.to_thread(table_metadata.encode, dict(metadata))
         location = sealed(f"{metadata['location'].rstrip('/')}/{name}", content)
         await self._parts.store.put(self._parts.warehouse.key(location), [content])
         return location
-
-    async def _move(self, key: Key, expected: str, location: str) -> None:
-        namespace, name = key
-        message = CommitTable(namespace=namespace, name=name, expected=expected, metadata_location=location)
-        try:
-            await self._propose(message, f"{namespace}.{name}")
-        except CatalogError as error:
-            if error.status == 504 and await self._landed(key, location):
-                return
-            raise
-
-    async def _landed(self, key: Key, location: str) -> bool:
-        try:
-            await self._parts.replica.barrier()
-        except LogError:
-            return False
-        found = self._parts.replica.state.tables.get(key)
-        return found is not None and found.metadata_location == location
-
-    async def _propose(self, message: Message, table: str) -> Result:
-        try:
-            result = await self._parts.replica.propose(message)
-        except OutcomeUnknown as error:
-            raise commit_unknown(f"table {table}: {error}") from error
-        except LogError as error:
-            raise unavailable(f"table {table}: {error}") from error
-        if isinstance(result, Refused):
-            raise refused(result, table)
-        return result
-
-
-def refused(result: Refused, table: str) -> CatalogError:
-    """What the log refused, as the catalog says it."""
-    if result.code is Code.DUPLICATE_RESOURCE:
-        return already_exists("Table", table)
-    if result.code is Code.INVALID_UPDATE_VERSION:
-        return commit_failed(result.message)
-    if result.code is Code.RESOURCE_NOT_FOUND:
-        return CatalogError(404, "NoSuchTableException", result.message)
-    return bad_request(f"table {table}: {result.message}")
-
-
-def _name(name: object) -> str:
-    """A table's name as it may be. Raises 400."""
-    if not isinstance(name, str) or not name or "/" in name or "\x1f" in name:
-        raise bad_request(f"table name {name!r}: it has at least one character and no slash")
-    return name

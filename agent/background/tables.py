@@ -10,7 +10,7 @@ from coordination.replica import Replica
 from iceberg.catalog import Catalog
 from iceberg.committer import CommitterOptions, Parts
 from iceberg.metadata import Retention
-from iceberg.rest_tables import CatalogParts
+from iceberg.rest_pointers import CatalogParts
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.small_files import FileSizes
 from iceberg.warehouse import Warehouse, s3_client_config

@@ -12,6 +12,7 @@ from coordination.state.types import Table
 from iceberg.claim import claim_name
 from iceberg.lag import Lag
 from iceberg.service import CommitterService, TopicStatus
+from iceberg.view_metadata import is_view
 
 Row = dict[str, object]
 
@@ -22,6 +23,7 @@ def tables(parts: Parts) -> list[Row]:
     return [
         {**_table(parts, table), "published": published.get(f"{table.namespace}.{table.name}", [])}
         for _, table in sorted(state.tables.items())
+        if not is_view(table.metadata_location)
     ]
 
 

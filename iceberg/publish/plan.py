@@ -129,11 +129,15 @@ def decided(wanted: Published | None, location: str | None, ours: bool) -> Actio
 def due(wanted: Mapping[Key, Published], seen: Mapping[Key, str | None]) -> Iterable[Key]:
     """Names to be looked at: drops first, so that a table's old name goes before its new one comes.
 
-    `seen`: what the catalog had: a location, empty for what is not Floe's, None for what is not known.
+    `seen`: what the catalog had: a location, empty for what is not Floe's, None for what is not known. Of
+    others' names a catalog may have very many, so these are learnt last.
     """
     for key, location in seen.items():
-        if key not in wanted and location != "":
+        if location and key not in wanted:
             yield key
     for key, each in wanted.items():
         if key not in seen or seen[key] != each.location:
+            yield key
+    for key, location in seen.items():
+        if location is None and key not in wanted:
             yield key

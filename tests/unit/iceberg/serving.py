@@ -19,7 +19,7 @@ from starlette.routing import Route
 from coordination.clock import SystemClock
 from iceberg import json_steps
 from iceberg.catalog import Catalog
-from iceberg.rest_tables import CatalogParts
+from iceberg.rest_pointers import CatalogParts
 from objectstore.turns import at_once
 from tests.unit.iceberg.rig import Rig
 

@@ -14,7 +14,7 @@ import pytest
 
 from coordination.commands import DropTable, PutNamespace, ReleaseClaim
 from coordination.state.types import Done
-from iceberg.publish.plan import Rules
+from iceberg.publish.plan import Published, Rules, due
 from iceberg.publish.publisher import WHOLE
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.publishing import (
@@ -365,6 +365,13 @@ async def test_a_pass_is_bounded_and_topics_are_chosen(rig: Rig, tmp_path: Path)
     await look(publisher)
     assert set(entries(tmp_path)) == {"lake_floe.a1", "lake_floe.a2", "lake_floe.a3"}
     await publisher.stop()
+
+
+def test_names_of_others_are_learnt_last() -> None:
+    """A catalog may have very many of them, and a pass is bounded."""
+    mine = Published(("n", "new"), "floe.new", "file:///w/new-0/metadata/1", "new", True)
+    seen = {("n", "theirs"): None, ("n", "left"): "", ("n", "old"): "file:///w/old-0/metadata/1"}
+    assert [name for _, name in due({mine.key: mine}, seen)] == ["old", "new", "theirs"]
 
 
 async def test_two_tables_that_come_to_one_name_are_told(rig: Rig, tmp_path: Path) -> None:
