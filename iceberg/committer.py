@@ -330,7 +330,7 @@ class Committer:
             raise Replan  # by what records below the log start were judged is not known any more
         spans = self._layouts.spans(topic, ranges)
         layout = self._layouts.build(topic, head, spans)
-        changed = layout.fields != metadata.current_fields(head.metadata)
+        changed = not metadata.has_schema(head.metadata, layout.fields)
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from iceberg import ledger, manifests, metadata
 from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from iceberg.head import Head
-from iceberg.manifests import AddedFile
+from iceberg.manifests import AddedFile, added_file
 from iceberg.merging import Expected, UnfitFile
 from iceberg.options import Parts
 from iceberg.sealed import Damaged, read, sealed
@@ -214,8 +214,7 @@ class Compactor:
         location = await sealed_name(head, name, partition, first, last + 1, made.content)
         await self._steps.before("store-merged-file")
         await self._parts.store.put(self._parts.warehouse.key(location), [made.content])
-        size = made.content.nbytes
-        return Merged(files, AddedFile(location, size, made.rows, made.bounds, made.split_offsets))
+        return Merged(files, added_file(location, made))
 
     async def _merged(self, merging: Merging, files: Sequence[LiveFile]) -> FileContent:
         """The rows of the files in one. Raises UnfitFile, WriterDied and StoreError."""

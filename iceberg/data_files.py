@@ -15,7 +15,7 @@ from coordination.state.types import Span, Topic
 from iceberg.compactor import sealed_name
 from iceberg.head import Head
 from iceberg.layout import Layout, MissingSchemas
-from iceberg.manifests import AddedFile
+from iceberg.manifests import AddedFile, added_file
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.options import Parts
 from iceberg.plan import CommitPlan, FilePlan
@@ -101,8 +101,7 @@ class DataFiles:
         location = await sealed_name(work.head, name, partition, start, end, written.content)
         await self._steps.before("store-file")
         await parts.store.put(parts.warehouse.key(location), [written.content])
-        size, rows = written.content.nbytes, written.rows
-        return [AddedFile(location, size, rows, written.bounds, written.split_offsets)]
+        return [added_file(location, written)]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
@@ -31,10 +31,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, PrimitiveType
 
+from iceberg.column_metrics import ColumnMetrics
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
 from iceberg.sealed import Damaged, sealed
 from iceberg.small_files import LiveFile
-from iceberg.writer import Bounds
+from iceberg.writer import Bounds, FileContent
 
 SCHEMAS_REMEMBERED = 64
 _CODEC: Literal["deflate"] = "deflate"
@@ -56,6 +57,14 @@ class AddedFile:
     split_offsets: Sequence[int]
     told: DataFile | None = None
     """What another engine's manifest says of it, with its metrics."""
+    columns: Mapping[int, ColumnMetrics] = field(default_factory=dict)
+    """Of decoded columns, by Iceberg id."""
+
+
+def added_file(location: str, made: FileContent) -> AddedFile:
+    """A file that Floe made and stored."""
+    size = made.content.nbytes
+    return AddedFile(location, size, made.rows, made.bounds, made.split_offsets, columns=made.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +332,7 @@ def _data_file(file: AddedFile) -> DataFile:
     if file.told is not None:
         return file.told
     bounds = [(number, _BOUND_TYPES[number], each) for number, each in file.bounds.items()]
+    columns = file.columns
     found = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.location,
@@ -331,11 +341,15 @@ def _data_file(file: AddedFile) -> DataFile:
         record_count=file.rows,
         file_size_in_bytes=file.size,
         column_sizes={},
-        value_counts={number: file.rows for number, _, _ in bounds},
-        null_value_counts={number: 0 for number, _, _ in bounds},
-        nan_value_counts={},
-        lower_bounds={number: to_bytes(kind, each.lower) for number, kind, each in bounds},
-        upper_bounds={number: to_bytes(kind, each.upper) for number, kind, each in bounds},
+        value_counts={number: file.rows for number, _, _ in bounds}
+        | {number: each.values for number, each in columns.items()},
+        null_value_counts={number: 0 for number, _, _ in bounds}
+        | {number: each.nulls for number, each in columns.items()},
+        nan_value_counts={number: each.nans for number, each in columns.items() if each.nans is not None},
+        lower_bounds={number: to_bytes(kind, each.lower) for number, kind, each in bounds}
+        | {number: each.lower for number, each in columns.items() if each.lower is not None},
+        upper_bounds={number: to_bytes(kind, each.upper) for number, kind, each in bounds}
+        | {number: each.upper for number, each in columns.items() if each.upper is not None},
         key_metadata=None,
         split_offsets=list(file.split_offsets),
         equality_ids=None,

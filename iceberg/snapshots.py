@@ -48,7 +48,7 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table `base`, whose manifests are `before`, with a snapshot of `files`. No location yet."""
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
+        schema, prefix = metadata.current_schema(base), _prefix(base, snapshot_id)
         listed = await self._merge(schema, [*filter(manifests.live, before)], snapshot_id, prefix)
         if files:
             added = await asyncio.to_thread(
@@ -72,7 +72,7 @@ class SnapshotBuilder:
 
         Manifests are read one by one, and only those that name such a file are written anew.
         """
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
+        schema, prefix = metadata.current_schema(base), _prefix(base, snapshot_id)
         listed: list[ManifestFile] = []
         removed = Removed()
         for number, manifest in enumerate(filter(manifests.live, before)):
@@ -108,7 +108,7 @@ class SnapshotBuilder:
         The rows keep the data sequence number of the table as it was (the spec's and Spark's rule for
         rewrites). Manifests are read one by one; those that name such a file become one.
         """
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
+        schema, prefix = metadata.current_schema(base), _prefix(base, snapshot_id)
         parent = ledger.current_snapshot(base)
         assert parent is not None, "a table of files has a snapshot"
         rewritten, listed, removed = await self._without(schema, before, gone, snapshot_id, prefix)
@@ -135,7 +135,7 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table with the same files named in as few manifests as may be, in a snapshot `replace`."""
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
+        schema, prefix = metadata.current_schema(base), _prefix(base, snapshot_id)
         groups: list[list[ManifestFile]] = [[]]
         for each in filter(manifests.live, before):
             if sum(one.manifest_length for one in groups[-1]) + each.manifest_length > MERGED_BYTES_MAX:
@@ -246,13 +246,6 @@ class SnapshotBuilder:
 
     async def _put(self, written: Written) -> None:
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])
-
-
-def _schema(base: Metadata) -> Mapping[str, Any]:
-    """The current schema."""
-    number = base["current-schema-id"]
-    found: Mapping[str, Any] = next(each for each in base["schemas"] if each["schema-id"] == number)
-    return found
 
 
 def _prefix(base: Metadata, snapshot_id: int) -> str:

@@ -6,13 +6,15 @@ interpreter, so the agent's event loop stays responsive meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordination.state.types import Span
+from iceberg import column_metrics
+from iceberg.column_metrics import ColumnMetrics, NanWatch
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
 from iceberg.rows import arrow_batches
@@ -35,12 +37,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs)."""
+    """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs); `columns`: others."""
 
     content: memoryview
     rows: int
     bounds: dict[int, Bounds]
     split_offsets: list[int]
+    columns: dict[int, ColumnMetrics] = field(default_factory=dict)
 
 
 def write_file(
@@ -57,7 +60,8 @@ def write_file(
     `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas and
     objectstore.batch.CorruptBatch.
     """
-    groups = _row_groups(arrow_batches(layout, partition, slices, start, end, aborted, spans))
+    gathered = RowGroups(layout.arrow)
+    groups = _row_groups(gathered, arrow_batches(layout, partition, slices, start, end, aborted, spans))
     first = next(groups, None)
     if first is None:
         return None
@@ -66,7 +70,7 @@ def write_file(
         writer.write_table(first)
         for group in groups:
             writer.write_table(group)
-    return facts(sink.getvalue())
+    return facts(sink.getvalue(), layout.arrow, gathered.nans)
 
 
 def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:
@@ -81,9 +85,10 @@ def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWri
 
 
 class RowGroups:
-    """Gathers rows until they are a row group."""
+    """Gathers the rows of one file until they are a row group."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._watch = NanWatch(schema)
         self._gathered: list[pa.RecordBatch] = []
         self._rows = self._size = 0
 
@@ -98,19 +103,25 @@ class RowGroups:
     def rest(self) -> Iterator[pa.Table]:
         """What is gathered, if anything."""
         if self._gathered:
-            yield pa.Table.from_batches(self._gathered)
+            rows = pa.Table.from_batches(self._gathered)
+            self._watch.look(rows)
+            yield rows
             self._gathered, self._rows, self._size = [], 0, 0
 
+    @property
+    def nans(self) -> Collection[int]:
+        """Columns that are NaN in some row so far, by id."""
+        return self._watch.found
 
-def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    groups = RowGroups()
+
+def _row_groups(groups: RowGroups, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         yield from groups.take(batch)
     yield from groups.rest()
 
 
-def facts(content: pa.Buffer) -> FileContent:
-    """What the footer says, read back: the pair of what was written."""
+def facts(content: pa.Buffer, schema: pa.Schema, nans: Collection[int]) -> FileContent:
+    """What the footer says, read back: the pair of what was written. `nans`: columns with NaN, by id."""
     metadata = pq.read_metadata(pa.BufferReader(content))
     columns = {metadata.row_group(0).column(at).path_in_schema: at for at in range(metadata.num_columns)}
     bounds: dict[int, Bounds] = {}
@@ -120,7 +131,8 @@ def facts(content: pa.Buffer) -> FileContent:
         highest = [_number(each.statistics.max_raw) for each in found]
         bounds[number] = Bounds(min(lowest), max(highest))
     starts = [_start(metadata.row_group(at).column(0)) for at in range(metadata.num_row_groups)]
-    return FileContent(memoryview(content), metadata.num_rows, bounds, starts)
+    told = column_metrics.of_file(metadata, schema, nans)
+    return FileContent(memoryview(content), metadata.num_rows, bounds, starts, told)
 
 
 def _number(raw: object) -> int:

@@ -70,7 +70,10 @@ def _written(request: Request, content: memoryview) -> tuple[Answer, list[memory
 
 
 def _file(found: FileContent) -> tuple[Answer, list[memoryview]]:
-    return Answer(rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets), [found.content]
+    answer = Answer(
+        rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets, columns=found.columns
+    )
+    return answer, [found.content]
 
 
 def main() -> None:

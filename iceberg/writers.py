@@ -16,6 +16,7 @@ from typing import Protocol
 from coordination.helper import Helper, HelperDied
 from coordination.state.types import Span
 from iceberg import writer
+from iceberg.column_metrics import ColumnMetrics
 from iceberg.layout import Layout, LayoutBasis, MissingSchemas
 from iceberg.merging import Expected, Merge, UnfitFile
 from iceberg.writer import Bounds, FileContent
@@ -143,6 +144,7 @@ class Answer:
     rows: int = 0
     bounds: dict[int, Bounds] = field(default_factory=dict)
     split_offsets: list[int] = field(default_factory=list)
+    columns: dict[int, ColumnMetrics] = field(default_factory=dict)
 
 
 class ProcessWriter:
@@ -193,7 +195,9 @@ class ProcessWriter:
             raise MissingSchemas(answer.missing)
         if answer.failed:
             raise WriterDied(f"the helper failed to write a file: {answer.failed}")
-        return FileContent(content, answer.rows, answer.bounds, answer.split_offsets) if answer.rows else None
+        if not answer.rows:
+            return None
+        return FileContent(content, answer.rows, answer.bounds, answer.split_offsets, answer.columns)
 
     async def close(self) -> None:
         """End the helper. Idempotent."""

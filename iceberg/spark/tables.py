@@ -62,7 +62,7 @@ Since = Mapping[tuple[str, int], int]
 
 def plain_history(spark: SparkSession, topic: str, table: str, since: Since) -> DataFrame:
     """A topic's table, or any view with its columns, in those of a history; `wrong` is null."""
-    rows = spark.table(table).where(_beyond(topic, since)).select(F.lit(topic).alias("topic"), *_compared())
+    rows = spark.table(table).where(beyond(topic, since)).select(F.lit(topic).alias("topic"), *_compared())
     return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
 
 
@@ -70,14 +70,14 @@ def judged_history(spark: SparkSession, of: Pinned, schemas: TopicSchemas, since
     """The same with `wrong`: where columns are not what the row's bytes say."""
     rows = (
         spark.sql(f"SELECT * FROM {of.rows}")
-        .where(_beyond(of.topic, since))
+        .where(beyond(of.topic, since))
         .select(F.lit(of.topic).alias("topic"), *_compared(), *MESSAGES)
     )
     described = f"{_PLACE_SQL}, {_COMPARED_SQL}, {WRONG} {WRONG_SQL}"
     return rows.mapInArrow(judging(of.columns, schemas), described)
 
 
-def _beyond(topic: str, since: Since) -> Column:
+def beyond(topic: str, since: Since) -> Column:
     """Rows that are to be compared: all but those of a partition that lie below its offset.
 
     By plain comparisons, so that files are left out by their manifests' bounds; what is in no partition that
