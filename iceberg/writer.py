@@ -7,7 +7,7 @@ interpreter, so the agent's event loop stays responsive meanwhile.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ from iceberg import column_metrics
 from iceberg.column_metrics import ColumnMetrics, NanWatch
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
+from iceberg.partitioning import FILES_MAX, Values, split
 from iceberg.rows import arrow_batches
 from objectstore.transactions import Aborted
 
@@ -44,6 +45,39 @@ class FileContent:
     bounds: dict[int, Bounds]
     split_offsets: list[int]
     columns: dict[int, ColumnMetrics] = field(default_factory=dict)
+    values: Values = ()
+    """The partition values of its rows."""
+
+
+class TooManyFiles(Exception):
+    """The rows have more partition values than one commit makes files: take fewer rows."""
+
+
+def write_files(
+    layout: Layout,
+    partition: int,
+    slices: Sequence[memoryview],
+    start: int,
+    end: int,
+    aborted: Sequence[Aborted] = (),
+    spans: Sequence[Span] = (),
+    files_max: int = FILES_MAX,
+) -> list[FileContent]:
+    """The rows with start ≤ offset < end as Parquet, a file for each of their partition values, in order.
+
+    `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas,
+    objectstore.batch.CorruptBatch, and TooManyFiles for more files than `files_max`.
+    """
+    if not layout.spec:
+        found = write_file(layout, partition, slices, start, end, aborted, spans)
+        return [] if found is None else [found]
+    files: dict[Values, _Writing] = {}
+    for batch in arrow_batches(layout, partition, slices, start, end, aborted, spans):
+        for values, some in split(batch, layout.spec):
+            files.setdefault(values, _Writing(layout.arrow)).take(some)
+        if len(files) > files_max:
+            raise TooManyFiles
+    return [replace(each.finish(), values=values) for values, each in files.items()]
 
 
 def write_file(
@@ -55,11 +89,7 @@ def write_file(
     aborted: Sequence[Aborted] = (),
     spans: Sequence[Span] = (),
 ) -> FileContent | None:
-    """The rows with start ≤ offset < end as Parquet, in order; None when there is no row.
-
-    `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas and
-    objectstore.batch.CorruptBatch.
-    """
+    """The same rows in one file, however they are partitioned; None when there is no row."""
     gathered = RowGroups(layout.arrow)
     groups = _row_groups(gathered, arrow_batches(layout, partition, slices, start, end, aborted, spans))
     first = next(groups, None)
@@ -71,6 +101,33 @@ def write_file(
         for group in groups:
             writer.write_table(group)
     return facts(sink.getvalue(), layout.arrow, gathered.nans)
+
+
+class _Writing:
+    """One of several files that are written side by side, opened with its first row group."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._groups = RowGroups(schema)
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        for group in self._groups.take(batch):
+            self._write(group)
+
+    def _write(self, group: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = open_writer(self._sink, self._schema)
+        self._writer.write_table(group)
+
+    def finish(self) -> FileContent:
+        """The file; it has rows."""
+        for group in self._groups.rest():
+            self._write(group)
+        assert self._writer is not None, "a file is begun with rows"
+        self._writer.close()
+        return facts(self._sink.getvalue(), self._schema, self._groups.nans)
 
 
 def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:

@@ -2,7 +2,8 @@
 
 Per file and column: no value lies outside the bounds that are told, none is null or NaN where none is said
 to be, and of files that are read whole there are as many nulls as are said. Bounds that are wider than the
-values lose no rows (strings are cut to 16 characters), so they are not asked to be narrow.
+values lose no rows (strings are cut to 16 characters), so they are not asked to be narrow. Each row belongs
+under the partition values of its file, by Iceberg's own functions in Spark.
 """
 
 from __future__ import annotations
@@ -46,6 +47,46 @@ class Leaf(NamedTuple):
         return F.col(f"n{self.at}_{what}")
 
 
+class PartitionField(NamedTuple):
+    """A field of one of the table's partition specs: where it stands here, its spec, its name, and the value
+    that a row has under it, by Iceberg's own function in Spark.
+    """
+
+    at: int
+    spec_id: int
+    name: str
+    value: str
+
+    @property
+    def told(self) -> Column:
+        """What the manifest says of the file; null in files of other specs."""
+        return F.when(F.col("spec_id") == self.spec_id, F.col("partition")[self.name])
+
+    @property
+    def wrong(self) -> Column:
+        """Whether a row has another value than its file."""
+        other = ~F.col(f"p{self.at}").eqNullSafe(F.col(f"p{self.at}_told"))
+        return (F.col("spec_id") == self.spec_id) & other
+
+
+_FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+
+
+def partition_fields(of: Pinned) -> list[PartitionField]:
+    """Those of all specs of the table."""
+    names = {number: name for number, name, _ in _singles(json.loads(of.columns.fields))}
+    system = f"`{of.table.partition('.')[0]}`.system"
+    found: list[PartitionField] = []
+    for spec in map(json.loads, of.specs):
+        for each in spec["fields"]:
+            column = _quoted(names[each["source-id"]])
+            kind, _, size = each["transform"].rstrip("]").partition("[")
+            value = f"{system}.{_FUNCTIONS.get(kind, kind)}({f'{size}, ' if size else ''}{column})"
+            value = column if kind == "identity" else value
+            found.append(PartitionField(len(found), spec["spec-id"], each["name"], value))
+    return found
+
+
 def leaves(spark: SparkSession, of: Pinned) -> list[Leaf]:
     """The columns, but those of `kafka`, of which some manifest of the table tells."""
     files = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}")
@@ -67,18 +108,27 @@ def _singles(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[t
             yield from _singles(kind["fields"], f"{name}.")
 
 
-def told(columns: Sequence[Leaf]) -> list[Column]:
+def told(columns: Sequence[Leaf], parts: Sequence[PartitionField]) -> list[Column]:
     """What a row of the table `files` says of them."""
     metrics = F.col("readable_metrics")
     return [
-        metrics[each.name][column].alias(f"t{each.at}_{what}")
-        for each in columns
-        for what, column in _TOLD.items()
+        *(each.told.alias(f"p{each.at}_told") for each in parts),
+        F.col("spec_id"),
+        *(
+            metrics[each.name][column].alias(f"t{each.at}_{what}")
+            for each in columns
+            for what, column in _TOLD.items()
+        ),
     ]
 
 
 def judged(
-    spark: SparkSession, of: Pinned, files: DataFrame, columns: Sequence[Leaf], since: Since
+    spark: SparkSession,
+    of: Pinned,
+    files: DataFrame,
+    columns: Sequence[Leaf],
+    parts: Sequence[PartitionField],
+    since: Since,
 ) -> DataFrame:
     """Per file (`columns_file`) what is wrong, empty where nothing is (`columns_detail`).
 
@@ -86,8 +136,15 @@ def judged(
     """
     names = [F.col(_quoted(each.name)).alias(f"v{each.at}") for each in columns]
     rows = spark.sql(f"SELECT _file, * FROM {of.rows}").where(beyond(of.topic, since))
-    wanted = files.select("path", "told_rows", *(each.told(what) for each in columns for what in _TOLD))
-    joined = rows.select(F.col("_file").alias("columns_file"), *names).join(
+    wanted = files.select(
+        "path",
+        "told_rows",
+        "spec_id",
+        *(f"p{each.at}_told" for each in parts),
+        *(each.told(what) for each in columns for what in _TOLD),
+    )
+    values = [F.expr(each.value).alias(f"p{each.at}") for each in parts]
+    joined = rows.select(F.col("_file").alias("columns_file"), *names, *values).join(
         F.broadcast(wanted), F.col("columns_file") == F.col("path")
     )
     counts = [
@@ -95,10 +152,17 @@ def judged(
         for each in columns
         for what, how in _counted(each).items()
     ]
+    counts += [F.count_if(F.coalesce(each.wrong, F.lit(False))).alias(f"p{each.at}_wrong") for each in parts]
     kept = [F.first(each.told("nulls")).alias(f"t{each.at}_nulls") for each in columns]
     first = F.first("told_rows").alias("told_rows")
     found = joined.groupBy("columns_file").agg(F.count(F.lit(1)).alias("n"), first, *counts, *kept)
     details = [detail for each in columns for detail in _details(each)]
+    for each in parts:
+        wrong = F.col(f"p{each.at}_wrong")
+        text = F.concat(
+            wrong, F.lit(f" rows do not belong under the file's value of partition field {each.name}")
+        )
+        details.append(F.when(wrong > 0, text))
     return found.select("columns_file", F.concat_ws("; ", *details).alias(DETAIL))
 
 

@@ -80,9 +80,9 @@ def _files(spark: SparkSession, of: Pinned, since: Since) -> DataFrame:
             metrics["lower_bound"].alias(f"told_{name}_low"),
             metrics["upper_bound"].alias(f"told_{name}_high"),
         ]
-    columns = bounds.leaves(spark, of)
+    columns, parts = bounds.leaves(spark, of), bounds.partition_fields(of)
     told = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}").select(
-        *kept, *bounds.told(columns)
+        *kept, *bounds.told(columns, parts)
     )
     rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}")
     ends = [
@@ -92,8 +92,8 @@ def _files(spark: SparkSession, of: Pinned, since: Since) -> DataFrame:
     ]
     held = rows.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *ends)
     found = told.join(held, F.col("path") == F.col("file"), "left")
-    if columns:
-        judged = bounds.judged(spark, of, told, columns, since)
+    if columns or parts:
+        judged = bounds.judged(spark, of, told, columns, parts, since)
         found = found.join(judged, F.col("path") == F.col("columns_file"), "left")
     else:
         found = found.withColumn(bounds.DETAIL, F.lit(""))

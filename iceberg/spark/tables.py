@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ class Pinned:
     snapshot: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
+    specs: Sequence[str] = ()
+    """The table's partition specs, each as JSON."""
 
     @property
     def rows(self) -> str:
@@ -53,7 +55,10 @@ def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
     columns = TableColumns(json.dumps(fields), properties.get(COLUMNS_PROPERTY, ""))
     if snapshot is None:
         return Pinned(topic, table, columns, properties=properties)
-    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, dict(snapshot.summary()))
+    to_json = jvm.org.apache.iceberg.PartitionSpecParser.toJson
+    specs = [str(to_json(each)) for each in found.specs().values()]
+    summary = dict(snapshot.summary())
+    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, summary, specs)
 
 
 Since = Mapping[tuple[str, int], int]

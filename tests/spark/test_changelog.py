@@ -139,9 +139,10 @@ def wrong_metrics(*of: Any) -> dict[int, ColumnMetrics]:
     }
 
 
-def audited(spark: SparkSession, end: int) -> list[str]:
+def audited(spark: SparkSession, end: int, partitions: int = 1) -> list[str]:
     """What the audit of the table by itself finds."""
-    return [str(each) for each in shelf(spark, pinned(spark, "t", "lake.floe.t"), {("t", 0): end})]
+    ends = {("t", partition): end for partition in range(partitions)}
+    return [str(each) for each in shelf(spark, pinned(spark, "t", "lake.floe.t"), ends)]
 
 
 async def assert_sound(spark: SparkSession, end: int) -> None:
