@@ -104,7 +104,7 @@ QUESTIONS = (
     "value.user > 105",
     "value.page = 'page-007-of-many'",
     "value.inner.real > 5",
-    "value.inner.real = 5.0",  # not 0.0: Spark's reader leaves out -0.0 by a file's dictionary
+    "value.inner.real = 5.0",  # not 0.0: Spark's reader finds no -0.0 by it
     "value.inner.real < 0.5",
     "isnan(value.inner.real)",
     "value.inner.real IS NULL",
