@@ -50,6 +50,7 @@ class Config:
     high: float = LONG_MAX
     choices: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
+    form: str = ""  # what the pattern means, for people
     in_effect: bool = False
     also: int | None = None
     known_from: int = 1
@@ -101,7 +102,7 @@ def _check_string(config: Config, value: str) -> str | None:
     if config.choices and value not in config.choices:
         return f"String must be one of: {', '.join(config.choices)}"
     if config.pattern is not None and not config.pattern.fullmatch(value):
-        return f"It does not look like {config.pattern.pattern}"
+        return f"It does not look like {config.form or config.pattern.pattern}"
     return None
 
 

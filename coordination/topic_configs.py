@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coordination import table_partition
 from coordination.config_types import INT_MAX, LONG_MAX, NAME_SHOWN_MAX, Config, ConfigType, split_list
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -147,6 +148,12 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "Whether the table is published to the other catalogs that the agents are configured with "
                 "(`catalogs`).",
                 broker_name="floe.table.publish", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.partition", _S, "",
+                "How the table is partitioned: columns, and transforms of them, parted by commas, as "
+                "`day(kafka.timestamp), bucket(16, value.user_id), truncate(8, value.page), value.country`; "
+                "also year, month and hour. Empty: not at all. New files are written so, none anew.",
+                pattern=table_partition.PATTERN, form=table_partition.FORM,
+                broker_name="floe.table.partition", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.produce.check", _S, "uncompressed",
                 "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
                 "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "

@@ -19,7 +19,7 @@ from coordination.kafka_codes import Code
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Topic
-from iceberg import history, ledger, metadata
+from iceberg import history, ledger, metadata, partitioning
 from iceberg.claim import TopicClaim
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
@@ -35,6 +35,7 @@ from iceberg.setup import TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
+from iceberg.writer import TooManyFiles
 from objectstore.turns import in_turns
 
 __all__ = ["CommitError", "Committed", "Committer", "CommitterOptions", "Compacted", "LostRace", "Parts"]
@@ -77,6 +78,7 @@ class Committer:
             parts.options.retention.snapshots,
             lambda: parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1,
         )
+        self._narrow = False  # commits take few rows, since they make many files
         self._unsure = ""  # where the metadata of a commit is whose outcome is not known
 
     @property
@@ -149,6 +151,9 @@ class Committer:
                 work = await self._plan(topic, head)
                 if work is not None:
                     return await self._commit(work, incarnation)
+            except TooManyFiles:
+                self._narrow = True
+                continue
             except Replan:
                 await replica.barrier()
                 continue
@@ -312,7 +317,7 @@ class Committer:
                 self._parts.merged,
                 topic,
                 known,
-                options.bounds,
+                options.bounds if not self._narrow else options.bounds.narrowed(partitioning.FILES_MAX),
                 limits,
                 lambda: replica.state.topics.get(topic.name) is topic,
             )
@@ -330,11 +335,15 @@ class Committer:
             raise Replan  # by what records below the log start were judged is not known any more
         spans = self._layouts.spans(topic, ranges)
         layout = self._layouts.build(topic, head, spans)
-        changed = layout.fields != metadata.current_fields(head.metadata)
+        other = partitioning.current(head.metadata) != layout.spec
+        changed = other or not metadata.has_schema(head.metadata, layout.fields)
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
-        return Work(topic, topic.topic_id, head, layout, found, after, spans)
+        told = metadata.with_schema(head.metadata, layout.fields, layout.ids.last, {})
+        spec_id = partitioning.with_spec(told, layout.spec)["default-spec-id"]
+        files_max = partitioning.FILES_MAX if not self._narrow else _ANY
+        return Work(topic, topic.topic_id, head, layout, found, after, spans, spec_id, files_max)
 
     async def _commit(self, work: Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -345,6 +354,7 @@ class Committer:
         await self._steps.before("remember-head")
         self._head, self._unsure = head, ""
         self._compactor.added(work.head, head, files)
+        self._narrow = self._narrow and 2 * len(files) > partitioning.FILES_MAX
         return Committed(
             snapshot_id if work.plan.files else None,
             sum(each.rows for each in files),
@@ -361,6 +371,7 @@ class Committer:
         before, now_ms = work.head, self._parts.replica.wall_ms()
         properties = properties_of(work.topic, work.layout)
         base = metadata.with_schema(before.metadata, work.layout.fields, work.layout.ids.last, properties)
+        base = partitioning.with_spec(base, work.layout.spec)
         head = Head("", base, before.manifests)
         if work.plan.files:
             added = [each.range for each in work.plan.files]
@@ -434,4 +445,5 @@ _RACES = (
 )
 
 
+_ANY = 1 << 31  # files of a commit of few rows: a transaction is taken whole
 _NO_FILES = CommitPlan((), more=False)

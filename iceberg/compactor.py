@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from iceberg import ledger, manifests, metadata
 from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from iceberg.head import Head
-from iceberg.manifests import AddedFile
+from iceberg.manifests import AddedFile, added_file
 from iceberg.merging import Expected, UnfitFile
 from iceberg.options import Parts
 from iceberg.sealed import Damaged, read, sealed
@@ -40,6 +40,10 @@ UNFIT_MAX = 1_000
 PROBLEMS_MAX = 3  # that are told
 
 _logger = logging.getLogger("floe.iceberg.compactor")
+
+
+Shelf = tuple[int, str]
+"""A Kafka partition, and the table's own partition in it: its spec and values, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,14 @@ class Compactor:
         self._sizes = parts.options.files
         self._steps = steps
         self._at = ""  # the metadata whose files these are; empty: not known
-        self._files: dict[int, list[LiveFile]] = {}  # by partition, in the order of offsets
-        self._small: Counter[int] = Counter()  # by partition: small files added since the last look,
-        self._bytes: Counter[int] = Counter()  # and their bytes
+        self._files: dict[Shelf, list[LiveFile]] = {}  # in the order of offsets
+        self._small: Counter[Shelf] = Counter()  # small files added since the last look,
+        self._bytes: Counter[Shelf] = Counter()  # and their bytes
         self._waits: bool | None = None  # None: nobody has looked yet
         self._rests_until = 0.0
         self._aged_at = parts.clock.monotonic() + self._sizes.age_s  # when few are enough, too
         self._fresh = True  # small files may have come since few were
-        self._next = 0  # the partition where the next look begins
+        self._next: Shelf = (0, "")  # where the next look begins
         self._unfit: dict[str, _Unfit] = {}  # by location
 
     def problems(self) -> list[str]:
@@ -103,14 +107,15 @@ class Compactor:
     def added(self, before: Head, after: Head, files: Sequence[AddedFile]) -> None:
         """A commit added files to the table `before`."""
         for each in map(_live, files):
+            shelf = _shelf(each)
             if self._at == before.location:
-                self._files.setdefault(each.partition, []).append(each)
+                self._files.setdefault(shelf, []).append(each)
             if self._sizes.is_small(each.size):
                 self._fresh = True
-                self._small[each.partition] += 1
-                self._bytes[each.partition] += each.size
-                enough = self._small[each.partition] >= self._sizes.merged_at
-                if self._waits is False and (enough or not self._sizes.is_small(self._bytes[each.partition])):
+                self._small[shelf] += 1
+                self._bytes[shelf] += each.size
+                enough = self._small[shelf] >= self._sizes.merged_at
+                if self._waits is False and (enough or not self._sizes.is_small(self._bytes[shelf])):
                     self._waits = True
         self._moved(before, after)
 
@@ -118,12 +123,12 @@ class Compactor:
         """The table `before` has these files instead of those they were made of."""
         gone = {one.location for each in merged for one in each.files}
         if self._at == before.location:
-            for partition in {each.files[0].partition for each in merged}:
-                kept = [each for each in self._files[partition] if each.location not in gone]
+            for shelf in {_shelf(each.files[0]) for each in merged}:
+                kept = [each for each in self._files[shelf] if each.location not in gone]
                 for each in merged:
-                    if each.files[0].partition == partition:
+                    if _shelf(each.files[0]) == shelf:
                         bisect.insort(kept, _live(each.made))
-                self._files[partition] = kept
+                self._files[shelf] = kept
         self._moved(before, after)
 
     def _moved(self, before: Head, after: Head) -> None:
@@ -152,15 +157,15 @@ class Compactor:
         over = False
         now = self._parts.clock.monotonic()
         aged = now >= self._aged_at
-        for partition in self._in_turn():
-            own = self._files[partition]
+        for shelf in self._in_turn():
+            own = self._files[shelf]
             apart = self._sizes.target_bytes  # what must not be touched is as good as large
             left = overlapping(own) | self._unfit.keys()
             own = [each._replace(size=apart) if each.location in left else each for each in own]
             found += chosen(own, self._sizes, aged=aged)
             found, over = within(found, self._sizes)
             if over:
-                self._next = partition
+                self._next = shelf
                 break
             await asyncio.sleep(0)
         self._waits = bool(found)  # there may be more of the next size then
@@ -170,8 +175,8 @@ class Compactor:
         self._bytes.clear()
         return found
 
-    def _in_turn(self) -> list[int]:
-        """All partitions, from the one on where the last look ended."""
+    def _in_turn(self) -> list[Shelf]:
+        """All of them, from the one on where the last look ended."""
         known = sorted(self._files)
         at = bisect.bisect_left(known, self._next)
         return [*known[at:], *known[:at]]
@@ -189,8 +194,8 @@ class Compactor:
             content = await read(parts.store, parts.warehouse, path, length)
             found += await asyncio.to_thread(manifests.live_files, manifest, content)
         self.forget()
-        for each in await asyncio.to_thread(sorted, found):
-            self._files.setdefault(each.partition, []).append(each)
+        for each in await asyncio.to_thread(sorted, found, key=lambda each: each[:-1]):
+            self._files.setdefault(_shelf(each), []).append(each)
         self._at = head.location
 
     async def rewrite(self, head: Head, files: Sequence[LiveFile], name: str) -> Merged | None:
@@ -214,8 +219,7 @@ class Compactor:
         location = await sealed_name(head, name, partition, first, last + 1, made.content)
         await self._steps.before("store-merged-file")
         await self._parts.store.put(self._parts.warehouse.key(location), [made.content])
-        size = made.content.nbytes
-        return Merged(files, AddedFile(location, size, made.rows, made.bounds, made.split_offsets))
+        return Merged(files, added_file(location, made, files[0].group))
 
     async def _merged(self, merging: Merging, files: Sequence[LiveFile]) -> FileContent:
         """The rows of the files in one. Raises UnfitFile, WriterDied and StoreError."""
@@ -247,7 +251,12 @@ async def sealed_name(head: Head, name: str, partition: int, start: int, end: in
 def _live(file: AddedFile) -> LiveFile:
     offsets = file.bounds[OFFSET_ID]
     partition = file.bounds[PARTITION_ID].lower
-    return LiveFile(partition, offsets.lower, offsets.upper, file.rows, file.size, file.location)
+    return LiveFile(partition, offsets.lower, offsets.upper, file.rows, file.size, file.location, file.group)
+
+
+def _shelf(file: LiveFile) -> Shelf:
+    """Where a file stands: only files of one place become one."""
+    return file.partition, repr(file.group) if file.group.spec_id else ""
 
 
 def _together(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from coordination.state.types import Span, Topic
+from iceberg import partitioning
 from iceberg.compactor import sealed_name
 from iceberg.head import Head
 from iceberg.layout import Layout, MissingSchemas
-from iceberg.manifests import AddedFile
+from iceberg.manifests import AddedFile, added_file
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.options import Parts
+from iceberg.partitioning import Group
 from iceberg.plan import CommitPlan, FilePlan
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
@@ -35,6 +37,9 @@ class Work:
     plan: CommitPlan
     after: list[int]
     spans: Sequence[Sequence[Span]] = ()
+    spec_id: int = 0
+    """Of the partition spec of its files."""
+    files_max: int = partitioning.FILES_MAX
 
 
 class DataFiles:
@@ -84,25 +89,34 @@ class DataFiles:
         if making.in_the_way is not None:
             return []
         try:
-            return await self._file(work, each, slices, name, spans)
+            return await self._file(work, each, slices, name, spans, making)
         except MissingSchemas as missing:
             self._layouts.want(missing.schema_ids)
             raise Replan from missing
 
     async def _file(
-        self, work: Work, each: FilePlan, slices: Sequence[memoryview], name: str, spans: Sequence[Span]
+        self,
+        work: Work,
+        each: FilePlan,
+        slices: Sequence[memoryview],
+        name: str,
+        spans: Sequence[Span],
+        making: _Making,
     ) -> list[AddedFile]:
         parts = self._parts
         partition, start, end = each.range
         await self._steps.before("write-file")
-        written = await parts.writer.write(work.layout, partition, slices, start, end, each.aborted, spans)
-        if written is None:
-            return []
-        location = await sealed_name(work.head, name, partition, start, end, written.content)
-        await self._steps.before("store-file")
-        await parts.store.put(parts.warehouse.key(location), [written.content])
-        size, rows = written.content.nbytes, written.rows
-        return [AddedFile(location, size, rows, written.bounds, written.split_offsets)]
+        made = await parts.writer.write(
+            work.layout, partition, slices, start, end, each.aborted, spans, making.files_left(work)
+        )
+        making.files += len(made)
+        found = []
+        for written in made:  # whose names differ by their checksums
+            location = await sealed_name(work.head, name, partition, start, end, written.content)
+            await self._steps.before("store-file")
+            await parts.store.put(parts.warehouse.key(location), [written.content])
+            found.append(added_file(location, written, Group(work.spec_id, written.values)))
+        return found
 
 
 @dataclass(slots=True)
@@ -113,3 +127,8 @@ class _Making:
     made: dict[int, list[AddedFile]] = field(default_factory=dict)
     in_the_way: Replan | None = None
     failed: BaseException | None = None
+    files: int = 0
+
+    def files_left(self, work: Work) -> int:
+        """How many files the next one may be cut into by its partition values, about."""
+        return max(partitioning.FILES_OF_ONE, work.files_max - self.files)

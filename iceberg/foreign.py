@@ -22,6 +22,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from iceberg import ledger, manifests
 from iceberg.arrow_types import numbers
 from iceberg.head import Head
+from iceberg.partitioning import Group
 from iceberg.sealed import read
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.warehouse import OutsideWarehouse, Warehouse
@@ -138,15 +139,20 @@ class Replacement:
             self._require_fit(each)
         old, new = _by_partition(gone), _by_partition(come)
         if old.keys() != new.keys():
-            raise Unlike(f"files of the partitions {sorted(old)} would go, of {sorted(new)} come")
-        for partition in old:
-            before = await self._contents(partition, old[partition])
-            after = await self._contents(partition, new[partition])
+            going, coming = (sorted({partition for partition, _ in some}) for some in (old, new))
+            raise Unlike(
+                f"files of the partitions {going} would go, of {coming} come, or partitioned otherwise: "
+                "rewrite files of one partition spec and value into files of the same"
+            )
+        for place in old:
+            partition = place[0]
+            before = await self._contents(partition, old[place])
+            after = await self._contents(partition, new[place])
             # As many rows in all, so the same offsets of each partition are the same rows, none twice.
             if _offsets(before) != _offsets(after):
                 raise Unlike(f"partition {partition}: files that come hold other offsets than those that go")
             wanted = frozenset[int]().union(*(each.columns for each in before))
-            for file, content in zip(new[partition], after, strict=True):
+            for file, content in zip(new[place], after, strict=True):
                 lost = sorted(wanted - content.columns)
                 if lost:
                     raise Unlike(f"{file.file_path} lacks columns of files that go: field ids {lost}")
@@ -199,13 +205,14 @@ class Replacement:
         return Content(await asyncio.to_thread(_stretches, pieces, size, partition, file), columns)
 
 
-def _by_partition(files: Iterable[DataFile]) -> dict[int, list[DataFile]]:
-    found: dict[int, list[DataFile]] = {}
+def _by_partition(files: Iterable[DataFile]) -> dict[tuple[int, Group], list[DataFile]]:
+    """By Kafka partition, and where they stand in the table's own partitioning."""
+    found: dict[tuple[int, Group], list[DataFile]] = {}
     for each in files:
         extent = manifests.extent_of(each)
         if extent is None:
             raise Unlike(f"{each.file_path} does not say where it lies: leave it as it is")
-        found.setdefault(extent.partition, []).append(each)
+        found.setdefault((extent.partition, manifests.group_of(each)), []).append(each)
     return found
 
 

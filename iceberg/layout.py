@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
 from iceberg.evolution import OWN_IDS, TooManyColumns
 from iceberg.mapping import MappingError, Struct
+from iceberg.partitioning import Spec
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
 from schema.validator import BoundSchema
@@ -85,6 +86,7 @@ class LayoutBasis:
     ids: str
     previous: str
     raw_bytes: bool
+    spec: Spec = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,18 @@ class Layout:
     value: Messages
     raw_bytes: bool = True
     problems: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> Spec:
+        """How its rows are partitioned."""
+        return self.basis.spec
+
+    def partitioned(self, spec: Spec, problems: tuple[str, ...] = ()) -> Layout:
+        """The same, partitioned so; `problems` are told with its own."""
+        if (spec, problems) == (self.spec, ()):
+            return self
+        basis = replace(self.basis, spec=spec)
+        return replace(self, basis=basis, problems=(*self.problems, *problems))
 
 
 def build(

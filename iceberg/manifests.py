@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
@@ -26,15 +27,19 @@ from pyiceberg.manifest import (
     write_manifest,
     write_manifest_list,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, PrimitiveType
+from pyiceberg.utils.datetime import EPOCH_DATE
 
+from iceberg.column_metrics import ColumnMetrics
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
+from iceberg.metadata import current_schema
+from iceberg.partitioning import UNPARTITIONED, Group
 from iceberg.sealed import Damaged, sealed
 from iceberg.small_files import LiveFile
-from iceberg.writer import Bounds
+from iceberg.writer import Bounds, FileContent
 
 SCHEMAS_REMEMBERED = 64
 _CODEC: Literal["deflate"] = "deflate"
@@ -56,6 +61,17 @@ class AddedFile:
     split_offsets: Sequence[int]
     told: DataFile | None = None
     """What another engine's manifest says of it, with its metrics."""
+    columns: Mapping[int, ColumnMetrics] = field(default_factory=dict)
+    """Of decoded columns, by Iceberg id."""
+    group: Group = UNPARTITIONED
+
+
+def added_file(location: str, made: FileContent, group: Group = UNPARTITIONED) -> AddedFile:
+    """A file that Floe made and stored."""
+    size = made.content.nbytes
+    return AddedFile(
+        location, size, made.rows, made.bounds, made.split_offsets, columns=made.columns, group=group
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,7 @@ class Written:
 
 def write_added(
     location: str,
-    schema: Mapping[str, Any],
+    table: Form,
     snapshot_id: int,
     files: Iterable[AddedFile | DataFile],
     sequence_number: int | None = None,
@@ -78,9 +94,7 @@ def write_added(
     `sequence_number`: that of their rows, where these were in the table before; None: the snapshot's own.
     """
     output = _Output(location)
-    with write_manifest(
-        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
-    ) as writer:
+    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
         for each in files:
             writer.add_entry(
                 ManifestEntry.from_args(
@@ -95,7 +109,7 @@ def write_added(
 
 def write_merged(
     location: str,
-    schema: Mapping[str, Any],
+    table: Form,
     snapshot_id: int,
     manifests: Sequence[ManifestFile],
     contents: Mapping[str, bytes],
@@ -103,9 +117,7 @@ def write_merged(
     """One manifest with the live files of several; who added them and when stays as it was."""
     output = _Output(location)
     source = _MemoryIO(contents)
-    with write_manifest(
-        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
-    ) as writer:
+    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
         for manifest in manifests:
             for entry in _entries(manifest, source):
                 writer.existing(entry)
@@ -122,7 +134,7 @@ class Source(NamedTuple):
 
 def write_as_added(
     location: str,
-    schema: Mapping[str, Any],
+    table: Form,
     snapshot_id: int,
     sources: Sequence[Source],
     contents: Mapping[str, bytes],
@@ -137,7 +149,7 @@ def write_as_added(
         entry for one in sources for entry in read[one.removed](one.manifest, source) if one.takes(entry)
     ]
     taken = [each.data_file for each in sorted(found, key=lambda each: each.file_sequence_number or 0)]
-    return write_added(location, schema, snapshot_id, taken) if taken else None
+    return write_added(location, table, snapshot_id, taken) if taken else None
 
 
 class Extent(NamedTuple):
@@ -162,7 +174,7 @@ class Removed(NamedTuple):
 
 def write_without(
     location: str,
-    schema: Mapping[str, Any],
+    table: Form,
     snapshot_id: int,
     manifest: ManifestFile,
     content: bytes,
@@ -179,9 +191,7 @@ def write_without(
         return None
     removed = Removed()
     output = _Output(location)
-    with write_manifest(
-        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
-    ) as writer:
+    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
         for entry, gone in zip(found, old, strict=True):
             if not gone:
                 writer.existing(entry)
@@ -194,7 +204,7 @@ def write_without(
 
 def write_replaced(
     location: str,
-    schema: Mapping[str, Any],
+    table: Form,
     snapshot_id: int,
     manifests: Sequence[ManifestFile],
     contents: Mapping[str, bytes],
@@ -202,9 +212,7 @@ def write_replaced(
 ) -> tuple[Written, Removed]:
     """One manifest of the live files of several, those at the locations `gone` marked as deleted."""
     output, source, removed = _Output(location), _MemoryIO(contents), Removed()
-    with write_manifest(
-        2, UNPARTITIONED_PARTITION_SPEC, _schema(schema), output, snapshot_id, _CODEC
-    ) as writer:
+    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
         for entry in (entry for manifest in manifests for entry in _entries(manifest, source)):
             file = entry.data_file
             if file.file_path in gone:
@@ -228,7 +236,7 @@ def live_files(manifest: ManifestFile, content: bytes) -> list[LiveFile]:
         if extent is not None:
             partition, last, first = extent
             rows, size = file.record_count, file.file_size_in_bytes
-            found.append(LiveFile(partition, first, last, rows, size, file.file_path))
+            found.append(LiveFile(partition, first, last, rows, size, file.file_path, group_of(file)))
     return found
 
 
@@ -241,7 +249,18 @@ def live(manifest: ManifestFile) -> bool:
 def of_engine(file: DataFile) -> AddedFile:
     """A file that another engine has stored."""
     size, rows = file.file_size_in_bytes, file.record_count
-    return AddedFile(file.file_path, size, rows, {}, file.split_offsets or (), file)
+    return AddedFile(file.file_path, size, rows, {}, file.split_offsets or (), file, group=group_of(file))
+
+
+def group_of(file: DataFile) -> Group:
+    """A file's partition spec, and its values under it. The file was read from a manifest."""
+    values = (file.partition[at] for at in range(len(file.partition)))
+    return Group(file.spec_id, tuple(_plain(each) for each in values))
+
+
+def _plain(value: Any) -> Any:
+    """A partition value as Floe makes them: days since 1970 and µs are numbers."""
+    return (value - EPOCH_DATE).days if isinstance(value, date) else value
 
 
 def _extent(entry: ManifestEntry) -> Extent | None:
@@ -309,8 +328,18 @@ def _removed_entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEnt
     return [each for each in found if each.status == ManifestEntryStatus.DELETED]
 
 
-def _schema(schema: Mapping[str, Any]) -> Schema:
-    return _parsed(json.dumps(schema))
+class Form(NamedTuple):
+    """What a manifest's files have in common: the table's columns and their partition spec."""
+
+    schema: Schema
+    spec: PartitionSpec
+
+
+def form(metadata: Mapping[str, Any], spec_id: int) -> Form:
+    """The form of new manifests of a table, of files of one of its specs."""
+    spec = next(each for each in metadata["partition-specs"] if each["spec-id"] == spec_id)
+    schema = current_schema(metadata)
+    return Form(_parsed(json.dumps(schema)), PartitionSpec.model_validate(spec))
 
 
 @lru_cache(SCHEMAS_REMEMBERED)
@@ -323,25 +352,30 @@ def _data_file(file: AddedFile) -> DataFile:
     if file.told is not None:
         return file.told
     bounds = [(number, _BOUND_TYPES[number], each) for number, each in file.bounds.items()]
+    columns = file.columns
     found = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.location,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=Record(*file.group.values),
         record_count=file.rows,
         file_size_in_bytes=file.size,
         column_sizes={},
-        value_counts={number: file.rows for number, _, _ in bounds},
-        null_value_counts={number: 0 for number, _, _ in bounds},
-        nan_value_counts={},
-        lower_bounds={number: to_bytes(kind, each.lower) for number, kind, each in bounds},
-        upper_bounds={number: to_bytes(kind, each.upper) for number, kind, each in bounds},
+        value_counts={number: file.rows for number, _, _ in bounds}
+        | {number: each.values for number, each in columns.items()},
+        null_value_counts={number: 0 for number, _, _ in bounds}
+        | {number: each.nulls for number, each in columns.items()},
+        nan_value_counts={number: each.nans for number, each in columns.items() if each.nans is not None},
+        lower_bounds={number: to_bytes(kind, each.lower) for number, kind, each in bounds}
+        | {number: each.lower for number, each in columns.items() if each.lower is not None},
+        upper_bounds={number: to_bytes(kind, each.upper) for number, kind, each in bounds}
+        | {number: each.upper for number, each in columns.items() if each.upper is not None},
         key_metadata=None,
         split_offsets=list(file.split_offsets),
         equality_ids=None,
         sort_order_id=None,
     )
-    found.spec_id = 0
+    found.spec_id = file.group.spec_id
     return found
 
 

@@ -47,7 +47,7 @@ class Merge:
         self._partition = partition
         self._sink = pa.BufferOutputStream()
         self._writer = open_writer(self._sink, self._schema)
-        self._groups = RowGroups()
+        self._groups = RowGroups(self._schema)
         self._offsets: list[pa.Array] = []
         self._last = -1
         self._rows = 0
@@ -97,7 +97,7 @@ class Merge:
             self._writer.write_table(group)
         self._writer.close()
         content = self._sink.getvalue()
-        found = facts(content)
+        found = facts(content, self._schema, self._groups.nans)
         read = pq.ParquetFile(pa.BufferReader(content)).read(columns=["kafka.offset"], use_threads=False)
         offsets = read.column("kafka").combine_chunks().field("offset")
         if found.rows != self._rows or not offsets.equals(pa.concat_arrays(self._offsets)):

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from iceberg import json_steps, ledger
+from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from objectstore.turns import Turns, at_once
 
 Metadata = dict[str, Any]
 
+IDENTIFIER_IDS = (PARTITION_ID, OFFSET_ID)
+"""By which columns a row is known (the specification's identifier fields): required ones of a required
+struct, as the specification wants them. They were required in every table that Floe ever made.
+"""
 _DEPTH = 2  # a snapshot is made and read whole
 _LAST_PARTITION_ID = 999  # the spec's start: a table without partition fields has none
 
@@ -73,7 +78,7 @@ def with_schema(
 ) -> Metadata:
     """The table with these columns; its metadata as it is when it has them already."""
     properties = {**metadata["properties"], **properties}
-    if current_fields(metadata) == list(fields):
+    if has_schema(metadata, fields):
         return {**metadata, "properties": properties}
     number = max(each["schema-id"] for each in metadata["schemas"]) + 1
     return {
@@ -122,10 +127,25 @@ def following(
 
 def current_fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The top-level fields of the current schema."""
-    number = metadata["current-schema-id"]
-    found = next(each for each in metadata["schemas"] if each["schema-id"] == number)
-    fields: list[dict[str, Any]] = found["fields"]
+    fields: list[dict[str, Any]] = current_schema(metadata)["fields"]
     return fields
+
+
+def current_schema(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The current schema."""
+    number = metadata["current-schema-id"]
+    found: Mapping[str, Any] = next(each for each in metadata["schemas"] if each["schema-id"] == number)
+    return found
+
+
+def has_schema(metadata: Mapping[str, Any], fields: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the current schema has these fields and says by which a row is known.
+
+    Tables of older versions of Floe do not say that: they get a schema that does with their next commit.
+    """
+    schema = current_schema(metadata)
+    identifier = sorted(schema.get("identifier-field-ids") or ())
+    return bool(schema["fields"] == list(fields)) and identifier == list(IDENTIFIER_IDS)
 
 
 def encode_steps(metadata: Metadata) -> Turns[list[bytes]]:
@@ -165,4 +185,9 @@ def metadata_name(version: int, unique: bytes) -> str:
 
 
 def _schema(number: int, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"type": "struct", "schema-id": number, "fields": [dict(each) for each in fields]}
+    return {
+        "type": "struct",
+        "schema-id": number,
+        "fields": [dict(each) for each in fields],
+        "identifier-field-ids": [*IDENTIFIER_IDS],
+    }

@@ -94,6 +94,11 @@ class Bounds:
     file_rows_max: int
     file_bytes_max: int
 
+    def narrowed(self, rows_max: int) -> Bounds:
+        """The same for at most so many rows."""
+        rows = min(self.rows_max, rows_max)
+        return Bounds(rows, self.bytes_max, min(self.file_rows_max, rows), self.file_bytes_max)
+
 
 _TOO_SMALL = CommitPlan((), more=True, too_small=True)
 

@@ -272,9 +272,6 @@ class HistoryKeeper:
         Its files are those of `known`, in their order, and behind them those of `sources`. `told`: what its
         summary says besides.
         """
-        schema = next(
-            each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]
-        )
         prefix = f"{metadata['location']}/metadata/{metadata['current-snapshot-id']:016x}"
         listed = list(known)
         group: list[Source] = []
@@ -283,11 +280,13 @@ class HistoryKeeper:
         for source in sorted(sources, key=lambda each: each.manifest.sequence_number):
             if not source.removed and not manifests.live(source.manifest):
                 continue
-            group.append(source)
-            if sum(each.manifest.manifest_length for each in group) >= BASE_BYTES:
-                listed += await self._write(group, schema, number, f"{prefix}-b{len(listed)}.avro")
+            of = source.manifest.partition_spec_id  # a manifest has files of one spec
+            size = sum(each.manifest.manifest_length for each in group)
+            if group and (size >= BASE_BYTES or group[-1].manifest.partition_spec_id != of):
+                listed += await self._write(group, metadata, number, f"{prefix}-b{len(listed)}.avro")
                 group = []
-        listed += await self._write(group, schema, number, f"{prefix}-b{len(listed)}.avro")
+            group.append(source)
+        listed += await self._write(group, metadata, number, f"{prefix}-b{len(listed)}.avro")
         location, content = await asyncio.to_thread(
             manifests.write_list, f"{prefix}-base.avro", number, None, last["sequence-number"], listed
         )
@@ -314,7 +313,7 @@ class HistoryKeeper:
     async def _write(
         self,
         group: Sequence[Source],
-        schema: Mapping[str, Any],
+        metadata: Metadata,
         number: int,
         location: str,
     ) -> list[ManifestFile]:
@@ -325,7 +324,10 @@ class HistoryKeeper:
             )
             for each in {one.manifest.manifest_path: one.manifest for one in group}.values()
         }
-        written = await asyncio.to_thread(manifests.write_as_added, location, schema, number, group, contents)
+        if not group:
+            return []
+        form = manifests.form(metadata, group[0].manifest.partition_spec_id)
+        written = await asyncio.to_thread(manifests.write_as_added, location, form, number, group, contents)
         if written is None:
             return []
         await self._steps.before("store-base")

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from iceberg.partitioning import Group
+
 STRETCH_MAX = 8
 """Times `merged_at`: of a longer stretch of small neighbours the cheapest are merged whatever their rows."""
 
 
 class LiveFile(NamedTuple):
-    """A data file that the table has: its partition, its lowest and highest offset, rows, bytes."""
+    """A data file that the table has: its partition, its lowest and highest offset, rows, bytes, and where it
+    stands in the table's own partitioning: only files of one group become one.
+    """
 
     partition: int
     first: int
@@ -28,6 +32,7 @@ class LiveFile(NamedTuple):
     rows: int
     size: int
     location: str
+    group: Group = Group()
 
 
 @dataclass(frozen=True, slots=True)

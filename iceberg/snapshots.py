@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from pyiceberg.manifest import ManifestFile
@@ -48,14 +48,9 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table `base`, whose manifests are `before`, with a snapshot of `files`. No location yet."""
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
-        listed = await self._merge(schema, [*filter(manifests.live, before)], snapshot_id, prefix)
-        if files:
-            added = await asyncio.to_thread(
-                manifests.write_added, f"{prefix}-m0.avro", schema, snapshot_id, files
-            )
-            await self._store_manifest(added)
-            listed = [added.manifest, *listed]
+        prefix = _prefix(base, snapshot_id)
+        listed = await self._merge(base, [*filter(manifests.live, before)], snapshot_id, prefix)
+        listed = [*await self._added(base, files, snapshot_id, prefix, None), *listed]
         counts = _appended(ledger.current_snapshot(base), files)
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
 
@@ -72,14 +67,14 @@ class SnapshotBuilder:
 
         Manifests are read one by one, and only those that name such a file are written anew.
         """
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
+        prefix = _prefix(base, snapshot_id)
         listed: list[ManifestFile] = []
         removed = Removed()
         for number, manifest in enumerate(filter(manifests.live, before)):
             content = await self._read(manifest)
             written = await asyncio.to_thread(
                 manifests.write_without,
-                f"{prefix}-d{number}.avro", schema, snapshot_id, manifest, content, goes,
+                f"{prefix}-d{number}.avro", _form(base, manifest), snapshot_id, manifest, content, goes,
             )  # fmt: skip
             if written is None:
                 listed.append(manifest)
@@ -108,22 +103,19 @@ class SnapshotBuilder:
         The rows keep the data sequence number of the table as it was (the spec's and Spark's rule for
         rewrites). Manifests are read one by one; those that name such a file become one.
         """
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
+        prefix = _prefix(base, snapshot_id)
         parent = ledger.current_snapshot(base)
         assert parent is not None, "a table of files has a snapshot"
-        rewritten, listed, removed = await self._without(schema, before, gone, snapshot_id, prefix)
+        rewritten, listed, removed = await self._without(base, before, gone, snapshot_id, prefix)
         rows = sum(each.rows for each in files)
         if (removed.files, removed.rows) != (len(gone), rows):
             raise ValueError(
                 f"{removed.files} files of {removed.rows} rows would leave {base['location']} for {rows} "
                 f"rows in {len(files)} files: it should be {len(gone)} files and as many rows"
             )
-        added = await asyncio.to_thread(
-            manifests.write_added, f"{prefix}-m0.avro", schema, snapshot_id, files, parent["sequence-number"]
-        )
-        await self._store_manifest(added)
+        added = await self._added(base, files, snapshot_id, prefix, parent["sequence-number"])
         counts = _replaced(parent, files, removed)
-        listed = [added.manifest, *rewritten, *listed]
+        listed = [*added, *rewritten, *listed]
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
 
     async def regroup(
@@ -135,29 +127,45 @@ class SnapshotBuilder:
         now_ms: int,
     ) -> Head:
         """The table with the same files named in as few manifests as may be, in a snapshot `replace`."""
-        schema, prefix = _schema(base), _prefix(base, snapshot_id)
-        groups: list[list[ManifestFile]] = [[]]
-        for each in filter(manifests.live, before):
-            if sum(one.manifest_length for one in groups[-1]) + each.manifest_length > MERGED_BYTES_MAX:
-                groups.append([])
-            groups[-1].append(each)
+        prefix = _prefix(base, snapshot_id)
         listed: list[ManifestFile] = []
-        for number, some in enumerate(filter(None, groups)):
+        for number, some in enumerate(_in_groups([*filter(manifests.live, before)])):
             if len(some) == 1:
                 listed += some
                 continue
             contents = {each.manifest_path: await self._read(each) for each in some}
             written = await asyncio.to_thread(
-                manifests.write_merged, f"{prefix}-r{number}.avro", schema, snapshot_id, some, contents
-            )
+                manifests.write_merged,
+                f"{prefix}-r{number}.avro", _form(base, some[0]), snapshot_id, some, contents,
+            )  # fmt: skip
             await self._store_manifest(written)
             listed.append(written.manifest)
         counts = _replaced(ledger.current_snapshot(base), (), Removed())
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
 
+    async def _added(
+        self,
+        base: Metadata,
+        files: Sequence[AddedFile],
+        snapshot_id: int,
+        prefix: str,
+        sequence_number: int | None,
+    ) -> list[ManifestFile]:
+        """Manifests of files that a snapshot adds, one for each partition spec that they have."""
+        found = []
+        for number, spec_id in enumerate(sorted({each.group.spec_id for each in files})):
+            some = [each for each in files if each.group.spec_id == spec_id]
+            form = manifests.form(base, spec_id)
+            written = await asyncio.to_thread(
+                manifests.write_added, f"{prefix}-m{number}.avro", form, snapshot_id, some, sequence_number
+            )
+            await self._store_manifest(written)
+            found.append(written.manifest)
+        return found
+
     async def _without(
         self,
-        schema: Mapping[str, Any],
+        base: Metadata,
         before: Sequence[ManifestFile],
         gone: Set[str],
         snapshot_id: int,
@@ -165,22 +173,20 @@ class SnapshotBuilder:
     ) -> tuple[list[ManifestFile], list[ManifestFile], Removed]:
         """The manifests that replace those which name files that go, those that stay, and what goes."""
         listed: list[ManifestFile] = []
-        groups: list[dict[str, bytes]] = [{}]
+        named: dict[str, bytes] = {}
         by_path = {each.manifest_path: each for each in before if manifests.live(each)}
         for path, manifest in by_path.items():
             content = await self._read(manifest)
             if not await asyncio.to_thread(manifests.names_any, manifest, content, gone):
                 listed.append(manifest)
                 continue
-            if sum(map(len, groups[-1].values())) + len(content) > MERGED_BYTES_MAX:
-                groups.append({})
-            groups[-1][path] = content
+            named[path] = content
         rewritten, removed = [], Removed()
-        for number, contents in enumerate(filter(None, groups)):
-            some = [by_path[path] for path in contents]
+        for number, some in enumerate(_in_groups([by_path[path] for path in named])):
+            contents = {each.manifest_path: named.pop(each.manifest_path) for each in some}
             written, part = await asyncio.to_thread(
                 manifests.write_replaced,
-                f"{prefix}-r{number}.avro", schema, snapshot_id, some, contents, gone,
+                f"{prefix}-r{number}.avro", _form(base, some[0]), snapshot_id, some, contents, gone,
             )  # fmt: skip
             await self._store_manifest(written)
             rewritten.append(written.manifest)
@@ -222,20 +228,25 @@ class SnapshotBuilder:
         return Head("", final, await asyncio.to_thread(manifests.read_list, location, content))
 
     async def _merge(
-        self, schema: Mapping[str, Any], before: Sequence[ManifestFile], snapshot_id: int, prefix: str
+        self, base: Metadata, before: Sequence[ManifestFile], snapshot_id: int, prefix: str
     ) -> list[ManifestFile]:
         """The table's manifests, the small ones made one when there are many (Iceberg's MergeAppend)."""
         small = [each for each in before if each.manifest_length < MERGED_BYTES_MAX]
         if len(small) < self._merged_at:
             return list(before)
         await self._steps.before("merge-manifests")
-        contents = {each.manifest_path: await self._read(each) for each in small}
-        merged = await asyncio.to_thread(
-            manifests.write_merged, f"{prefix}-m1.avro", schema, snapshot_id, small, contents
-        )
-        await self._put(merged)
+        merged = []
+        for spec_id in sorted({each.partition_spec_id for each in small}):
+            some = [each for each in small if each.partition_spec_id == spec_id]
+            contents = {each.manifest_path: await self._read(each) for each in some}
+            written = await asyncio.to_thread(
+                manifests.write_merged,
+                f"{prefix}-a{spec_id}.avro", _form(base, some[0]), snapshot_id, some, contents,
+            )  # fmt: skip
+            await self._put(written)
+            merged.append(written.manifest)
         large = [each for each in before if each.manifest_length >= MERGED_BYTES_MAX]
-        return [merged.manifest, *large]
+        return [*merged, *large]
 
     async def _read(self, manifest: ManifestFile) -> bytes:
         return await read(self._store, self._warehouse, manifest.manifest_path, manifest.manifest_length)
@@ -248,11 +259,21 @@ class SnapshotBuilder:
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])
 
 
-def _schema(base: Metadata) -> Mapping[str, Any]:
-    """The current schema."""
-    number = base["current-schema-id"]
-    found: Mapping[str, Any] = next(each for each in base["schemas"] if each["schema-id"] == number)
-    return found
+def _form(base: Metadata, like: ManifestFile) -> manifests.Form:
+    """The form of a manifest that has the files of one like this."""
+    return manifests.form(base, like.partition_spec_id)
+
+
+def _in_groups(some: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Manifests of one partition spec each, in their order, that become one of a bounded size."""
+    for spec_id in sorted({each.partition_spec_id for each in some}):
+        group: list[ManifestFile] = []
+        for each in (one for one in some if one.partition_spec_id == spec_id):
+            if group and sum(one.manifest_length for one in group) + each.manifest_length > MERGED_BYTES_MAX:
+                yield group
+                group = []
+            group.append(each)
+        yield group
 
 
 def _prefix(base: Metadata, snapshot_id: int) -> str:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from coordination.commands import BindSchema
 from coordination.state.schemas import spans_between
 from coordination.state.types import Span, Topic
+from coordination.topic_configs import effective
 from iceberg import layout as layouts
-from iceberg import ledger, metadata
+from iceberg import ledger, metadata, partitioning
 from iceberg.head import Head
 from iceberg.layout import Binding, Bindings, Layout
 from iceberg.ledger import Range
+from iceberg.partitioning import SpecError
 from schema.validator import BoundSchema
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class TopicLayouts:
         if topic.topic_id != self._topic_id:
             self._topic_id, self._framed, self._last = topic.topic_id, frozenset(), None
         bound = {topic.key_schema_id or 0, topic.value_schema_id or 0}
+        wanted = effective("floe.table.partition", topic.configs, self._replica.state.cluster_configs)
         used = bound.union(self._framed, *(each[1:] for one in spans for each in one)) - {0}
         basis = (
             topic.key_schema_id,
@@ -61,6 +64,8 @@ class TopicLayouts:
             len(topic.schema_ids),
             used,
             head.metadata["current-schema-id"] if head is not None else None,
+            head.metadata["default-spec-id"] if head is not None else None,
+            wanted,
         )
         if self._last is None or self._last[0] != basis:
             known = self._replica.state.schemas
@@ -71,10 +76,20 @@ class TopicLayouts:
                 previous=metadata.current_fields(head.metadata) if head is not None else (),
                 raw_bytes=self._raw_bytes,
             )
+            built = _partitioned(built, wanted, head)
             for problem in built.problems:
                 _logger.warning("topic %s: %s", topic.name, problem)
             self._last = (basis, built)
         return self._last[1]
+
+
+def _partitioned(built: Layout, wanted: str, head: Head | None) -> Layout:
+    """The layout partitioned as the config says; as the table is, with the reason, where it cannot be."""
+    try:
+        return built.partitioned(partitioning.resolved(wanted, built.fields))
+    except SpecError as error:
+        now = partitioning.current(head.metadata) if head is not None else ()
+        return built.partitioned(now, (f"{error}; rows go on into the table as it is partitioned",))
 
 
 def bindings(

@@ -6,15 +6,18 @@ interpreter, so the agent's event loop stays responsive meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordination.state.types import Span
+from iceberg import column_metrics
+from iceberg.column_metrics import ColumnMetrics, NanWatch
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
+from iceberg.partitioning import FILES_MAX, Values, split
 from iceberg.rows import arrow_batches
 from objectstore.transactions import Aborted
 
@@ -35,12 +38,46 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs)."""
+    """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs); `columns`: others."""
 
     content: memoryview
     rows: int
     bounds: dict[int, Bounds]
     split_offsets: list[int]
+    columns: dict[int, ColumnMetrics] = field(default_factory=dict)
+    values: Values = ()
+    """The partition values of its rows."""
+
+
+class TooManyFiles(Exception):
+    """The rows have more partition values than one commit makes files: take fewer rows."""
+
+
+def write_files(
+    layout: Layout,
+    partition: int,
+    slices: Sequence[memoryview],
+    start: int,
+    end: int,
+    aborted: Sequence[Aborted] = (),
+    spans: Sequence[Span] = (),
+    files_max: int = FILES_MAX,
+) -> list[FileContent]:
+    """The rows with start ≤ offset < end as Parquet, a file for each of their partition values, in order.
+
+    `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas,
+    objectstore.batch.CorruptBatch, and TooManyFiles for more files than `files_max`.
+    """
+    if not layout.spec:
+        found = write_file(layout, partition, slices, start, end, aborted, spans)
+        return [] if found is None else [found]
+    files: dict[Values, _Writing] = {}
+    for batch in arrow_batches(layout, partition, slices, start, end, aborted, spans):
+        for values, some in split(batch, layout.spec):
+            files.setdefault(values, _Writing(layout.arrow)).take(some)
+        if len(files) > files_max:
+            raise TooManyFiles
+    return [replace(each.finish(), values=values) for values, each in files.items()]
 
 
 def write_file(
@@ -52,12 +89,9 @@ def write_file(
     aborted: Sequence[Aborted] = (),
     spans: Sequence[Span] = (),
 ) -> FileContent | None:
-    """The rows with start ≤ offset < end as Parquet, in order; None when there is no row.
-
-    `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas and
-    objectstore.batch.CorruptBatch.
-    """
-    groups = _row_groups(arrow_batches(layout, partition, slices, start, end, aborted, spans))
+    """The same rows in one file, however they are partitioned; None when there is no row."""
+    gathered = RowGroups(layout.arrow)
+    groups = _row_groups(gathered, arrow_batches(layout, partition, slices, start, end, aborted, spans))
     first = next(groups, None)
     if first is None:
         return None
@@ -66,7 +100,34 @@ def write_file(
         writer.write_table(first)
         for group in groups:
             writer.write_table(group)
-    return facts(sink.getvalue())
+    return facts(sink.getvalue(), layout.arrow, gathered.nans)
+
+
+class _Writing:
+    """One of several files that are written side by side, opened with its first row group."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._groups = RowGroups(schema)
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        for group in self._groups.take(batch):
+            self._write(group)
+
+    def _write(self, group: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = open_writer(self._sink, self._schema)
+        self._writer.write_table(group)
+
+    def finish(self) -> FileContent:
+        """The file; it has rows."""
+        for group in self._groups.rest():
+            self._write(group)
+        assert self._writer is not None, "a file is begun with rows"
+        self._writer.close()
+        return facts(self._sink.getvalue(), self._schema, self._groups.nans)
 
 
 def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:
@@ -81,9 +142,10 @@ def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWri
 
 
 class RowGroups:
-    """Gathers rows until they are a row group."""
+    """Gathers the rows of one file until they are a row group."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._watch = NanWatch(schema)
         self._gathered: list[pa.RecordBatch] = []
         self._rows = self._size = 0
 
@@ -98,19 +160,25 @@ class RowGroups:
     def rest(self) -> Iterator[pa.Table]:
         """What is gathered, if anything."""
         if self._gathered:
-            yield pa.Table.from_batches(self._gathered)
+            rows = pa.Table.from_batches(self._gathered)
+            self._watch.look(rows)
+            yield rows
             self._gathered, self._rows, self._size = [], 0, 0
 
+    @property
+    def nans(self) -> Collection[int]:
+        """Columns that are NaN in some row so far, by id."""
+        return self._watch.found
 
-def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    groups = RowGroups()
+
+def _row_groups(groups: RowGroups, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         yield from groups.take(batch)
     yield from groups.rest()
 
 
-def facts(content: pa.Buffer) -> FileContent:
-    """What the footer says, read back: the pair of what was written."""
+def facts(content: pa.Buffer, schema: pa.Schema, nans: Collection[int]) -> FileContent:
+    """What the footer says, read back: the pair of what was written. `nans`: columns with NaN, by id."""
     metadata = pq.read_metadata(pa.BufferReader(content))
     columns = {metadata.row_group(0).column(at).path_in_schema: at for at in range(metadata.num_columns)}
     bounds: dict[int, Bounds] = {}
@@ -120,7 +188,8 @@ def facts(content: pa.Buffer) -> FileContent:
         highest = [_number(each.statistics.max_raw) for each in found]
         bounds[number] = Bounds(min(lowest), max(highest))
     starts = [_start(metadata.row_group(at).column(0)) for at in range(metadata.num_row_groups)]
-    return FileContent(memoryview(content), metadata.num_rows, bounds, starts)
+    told = column_metrics.of_file(metadata, schema, nans)
+    return FileContent(memoryview(content), metadata.num_rows, bounds, starts, told)
 
 
 def _number(raw: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import traceback
+from collections.abc import Sequence
 from itertools import accumulate
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from coordination.helper import serve
 from iceberg import layout as layouts
 from iceberg.layout import MissingSchemas
 from iceberg.merging import Merge, UnfitFile
-from iceberg.writer import FileContent, write_file
-from iceberg.writers import Answer, MergeRequest, Request
+from iceberg.writer import FileContent, TooManyFiles, write_files
+from iceberg.writers import Answer, Made, MergeRequest, Request
 from objectstore.batch import CorruptBatch
 
 YOUNG_MAX = 50_000
@@ -41,7 +42,7 @@ def _merged(request: MergeRequest, content: memoryview) -> tuple[Answer, list[me
         elif request.expected is not None:
             _merges[number].add(content, request.expected)
         else:
-            return _file(_merges.pop(number).finish())
+            return _files([_merges.pop(number).finish()])
     except UnfitFile as error:
         _merges.pop(number, None)
         return Answer(unfit=str(error)), []
@@ -56,21 +57,29 @@ def _written(request: Request, content: memoryview) -> tuple[Answer, list[memory
     slices = [content[end - length : end] for end, length in zip(ends, request.lengths, strict=True)]
     try:
         layout = layouts.from_basis(request.basis)
-        start, end = request.start, request.end
-        found = write_file(layout, request.partition, slices, start, end, request.aborted, request.spans)
+        found = write_files(
+            layout,
+            request.partition,
+            slices,
+            request.start,
+            request.end,
+            request.aborted,
+            request.spans,
+            request.files_max,
+        )
     except MissingSchemas as missing:
         return Answer(missing=[*missing.schema_ids]), []
+    except TooManyFiles:
+        return Answer(too_many=True), []
     except CorruptBatch as error:
         return Answer(corrupt=str(error) or "corrupt batch"), []
     except Exception:  # the agent logs it and tries again; this process goes on
         return Answer(failed=traceback.format_exc()), []
-    if found is None:
-        return Answer(), []
-    return _file(found)
+    return _files(found)
 
 
-def _file(found: FileContent) -> tuple[Answer, list[memoryview]]:
-    return Answer(rows=found.rows, bounds=found.bounds, split_offsets=found.split_offsets), [found.content]
+def _files(found: Sequence[FileContent]) -> tuple[Answer, list[memoryview]]:
+    return Answer(files=[Made.of(each) for each in found]), [each.content for each in found]
 
 
 def main() -> None:

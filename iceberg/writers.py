@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import accumulate, count
 from typing import Protocol
 
 from coordination.helper import Helper, HelperDied
 from coordination.state.types import Span
 from iceberg import writer
+from iceberg.column_metrics import ColumnMetrics
 from iceberg.layout import Layout, LayoutBasis, MissingSchemas
 from iceberg.merging import Expected, Merge, UnfitFile
-from iceberg.writer import Bounds, FileContent
+from iceberg.partitioning import FILES_MAX, Values
+from iceberg.writer import Bounds, FileContent, TooManyFiles
 from objectstore.batch import CorruptBatch
 from objectstore.transactions import Aborted
 
@@ -31,7 +33,7 @@ class WriterDied(Exception):
 
 
 class FileWriter(Protocol):
-    """Writes one Parquet file; see iceberg.writer.write_file."""
+    """Writes Parquet files; see iceberg.writer.write_files."""
 
     async def write(
         self,
@@ -42,10 +44,11 @@ class FileWriter(Protocol):
         end: int,
         aborted: Sequence[Aborted] = (),
         spans: Sequence[Span] = (),
-    ) -> FileContent | None:
+        files_max: int = FILES_MAX,
+    ) -> list[FileContent]:
         """The rows with start ≤ offset < end but aborted ones.
 
-        Raises CorruptBatch, MissingSchemas and WriterDied.
+        Raises CorruptBatch, MissingSchemas, TooManyFiles and WriterDied.
         """
         ...
 
@@ -82,9 +85,10 @@ class ThreadWriter:
         end: int,
         aborted: Sequence[Aborted] = (),
         spans: Sequence[Span] = (),
-    ) -> FileContent | None:
+        files_max: int = FILES_MAX,
+    ) -> list[FileContent]:
         """See FileWriter."""
-        write = partial(writer.write_file, layout, partition, slices, start, end, aborted, spans)
+        write = partial(writer.write_files, layout, partition, slices, start, end, aborted, spans, files_max)
         return await asyncio.to_thread(write)
 
     def merging(self, fields: str, partition: int) -> Merging:
@@ -117,6 +121,7 @@ class Request:
     lengths: list[int]
     aborted: Sequence[Aborted] = ()
     spans: Sequence[Span] = ()
+    files_max: int = FILES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +138,37 @@ class MergeRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """A file as far as the helper tells of it; its bytes, `size` of them, follow."""
+
+    size: int
+    rows: int
+    bounds: dict[int, Bounds]
+    split_offsets: list[int]
+    columns: dict[int, ColumnMetrics]
+    values: Values
+
+    @classmethod
+    def of(cls, file: FileContent) -> Made:
+        """A file without its bytes."""
+        size = file.content.nbytes
+        return cls(size, file.rows, file.bounds, file.split_offsets, file.columns, file.values)
+
+    def read(self, content: memoryview) -> FileContent:
+        """Inverse of `of`."""
+        return FileContent(content, self.rows, self.bounds, self.split_offsets, self.columns, self.values)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """What the helper says: an error, schemas it lacks, or the file's facts; the file's bytes follow."""
+    """What the helper says: an error, schemas it lacks, or the files' facts; the files' bytes follow."""
 
     corrupt: str = ""
     unfit: str = ""
     missing: Sequence[int] = ()
     failed: str = ""
-    rows: int = 0
-    bounds: dict[int, Bounds] = field(default_factory=dict)
-    split_offsets: list[int] = field(default_factory=list)
+    too_many: bool = False
+    files: Sequence[Made] = ()
 
 
 class ProcessWriter:
@@ -166,10 +192,11 @@ class ProcessWriter:
         end: int,
         aborted: Sequence[Aborted] = (),
         spans: Sequence[Span] = (),
-    ) -> FileContent | None:
+        files_max: int = FILES_MAX,
+    ) -> list[FileContent]:
         """See FileWriter."""
         lengths = [len(each) for each in slices]
-        request = Request(layout.basis, partition, start, end, lengths, aborted, [*spans])
+        request = Request(layout.basis, partition, start, end, lengths, aborted, [*spans], files_max)
         return await self.ask(request, slices)
 
     def merging(self, fields: str, partition: int) -> Merging:
@@ -178,8 +205,8 @@ class ProcessWriter:
 
     async def ask(
         self, request: Request | MergeRequest, slices: Sequence[memoryview] = ()
-    ) -> FileContent | None:
-        """What the helper answers; None when it made no file. Raises what its callers raise."""
+    ) -> list[FileContent]:
+        """The files that the helper made. Raises what its callers raise."""
         try:
             answer, content = await self._helper.ask(request, slices)
         except HelperDied as error:
@@ -193,7 +220,12 @@ class ProcessWriter:
             raise MissingSchemas(answer.missing)
         if answer.failed:
             raise WriterDied(f"the helper failed to write a file: {answer.failed}")
-        return FileContent(content, answer.rows, answer.bounds, answer.split_offsets) if answer.rows else None
+        if answer.too_many:
+            raise TooManyFiles
+        ends = accumulate(each.size for each in answer.files)
+        return [
+            each.read(content[end - each.size : end]) for each, end in zip(answer.files, ends, strict=True)
+        ]
 
     async def close(self) -> None:
         """End the helper. Idempotent."""
@@ -216,12 +248,11 @@ class _ProcessMerging:
         await self._ask(MergeRequest(self._number, expected=expected), content)
 
     async def finish(self) -> FileContent:
-        found = await self._ask(MergeRequest(self._number))
+        (found,) = await self._ask(MergeRequest(self._number))
         self._over = True
-        assert found is not None, "a merge of files with rows has rows"
         return found
 
-    async def _ask(self, request: MergeRequest, *content: memoryview) -> FileContent | None:
+    async def _ask(self, request: MergeRequest, *content: memoryview) -> list[FileContent]:
         try:
             return await self._writer.ask(request, content)
         except BaseException:  # the helper has forgotten it, or was ended

@@ -172,7 +172,7 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
-    shelves = [finding for each in pins for finding in shelf(spark, each, highs)]
+    shelves = [finding for each in pins for finding in shelf(spark, each, highs, given.since)]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
     counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}
     skipped = tuple(

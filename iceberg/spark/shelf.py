@@ -1,6 +1,7 @@
 """What a table says of itself against what it holds: manifests, ledger and kept snapshots.
 
-* `file`: a manifest's count and bounds of partition, offset and timestamp are those of the rows in the file.
+* `file`: a manifest's count and bounds of partition, offset and timestamp are those of the rows in the file,
+  and no value of another column is outside of what the manifest says of it (bounds.py).
 * `ledger`: the current snapshot's ledger (`floe.next-offsets`) lies behind all rows of its partition, not
   beyond the topic, where its own ranges end, and is of the topic's id.
 * `snapshot`: of each kept snapshot: what it says to have added is what its manifests add, inside the ranges
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from iceberg.spark.tables import Pinned
+from iceberg.spark import bounds
+from iceberg.spark.tables import Pinned, Since
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 
 TOPIC_ID, NEXT, RANGES = "floe.topic-id", "floe.next-offsets", "floe.ranges"
@@ -36,11 +39,16 @@ _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 _BOUNDED = {"partition": "kafka.partition", "offset": "kafka.offset", "timestamp": "kafka.timestamp"}
 
 
-def shelf(spark: SparkSession, of: Pinned, highs: Mapping[tuple[str, int], int]) -> list[Finding]:
-    """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen."""
+def shelf(
+    spark: SparkSession, of: Pinned, highs: Mapping[tuple[str, int], int], since: Since = MappingProxyType({})
+) -> list[Finding]:
+    """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen.
+
+    `since`: columns other than `kafka` are looked at from these offsets on.
+    """
     if of.snapshot is None:
         return []
-    files = _files(spark, of)
+    files = _files(spark, of, since)
     per_partition = (
         files.groupBy("partition")
         .agg(
@@ -63,7 +71,7 @@ def shelf(spark: SparkSession, of: Pinned, highs: Mapping[tuple[str, int], int])
     return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
 
 
-def _files(spark: SparkSession, of: Pinned) -> DataFrame:
+def _files(spark: SparkSession, of: Pinned, since: Since) -> DataFrame:
     """One row per data file: what its manifest says (`told_…`), and what is in it."""
     kept = [F.col("file_path").alias("path"), F.col("record_count").alias("told_rows")]
     for name, column in _BOUNDED.items():
@@ -72,7 +80,10 @@ def _files(spark: SparkSession, of: Pinned) -> DataFrame:
             metrics["lower_bound"].alias(f"told_{name}_low"),
             metrics["upper_bound"].alias(f"told_{name}_high"),
         ]
-    told = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}").select(*kept)
+    columns, parts = bounds.leaves(spark, of), bounds.partition_fields(of)
+    told = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}").select(
+        *kept, *bounds.told(columns, parts)
+    )
     rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}")
     ends = [
         how(f"kafka.{name}").alias(f"{name}_{end}")
@@ -81,6 +92,11 @@ def _files(spark: SparkSession, of: Pinned) -> DataFrame:
     ]
     held = rows.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *ends)
     found = told.join(held, F.col("path") == F.col("file"), "left")
+    if columns or parts:
+        judged = bounds.judged(spark, of, told, columns, parts, since)
+        found = found.join(judged, F.col("path") == F.col("columns_file"), "left")
+    else:
+        found = found.withColumn(bounds.DETAIL, F.lit(""))
     return found.withColumn("partition", F.col("partition_low")).withColumn("detail", _detail())
 
 
@@ -99,6 +115,7 @@ def _detail() -> Column:
             says = F.concat(F.lit(f"the manifest says that its {word} {column} is "), told.cast("string"))
             text = F.concat(says, F.lit(", it is "), F.coalesce(actual.cast("string"), F.lit("null")))
             details.append(F.when(told.isNotNull() & ~told.eqNullSafe(actual), text))
+    details.append(F.when(F.col(bounds.DETAIL) != "", F.col(bounds.DETAIL)))
     return F.concat_ws("; ", *details)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,8 @@ class Pinned:
     snapshot: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
+    specs: Sequence[str] = ()
+    """The table's partition specs, each as JSON."""
 
     @property
     def rows(self) -> str:
@@ -80,7 +82,10 @@ def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
     columns = TableColumns(json.dumps(fields), properties.get(COLUMNS_PROPERTY, ""))
     if snapshot is None:
         return Pinned(topic, table, columns, properties=properties)
-    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, dict(snapshot.summary()))
+    to_json = jvm.org.apache.iceberg.PartitionSpecParser.toJson
+    specs = [str(to_json(each)) for each in found.specs().values()]
+    summary = dict(snapshot.summary())
+    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, summary, specs)
 
 
 Since = Mapping[tuple[str, int], int]
@@ -90,9 +95,7 @@ Since = Mapping[tuple[str, int], int]
 def plain_history(spark: SparkSession, topic: str, table: str, since: Since, digest: Digest) -> DataFrame:
     """A topic's table, or any view with its columns, in those of a history; `wrong` is null."""
     rows = (
-        spark.table(table)
-        .where(_beyond(topic, since))
-        .select(F.lit(topic).alias("topic"), *_compared(digest))
+        spark.table(table).where(beyond(topic, since)).select(F.lit(topic).alias("topic"), *_compared(digest))
     )
     return rows.withColumn(WRONG, F.lit(None).cast(WRONG_SQL))
 
@@ -103,14 +106,14 @@ def judged_history(
     """The same with `wrong`: where columns are not what the row's bytes say."""
     rows = (
         spark.sql(f"SELECT * FROM {of.rows}")
-        .where(_beyond(of.topic, since))
+        .where(beyond(of.topic, since))
         .select(F.lit(of.topic).alias("topic"), *_compared(digest), *MESSAGES)
     )
     described = f"{_PLACE_SQL}, {digest.compared_sql}, {WRONG} {WRONG_SQL}"
     return rows.mapInArrow(judging(of.columns, schemas), described)
 
 
-def _beyond(topic: str, since: Since) -> Column:
+def beyond(topic: str, since: Since) -> Column:
     """Rows that are to be compared: all but those of a partition that lie below its offset.
 
     By plain comparisons, so that files are left out by their manifests' bounds; what is in no partition that

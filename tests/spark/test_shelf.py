@@ -153,7 +153,9 @@ def _damaged(made: Made, damage: Shelf, folder: Path) -> Metadata:
         (entry,) = manifests.entries(made.manifests[0], made.newest)
         file = damage.file(_added(entry))
         number = current["snapshot-id"]
-        written = manifests.write_added(f"file://{folder}/m.avro", metadata["schemas"][-1], number, [file])
+        written = manifests.write_added(
+            f"file://{folder}/m.avro", manifests.form(metadata, 0), number, [file]
+        )
         _put(written.manifest.manifest_path, written.content)
         current["manifest-list"], content = manifests.write_list(
             f"file://{folder}/snap.avro", number, current["parent-snapshot-id"], current["sequence-number"],

@@ -83,18 +83,18 @@ class Rewrite:
 
     async def listed(self, made: Sequence[AddedFile]) -> str:
         """Where the engine's manifest list is: its file, and all that stays."""
-        schema = self.head.metadata["schemas"][-1]
+        form = manifests.form(self.head.metadata, 0)
         prefix = f"{self.head.metadata['location']}/metadata/{uuid.uuid4()}"
         contents = {
             each.manifest_path: await self.rig.store.get(self.rig.warehouse.key(each.manifest_path))
             for each in self.head.manifests
         }
         rest, _ = manifests.write_replaced(
-            f"{prefix}-m1.avro", schema, NUMBER, self.head.manifests, contents, set(self.gone)
+            f"{prefix}-m1.avro", form, NUMBER, self.head.manifests, contents, set(self.gone)
         )
         written = [rest]
         if made:
-            written.append(manifests.write_added(f"{prefix}-m0.avro", schema, NUMBER, made))
+            written.append(manifests.write_added(f"{prefix}-m0.avro", form, NUMBER, made))
         for each in written:
             await self.put(each.manifest.manifest_path, each.content)
         number = self.head.metadata["last-sequence-number"] + 1

@@ -42,7 +42,7 @@ class Gate(ThreadWriter):
         self.inside = self.most = 0
         self._full = asyncio.Event()
 
-    async def write(self, *arguments: Any) -> FileContent | None:
+    async def write(self, *arguments: Any) -> list[FileContent]:
         """See FileWriter."""
         self.inside += 1
         self.most = max(self.most, self.inside)

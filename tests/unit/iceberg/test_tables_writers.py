@@ -4,10 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from iceberg import layout, writer
+from iceberg.partitioning import By
+from iceberg.writer import FileContent
 from iceberg.writers import ProcessWriter, ThreadWriter, WriterDied
 from objectstore import batch
 from objectstore.batch import CorruptBatch
@@ -37,15 +40,28 @@ def slices(count: int = 3, rows: int = 100) -> list[memoryview]:
     ]
 
 
+def plain(file: FileContent) -> FileContent:
+    """The file with its bytes as they compare."""
+    return replace(file, content=memoryview(bytes(file.content)))
+
+
 async def test_a_process_writes_what_a_thread_writes(helper: ProcessWriter) -> None:
-    here = await ThreadWriter().write(TABLE, 3, slices(), 10, 290)
-    there = await helper.write(TABLE, 3, slices(), 10, 290)
-    assert here is not None
-    assert there is not None
-    assert bytes(here.content) == bytes(there.content)
-    assert (here.rows, here.bounds, here.split_offsets) == (there.rows, there.bounds, there.split_offsets)
+    (here,) = await ThreadWriter().write(TABLE, 3, slices(), 10, 290)
+    (there,) = await helper.write(TABLE, 3, slices(), 10, 290)
+    assert plain(here) == plain(there)
     assert (here.rows, here.bounds[3]) == (280, writer.Bounds(10, 289))
-    assert await helper.write(TABLE, 3, slices(), 500, 600) is None
+    assert await helper.write(TABLE, 3, slices(), 500, 600) == []
+
+
+async def test_a_process_writes_a_file_for_each_partition_value_too(helper: ProcessWriter) -> None:
+    columns = TABLE.fields[2]["type"]["fields"]
+    year = next(each["id"] for each in columns if each["name"] == "year")
+    table = TABLE.partitioned((By(year, "bucket[3]"),))
+    here = await ThreadWriter().write(table, 3, slices(), 0, 300)
+    there = await helper.write(table, 3, slices(), 0, 300)
+    assert [*map(plain, here)] == [*map(plain, there)]
+    assert len({each.values for each in here}) == len(here) > 1
+    assert sum(each.rows for each in here) == 300
 
 
 async def test_a_killed_helper_is_an_error_once_and_replaced(helper: ProcessWriter) -> None:
@@ -54,8 +70,7 @@ async def test_a_killed_helper_is_an_error_once_and_replaced(helper: ProcessWrit
     os.kill(helper.pid, signal.SIGKILL)
     with pytest.raises(WriterDied):
         await helper.write(TABLE, 0, slices(), 0, 300)
-    again = await helper.write(TABLE, 0, slices(), 0, 300)
-    assert again is not None
+    (again,) = await helper.write(TABLE, 0, slices(), 0, 300)
     assert again.rows == 300
 
 
@@ -75,4 +90,4 @@ async def test_corrupt_records_are_told_apart_from_a_broken_helper(helper: Proce
     damaged[57:61] = (500).to_bytes(4, "big")
     with pytest.raises(CorruptBatch):
         await helper.write(TABLE, 0, [memoryview(damaged)], 0, 300)
-    assert await helper.write(TABLE, 0, slices(), 0, 300) is not None
+    assert await helper.write(TABLE, 0, slices(), 0, 300)
