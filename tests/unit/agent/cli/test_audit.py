@@ -6,8 +6,9 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,42 +56,30 @@ def audit(dev: Dev, topic: str, jars: Path, *options: str) -> tuple[int, dict[st
 def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with transactions: aborted and open ones are in neither, and a row of an aborted one is seen.
 
-    Spark's tasks read the topic, with every kind of null and empty in its records.
+    Spark reads the topic, with every kind of null and empty in its records, and the agent tells of both
+    audits.
     """
     jars = ensure("iceberg")[0].parent
     assert dev.run("topic", "create", "audited", "--partitions", "2").status == 0
-    lines = "".join(
-        f"key {n}\torder {n} of {n * 7919 % 1000} costs {n * 104729 % 99991} cents on day {n % 365}\n"
-        for n in range(ROWS)
-    )
+    lines = "".join(map(line, range(ROWS)))
     assert dev.run("produce", "audited", "--key-separator", "\t", stdin=lines).status == 0
-
     odd_records(dev, "audited")
     aborted = transactions(dev, "audited")
 
-    status, verdict = audit(dev, "audited", jars)
+    status, verdict = audit(dev, "audited", jars, "--since", "start")
     assert (status, verdict["equal"], verdict["read_by"]) == (0, True, "spark"), verdict
+    until(lambda: figure(dev, "floe_audit_findings", "audited") == 0, "the agent tells of no audit")
     assert verdict["topics"][0]["table"] == verdict["topics"][0]["consumed"] == ROWS + len(ODD) + 2
 
-    def takes_an_aborted_offset(table: pa.Table, row: int) -> pa.Table:
-        (moved,) = table.slice(row, 1).to_pylist()
-        moved["kafka"]["offset"] = aborted[moved["kafka"]["partition"]]
-        changed = table.slice(row + 1, 4).to_pylist()
-        at = changed[0]["kafka"]["offset"]
-        changed[0]["value"]["__raw__"] = b"other"
-        changed[1]["key"] = None
-        changed[2]["headers"] = [{"key": "k", "value": None}]
-        changed[3]["kafka"]["timestamp"] += timedelta(milliseconds=1)
-        expected.update({(at, "value"), (at + 1, "key"), (at + 2, "headers"), (at + 3, "timestamp")})
-        others = pa.Table.from_pylist([*changed, moved], schema=table.schema)
-        return pa.concat_tables([table.slice(0, row), table.slice(row + 5), others])
-
     expected: set[tuple[int, str]] = set()
-
-    monkeypatch.setattr("deploy.run.damage.WAYS", {"abort": takes_an_aborted_offset})
+    way = partial(damaged, aborted, expected)
+    monkeypatch.setattr("deploy.run.damage.WAYS", {"abort": way})
     done = damage("abort", "audited", "floe.audited", f"{dev.http}/iceberg", {})
-    status, verdict = audit(dev, "audited", jars)
+    status, verdict = audit(dev, "audited", jars, "--since", "start")
     assert (status, verdict["equal"]) == (1, False)
+    assert verdict["since"] == [], "all is compared, whatever was before"
+    wrong = sum(verdict["counts"].values())
+    until(lambda: figure(dev, "floe_audit_findings", "audited") == wrong, "the agent does not tell")
     places = [(f["kind"], f["topic"], f["partition"], f["offset"]) for f in verdict["findings"]]
     assert ("missing", "audited", done.partition, done.offset) in places
     assert ("extra", "audited", done.partition, aborted[done.partition]) in places
@@ -98,6 +87,28 @@ def test_a_table_is_proven_equal_until_one_row_is_damaged(dev: Dev, monkeypatch:
     assert {(f["offset"], f["detail"]) for f in changed} == {
         (offset, f"{what} of the table differs") for offset, what in expected
     }
+
+
+def line(n: int) -> str:
+    """A record as text."""
+    return f"key {n}\torder {n} of {n * 7919 % 1000} costs {n * 104729 % 99991} cents on day {n % 365}\n"
+
+
+def damaged(
+    aborted: Mapping[int, int], expected: set[tuple[int, str]], table: pa.Table, row: int
+) -> pa.Table:
+    """A row takes an aborted offset, and four behind it are changed: where, and what, into `expected`."""
+    (moved,) = table.slice(row, 1).to_pylist()
+    moved["kafka"]["offset"] = aborted[moved["kafka"]["partition"]]
+    changed = table.slice(row + 1, 4).to_pylist()
+    at = changed[0]["kafka"]["offset"]
+    changed[0]["value"]["__raw__"] = b"other"
+    changed[1]["key"] = None
+    changed[2]["headers"] = [{"key": "k", "value": None}]
+    changed[3]["kafka"]["timestamp"] += timedelta(milliseconds=1)
+    expected.update({(at, "value"), (at + 1, "key"), (at + 2, "headers"), (at + 3, "timestamp")})
+    others = pa.Table.from_pylist([*changed, moved], schema=table.schema)
+    return pa.concat_tables([table.slice(0, row), table.slice(row + 5), others])
 
 
 Odd = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
@@ -124,7 +135,7 @@ def transactions(dev: Dev, topic: str) -> dict[int, int]:
     """
     aborted: dict[int, int] = {}
 
-    def told(_: object, message: Message) -> None:
+    def delivered(_: object, message: Message) -> None:
         aborted[message.partition() or 0] = message.offset() or 0
 
     for number, name in enumerate(("committed", "aborted", "open")):
@@ -132,7 +143,7 @@ def transactions(dev: Dev, topic: str) -> dict[int, int]:
         producer.init_transactions(WAIT_S_MAX)
         producer.begin_transaction()
         for partition in range(2):
-            producer.produce(topic, name, partition=partition, on_delivery=told if number == 1 else None)
+            producer.produce(topic, name, partition=partition, on_delivery=delivered if number == 1 else None)
         assert producer.flush(WAIT_S_MAX) == 0
         if number == 0:
             producer.commit_transaction(WAIT_S_MAX)
@@ -181,9 +192,19 @@ def behind(dev: Dev, topic: str) -> int | None:
 
 def compacted_away(dev: Dev) -> float:
     """Bytes that compaction has taken away so far."""
+    return sum(map(float, told(dev, "floe_compacted_away_bytes_total")))
+
+
+def figure(dev: Dev, metric: str, topic: str) -> float | None:
+    """A topic's figure; None where it has none."""
+    return next(map(float, told(dev, f'{metric}{{topic="{topic}"}}')), None)
+
+
+def told(dev: Dev, metric: str) -> list[str]:
+    """Values of the metrics that begin so."""
     with urllib.request.urlopen(f"{dev.http}/metrics", timeout=WAIT_S_MAX) as answer:
         lines = answer.read().decode().splitlines()
-    return sum(float(line.split()[1]) for line in lines if line.startswith("floe_compacted_away_bytes_total"))
+    return [line.split()[1] for line in lines if line.startswith(metric)]
 
 
 def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
