@@ -137,7 +137,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         A callback whose node is dead does not run; that of a paused one is kept.
         """
         ready, timers, dead, paused = self._ready, self._timers, self.dead, self._paused
-        take = ready.popleft
         while True:
             while timers and not timers[0][2]:
                 heappop(timers)
@@ -150,17 +149,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 raise Deadlock("nothing is ready and no timer is set")
             self._now = now
-            if now >= self._second_ends:
-                self._second_ends, self._steps_max = now + 1, self.steps + STEPS_OF_A_SECOND_MAX
-            elif self.steps > self._steps_max:
-                self._steps_max = self.steps + STEPS_OF_A_SECOND_MAX  # what is put away afterwards may run
-                raise Livelock(f"{STEPS_OF_A_SECOND_MAX} callbacks within a second, at {now:.3f}")
+            if now >= self._second_ends or self.steps > self._steps_max:
+                self._next_second()
             due = now + RESOLUTION_S
             while timers and timers[0][0] < due:
                 ready.append(heappop(timers)[2])
             run = 0
             for _ in range(len(ready)):
-                handle = take()
+                handle = ready.popleft()
                 if not handle:
                     continue
                 context = handle[2]
@@ -179,6 +175,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.steps += run
             if self._stopping:
                 return
+
+    def _next_second(self) -> None:
+        """A second is over, or too many steps of it are done."""
+        self._steps_max = self.steps + STEPS_OF_A_SECOND_MAX  # what is put away afterwards may run
+        if self._now < self._second_ends:
+            raise Livelock(f"{STEPS_OF_A_SECOND_MAX} callbacks within a second, at {self._now:.3f}")
+        self._second_ends = self._now + 1
 
     def put_away(self) -> None:
         """The run is over and judged: let every task end, the dead ones too; nothing is left behind."""

@@ -214,8 +214,7 @@ class Network:
         near, far = factory(), listening.context.run(listening.factory)
         mine = VirtualTransport(self, source, near, contextvars.copy_context())
         theirs = VirtualTransport(self, listening.node, far, listening.context.copy())
-        mine.peer, theirs.peer = theirs, mine
-        mine.link, theirs.link = out, back
+        mine.peer, theirs.peer, mine.link, theirs.link = theirs, mine, out, back
         for end in (mine, theirs):
             self._ends.setdefault(_name(end.node), []).append(end)
         theirs.call(far.connection_made, theirs)
@@ -281,13 +280,11 @@ class Network:
 
     def send(self, source: VirtualTransport, what: Callable[[], None]) -> None:
         """Deliver `what` at the other end, after everything that was sent before it."""
-        peer = source.peer
+        peer, link = source.peer, source.link
         assert peer is not None, "sent before it was connected"
         if source.held is not None:
             source.held.append(what)
         elif not source.lost and not source.gone:
-            link = source.link
-            assert link is not None, "sent before it was connected"
             if link.cut or link.held:
                 self.events["cut off"] += 1
                 link.held.append(lambda: self._deliver(source, peer, link, what))
@@ -336,8 +333,7 @@ class VirtualTransport(asyncio.Transport):
         self.context = context
         self.agent = _is_agent(node)
         self.peer: VirtualTransport | None = None
-        self.link: Link | None = None
-        """The way to the peer."""
+        self.link = Link()  # the way to the peer
         self.last_arrival = 0.0
         self.lost = False
         """Nothing passes any more, either way, and nobody is told."""
@@ -353,8 +349,7 @@ class VirtualTransport(asyncio.Transport):
 
     def call(self, function: Callable[..., Any], *args: Any) -> None:
         """Run a callback of this end's protocol in its node."""
-        loop = self._network._loop
-        loop.call_soon(function, *args, context=self.context)
+        self._network._loop.call_soon(function, *args, context=self.context)
 
     # What protocols use.
 

@@ -20,6 +20,8 @@ from aiokafka.protocol.struct import Struct
 from prometheus_client import Counter, Histogram
 from prometheus_client.values import MutexValue
 
+from tests.sim.thaw import thaw
+
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """A value of the bytes from a place on, and the place behind it. Raises struct.error or IndexError."""
 Writer = Callable[[Any, list[bytes]], None]
@@ -49,6 +51,7 @@ def quicken() -> None:
     MutexValue.inc = _inc  # type: ignore[method-assign]  # without its lock
     Counter.inc = _count  # type: ignore[method-assign, assignment]  # no metric here has exemplars
     Histogram.observe = _observe  # type: ignore[method-assign, assignment]  # likewise
+    thaw()
 
 
 class _NoPandas:

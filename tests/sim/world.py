@@ -65,7 +65,6 @@ from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
 from tests.sim.sick.bed import Sickbed
 from tests.sim.sick.goers import Goers
 from tests.sim.solo import Solo
-from tests.sim.thaw import thaw
 from tests.sim.transactors import Transactor
 from tests.sim.waits import quick_waits
 from tests.sim.witness import Witness
@@ -174,7 +173,6 @@ class World:
         """The whole run."""
         avro_memory.remember()
         quick.quicken()
-        thaw()
         asyncio.set_event_loop(self.loop)
         try:
             with (

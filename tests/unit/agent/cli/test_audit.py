@@ -227,9 +227,9 @@ def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
         assert (count["table"], count["consumed"]) == (due, due)
         assert sum(each["offset"] for each in verdict["since"]) == (0 if number == 1 else 60)
     catalog = RestCatalog("floe", uri=f"{dev.http}/iceberg")
-    rows = catalog.load_table("audits.offsets").scan().to_arrow().to_pylist()
-    assert all(row["equal"] for row in rows)
-    assert sum(row["next_offset"] - row["from_offset"] for row in rows if row["topic"] == "grows") == 86
+    kept = catalog.load_table("audits.offsets").scan(row_filter="topic = 'grows'").to_arrow().to_pylist()
+    assert all(row["equal"] for row in kept)
+    assert sum(row["next_offset"] - row["from_offset"] for row in kept) == 86
 
 
 async def before_1600(dev: Dev, topic: str) -> None:
