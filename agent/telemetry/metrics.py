@@ -40,6 +40,7 @@ class Metrics:
         self._fetch()
         self._log()
         self._tables()
+        self._around_tables()
         ProcessCollector(registry=self.registry)  # CPU seconds, resident memory, open files
         GCCollector(registry=self.registry)
 
@@ -59,6 +60,7 @@ class Metrics:
         self.request_bytes = self._gauge("request_bytes_held", "Bytes of requests being worked on")
         self.bytes_in = self._counter("bytes_in", "Bytes received from Kafka clients")
         self.bytes_out = self._counter("bytes_out", "Bytes sent to Kafka clients")
+        self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
         self.requests = self._counter("requests", "Kafka requests answered", "api")
         self.request_seconds = self._seconds("request", "Time from frame to answer", "api")
         self._bound: dict[str, RequestMetrics] = {}
@@ -134,6 +136,8 @@ class Metrics:
         self.table_problems = self._gauge(
             "table_problems", "What is wrong with a table that goes on all the same", "topic"
         )
+
+    def _around_tables(self) -> None:
         self.audit_last_equal_seconds = self._gauge(
             "audit_last_equal_seconds",
             "Unix time of the last audit that found topic and table equal; each agent says it",
@@ -159,7 +163,6 @@ class Metrics:
         self.table_publish_failed = self._counter(
             "table_publish_failed", "Tries to publish to other catalogs that failed", "catalog"
         )
-        self.http_requests = self._counter("http_requests", "HTTP requests answered", "route", "status")
 
     def request(self, api: str) -> RequestMetrics:
         """The metrics of one Kafka API by its name; the same object each time."""

@@ -188,9 +188,8 @@ class World:
                 self.loop.put_away()
         finally:
             asyncio.set_event_loop(None)
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        operations = self.recorder.operations
-        return Outcome(self.plan, judgement, lines, digest, virtual_s, self.seen.counts, operations)
+        digest, seen = hashlib.sha256("\n".join(lines).encode()).hexdigest(), self.seen.counts
+        return Outcome(self.plan, judgement, lines, digest, virtual_s, seen, self.recorder.operations)
 
     async def _main(self) -> Judgement:
         for agent in self.agents:
