@@ -25,15 +25,20 @@ async def lake(spark: SparkSession, folder: Path) -> AsyncIterator[Rig]:
     `lake.own`.
     """
     async with rigs.running(folder) as rig, serving.served(serving.catalog_of(rig)) as url:
-        for name, value in {
-            "": "org.apache.iceberg.spark.SparkCatalog",
-            ".type": "rest",
-            ".uri": url,
-            ".cache-enabled": "false",
-            ".io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
-        }.items():
-            spark.conf.set(f"spark.sql.catalog.lake{name}", value)
+        name_lake(spark, url)
         yield rig
+
+
+def name_lake(spark: SparkSession, url: str) -> None:
+    """Let the session know the catalog at this URL as `lake`."""
+    for name, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "rest",
+        ".uri": url,
+        ".cache-enabled": "false",
+        ".io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+    }.items():
+        spark.conf.set(f"spark.sql.catalog.lake{name}", value)
 
 
 def places(spark: SparkSession, table: str) -> Places:
