@@ -83,8 +83,7 @@ class Job:
             with self._spark(java) as spark:
                 self._load(ids, key_ids, spark)
                 if self._options.damage:
-                    while not self._told.first_increment.wait(1):  # it may be reading what is damaged
-                        spark.check()
+                    spark.wait_for(self._told.first_increment, SPARK_PATIENCE_S)  # it reads what is damaged
                     self._damage()
                 accounts = {
                     topic: (rows + broken[topic], broken[topic]) for topic, rows in self._rows.items()

@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -210,6 +211,19 @@ def test_a_child_that_fails_is_told_by_its_last_line(module: Path, tmp_path: Pat
         Child("story", {}, tmp_path / "log", print) as child,
     ):
         child.wait(30)
+
+
+def test_what_a_child_tells_of_is_waited_for(module: Path, tmp_path: Path) -> None:
+    module.write_text(
+        "from deploy.run.children import run, tell, told\n"
+        "tell('got', plan=told())\ntold()\nrun(lambda: 1 / 0)\n"
+    )
+    got, never = threading.Event(), threading.Event()
+    with Child("story", {}, tmp_path / "log", lambda event: got.set()) as child:
+        child.wait_for(got, 30)
+        child.say("go")
+        with pytest.raises(ChildFailed, match="ZeroDivisionError"):
+            child.wait_for(never, 30)
 
 
 class Looks:
