@@ -1,9 +1,12 @@
-"""The Spark side: a helper process that starts its JVM while the load goes on, then runs pipeline and audit.
+"""The Spark side: a helper process that starts its JVM while the load goes on, then runs the pipeline, twice,
+and the audit.
 
 Plan: `http` (an agent), `catalog_uri`, `s3` (null for a local folder), `jars`, `java_home`, `scratch`,
 `tables`, `sent`, `consumed`, `out` folder. Once the session is up it waits to be told
+`{"until": watermark}`, up to where the first increment of flights goes, and then for the rest
 `{"accounts": {topic: [produced, rejected]}}`. Events: `stage` (name), `working` (name, done and open tasks,
-seconds) while one takes long, `stage done` (name, began, ended), `done`. Leaves verdict.json
+seconds) while one takes long, `stage done` (name, began, ended), `increment` (deploy/run/increments.py),
+`done`. Leaves verdict.json
 and results.json in `out`.
 """
 
@@ -21,9 +24,11 @@ from pyspark.sql import SparkSession
 
 from agent.cli.audit import schemas
 from deploy.run.children import run, tell, told
+from deploy.run.increments import increment
 from iceberg.spark.audit import Account, AuditInput, audit
 from iceberg.spark.pipelines import flights
 from iceberg.spark.session import S3Access, session
+from iceberg.spark.watermark import Watermark
 
 WORKING_S = 10.0  # between two words of a stage that takes long
 
@@ -42,12 +47,11 @@ def open_session(plan: Mapping[str, Any]) -> SparkSession:
     return spark
 
 
-def run_pipeline(spark: SparkSession, plan: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Write the result tables, then read them back by name, as any other job would."""
-    tables = flights.run(spark, plan["tables"])
+def figures(spark: SparkSession, lake: flights.Lake) -> dict[str, list[dict[str, Any]]]:
+    """What the pipeline's tables tell, read back as any other job would."""
     return {
-        name: [row.asDict(recursive=True) for row in spark.table(table).collect()]
-        for name, table in tables.items()
+        name: [row.asDict(recursive=True) for row in frame.collect()]
+        for name, frame in flights.results(spark, lake).items()
     }
 
 
@@ -106,11 +110,18 @@ def main() -> None:
     out = Path(plan["out"])
     with stage("start"):
         spark = open_session(plan)
+    lake = flights.Lake(plan["tables"])
+    first = told()
+    if first is None:
+        return
+    with stage("first increment", spark):
+        tell("increment", **increment(spark, lake, Watermark.parse(first["until"])))
     go = told()
     if go is None:
         return
-    with stage("pipeline", spark):
-        (out / "results.json").write_text(json.dumps(run_pipeline(spark, plan), indent=1))
+    with stage("second increment", spark):
+        tell("increment", **increment(spark, lake, None))
+        (out / "results.json").write_text(json.dumps(figures(spark, lake), indent=1))
     with stage("audit", spark):
         given = AuditInput(
             tables=plan["tables"],

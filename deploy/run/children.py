@@ -107,6 +107,14 @@ class Child:
         self._reader.join()
         self._judge(status)
 
+    def wait_for(self, happened: threading.Event, patience_s: float) -> None:
+        """Until something has happened that it tells of. Raises as `wait` does."""
+        patience = Patience(patience_s)
+        while not happened.wait(min(LOOK_SECONDS, patience_s)):
+            self.check()
+            if patience.over(self._steps):
+                raise TimeoutError(f"{self._module} did not get on for {patience_s:.0f} s")
+
     def check(self) -> None:
         """Raises ChildFailed when it has already ended badly."""
         self._judge(self._process.poll() or 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,7 +57,7 @@ class Display:
 
 def pipeline_table(airlines: Sequence[Mapping[str, Any]], shown: int = 8) -> Table:
     """The airlines with most flights."""
-    table = Table(title="Delays by airline (floe.results.delays_by_airline)", title_justify="left")
+    table = Table(title="Delays by airline (from floe.results.delays_daily)", title_justify="left")
     columns = ("airline", "flights", "cancelled", "departure", "arrival", "late", "plane age")
     for column in columns:
         table.add_column(column, justify="left" if column == "airline" else "right")
@@ -72,6 +72,20 @@ def pipeline_table(airlines: Sequence[Mapping[str, Any]], shown: int = 8) -> Tab
             "" if row["plane_age_years"] is None else f"{row['plane_age_years']:.1f} y",
         )
     return table
+
+
+def increment_lines(event: Mapping[str, Any]) -> Iterator[str]:
+    """What the terminal and the report say of an increment."""
+    ranges = ", ".join(f"{a:,} to {b:,}" for a, b in zip(event["since"], event["until"], strict=True))
+    files = f"in {event['files']} of the table's {event['files_all']} files"
+    yield f"flights, offsets by partition: {ranges}; {files}"
+    for stage in event["stages"]:
+        read = " + ".join(f"{count:,} {topic}" for topic, count in stage["read"].items() if count)
+        wrote = f"wrote {stage['added']:,} rows"
+        if stage["removed"]:
+            wrote += f" for {stage['removed']:,} older ones"
+        days = f", {stage['days']} days" if stage["days"] else ""
+        yield f"{stage['name']:<10}  read {read or 'nothing'}; {wrote}{days}"
 
 
 def last_line(verdict: Verdict, rejected_wanted: int, order: Sequence[str]) -> str:

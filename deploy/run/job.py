@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,14 @@ from deploy.run.broken import broken_records
 from deploy.run.checks import pipeline_agrees, refusals_told_why, with_findings
 from deploy.run.children import Child, Event
 from deploy.run.damage import Damage, damage
-from deploy.run.display import Display, last_line, pipeline_table
+from deploy.run.display import Display, increment_lines, last_line, pipeline_table
 from deploy.run.refusals import CLIENTS
 from deploy.run.report import Report
 from deploy.run.source import TOPICS, check_files
 from deploy.run.stages import Stage, file_io
 from deploy.run.timeline import Timeline
 from deploy.run.topics import create_topics
-from deploy.run.watch import TableWatch
+from deploy.run.watch import TableWatch, share
 from iceberg.spark.verdict import Verdict
 
 # How long nothing new may be heard; each lasts as long as it gets on.
@@ -30,6 +32,8 @@ LOAD_PATIENCE_S = 300
 READ_PATIENCE_S = 180
 TABLES_PATIENCE_S = 180
 SPARK_PATIENCE_S = 600
+
+FIRST_SHARE = 0.6  # of the flights: what the first increment reads
 
 SENT, READ, TABLES = "sent, acknowledged", "read back", "in tables"
 
@@ -50,6 +54,8 @@ class Told:
     rejections: list[Event] = field(default_factory=list)
     carriers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     damaged: Damage | None = None
+    increments: list[Event] = field(default_factory=list)
+    first_increment: threading.Event = field(default_factory=threading.Event)
 
 
 class Job:
@@ -61,6 +67,7 @@ class Job:
         self._display = display
         self._timeline = timeline
         self._told = Told()
+        self._first_is_due = True
         self._tables = {topic.name: f"floe.{topic.name}" for topic in TOPICS}
         self._rows = {topic.name: min(topic.rows, options.limit or topic.rows) for topic in TOPICS}
         self._total = sum(self._rows.values())
@@ -76,6 +83,7 @@ class Job:
             with self._spark(java) as spark:
                 self._load(ids, key_ids, spark)
                 if self._options.damage:
+                    spark.wait_for(self._told.first_increment, SPARK_PATIENCE_S)  # it reads what is damaged
                     self._damage()
                 accounts = {
                     topic: (rows + broken[topic], broken[topic]) for topic, rows in self._rows.items()
@@ -122,7 +130,7 @@ class Job:
         }
         logs = out / "logs"
         with (
-            TableWatch(self._catalogs, self._tables, lambda rows: self._display.at(TABLES, rows)) as watch,
+            TableWatch(self._catalogs, self._tables, partial(self._on_look, spark)) as watch,
             Child("deploy.run.read", reading, logs / "read.log", self._on_read) as reader,
             Child("deploy.run.load", loading, logs / "load.log", self._on_load) as loader,
         ):
@@ -134,6 +142,17 @@ class Job:
             with self._timeline.step("tables catch up"):
                 watch.wait(self._rows, TABLES_PATIENCE_S, spark.check)
         self._timeline.table = watch.samples
+
+    def _on_look(self, spark: Child, watch: TableWatch) -> None:
+        """Let the pipeline begin once the tables have the first increment's share of the flights, and all
+        else.
+        """
+        self._display.at(TABLES, sum(watch.rows.values()))
+        wanted, held = FIRST_SHARE * self._rows["flights"], watch.rows["flights"]
+        others = all(watch.rows[name] >= rows for name, rows in self._rows.items() if name != "flights")
+        if self._first_is_due and others and held >= wanted:
+            self._first_is_due = False
+            spark.say({"until": str(share(watch.ends["flights"], wanted / held))})
 
     def _damage(self) -> None:
         how, io_properties = self._options.damage, file_io(self._stage)
@@ -156,9 +175,17 @@ class Job:
         if self._told.damaged is not None:
             notes.append(f"Behind Floe's back: {self._told.damaged}.")
         report = self._options.out / "report.html"
-        Report(self._stage.title, line, verdict, results, self._told.rejections, self._timeline, notes).write(
-            report
-        )
+        increments = [line for event in self._told.increments for line in increment_lines(event)]
+        Report(
+            self._stage.title,
+            line,
+            verdict,
+            results,
+            self._told.rejections,
+            self._timeline,
+            notes,
+            increments,
+        ).write(report)
         self._display.say("")
         self._display.console.print(pipeline_table(results["delays_by_airline"]))
         for finding in verdict.findings[:10]:
@@ -199,6 +226,11 @@ class Job:
             )
         elif event["event"] == "stage done":
             self._timeline.steps.append((f"Spark: {event['name']}", event["began"], event["ended"]))
+        elif event["event"] == "increment":
+            self._told.increments.append(event)
+            for line in increment_lines(event):
+                self._display.say(f"  {line}")
+            self._told.first_increment.set()
 
 
 def clean(out: Path) -> None:

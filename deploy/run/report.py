@@ -36,6 +36,7 @@ class Report:
     rejections: Sequence[Mapping[str, Any]]
     timeline: Timeline
     notes: Sequence[str]
+    increments: Sequence[str]
 
     def write(self, path: Path) -> None:
         """Write the page."""
@@ -51,6 +52,7 @@ class Report:
             throughput=_plot(self._throughput),
             freshness=_plot(self._freshness),
             rows=_plot(self._progress),
+            increments=html.escape("\n".join(self.increments)),
             airlines=_plot(self._airlines),
             hours=_plot(self._hours),
             routes=_rows(_route_rows(self.results["delays_by_route"])),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from deploy.services.patience import Patience
+from iceberg.spark.watermark import Watermark
 
 INTERVAL_S = 0.3
 ANSWER_SECONDS_MAX = 5
@@ -21,17 +22,23 @@ class TablesBehind(Exception):
 
 
 class TableWatch:
-    """A thread that samples rows per table. `samples` are (Unix seconds, rows of all tables)."""
+    """A thread that samples rows per table. `samples` are (Unix seconds, rows of all tables); `ends` by topic
+    the end of its table, as iceberg.spark.Watermark writes it.
+    """
 
     def __init__(
-        self, catalogs: Sequence[str], tables: Mapping[str, str], on_rows: Callable[[int], None] | None = None
+        self,
+        catalogs: Sequence[str],
+        tables: Mapping[str, str],
+        on_look: Callable[[TableWatch], None] | None = None,
     ) -> None:
         self._catalogs = list(catalogs)
         self._tables = tables
-        self._on_rows = on_rows
+        self._on_look = on_look
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="table-watch", daemon=True)
         self.rows: dict[str, int] = dict.fromkeys(tables, 0)
+        self.ends: dict[str, str] = {}
         self.samples: list[tuple[float, int]] = []
 
     def __enter__(self) -> Self:
@@ -56,17 +63,19 @@ class TableWatch:
     def _watch(self) -> None:
         while not self._ended.is_set():
             for topic, table in self._tables.items():
-                found = self._rows_of(table)
-                if found is not None:
-                    self.rows[topic] = found
+                summary = self._summary_of(table)
+                if summary is not None:
+                    self.rows[topic] = int(summary.get("total-records", 0))
+                if summary:
+                    self.ends[topic] = f"{summary['floe.topic-id']}:{summary['floe.next-offsets']}"
             total = sum(self.rows.values())
             self.samples.append((time.time(), total))
-            if self._on_rows is not None:
-                self._on_rows(total)
+            if self._on_look is not None:
+                self._on_look(self)
             self._ended.wait(INTERVAL_S)
 
-    def _rows_of(self, table: str) -> int | None:
-        """Rows by the newest snapshot's summary; None when no catalog answers just now."""
+    def _summary_of(self, table: str) -> Mapping[str, str] | None:
+        """The newest snapshot's summary, empty without one; None when no catalog answers just now."""
         namespace, _, name = table.rpartition(".")
         for catalog in self._catalogs:
             url = f"{catalog}/v1/namespaces/{namespace}/tables/{name}?snapshots=refs"
@@ -76,19 +85,26 @@ class TableWatch:
             except urllib.error.HTTPError as error:
                 error.close()
                 if error.code == 404:
-                    return 0
+                    return {}
             except (urllib.error.URLError, OSError, ValueError):
                 continue
             else:
-                return _current_rows(metadata)
+                return _current_summary(metadata)
         return None
 
 
-def _current_rows(metadata: Mapping[str, object]) -> int:
+def share(end: str, of: float) -> Watermark:
+    """The watermark with this share of each partition's offsets."""
+    whole = Watermark.parse(end)
+    return Watermark(whole.topic_id, tuple(int(offset * of) for offset in whole.offsets))
+
+
+def _current_summary(metadata: Mapping[str, object]) -> Mapping[str, str]:
     current = metadata.get("current-snapshot-id")
     snapshots = metadata.get("snapshots") or ()
     assert isinstance(snapshots, Sequence)
     for snapshot in snapshots:
         if snapshot["snapshot-id"] == current:
-            return int(snapshot["summary"].get("total-records", 0))
-    return 0
+            summary: Mapping[str, str] = snapshot["summary"]
+            return summary
+    return {}

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 from iceberg.spark.session import S3Access, session
 
 if TYPE_CHECKING:
-    from iceberg.spark.jobs import Progress, exactly_once, watermark_of
+    from iceberg.spark.jobs import (
+        Given,
+        Progress,
+        Source,
+        at_once,
+        exactly_once,
+        exactly_once_from,
+        exactly_once_rows,
+        watermark_of,
+    )
     from iceberg.spark.reading import Increment, read_since, stream
     from iceberg.spark.sinks import merge_into, newest
     from iceberg.spark.watermark import (
@@ -29,7 +38,10 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "jobs": ("Progress", "exactly_once", "watermark_of"),
+    "jobs": (
+        "Progress", "Source", "Given", "exactly_once", "exactly_once_from", "exactly_once_rows", "at_once",
+        "watermark_of",
+    ),
     "reading": ("Increment", "read_since", "stream"),
     "sinks": ("merge_into", "newest"),
     "watermark": (
@@ -50,7 +62,8 @@ __all__ = [
     "session", "S3Access",
     "read_since", "Increment", "stream",
     "merge_into", "newest",
-    "exactly_once", "Progress", "watermark_of",
+    "exactly_once", "exactly_once_from", "exactly_once_rows", "at_once", "Progress", "Source", "Given",
+    "watermark_of",
     "Watermark", "JobError", "UnknownTable", "OtherTopic", "NotSoFar", "RowsGone", "Unmarked",
     "MissingColumns", "TargetMoved",
 ]  # fmt: skip

@@ -13,12 +13,14 @@ All of it is SQL and plain writes: nothing needs the driver's JVM.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from iceberg.spark.reading import increment
+from iceberg.spark.reading import Increment, beyond, increment
 from iceberg.spark.topics import TopicTable, head_of, table_properties, topic_table
 from iceberg.spark.watermark import OtherTopic, TargetMoved, Unmarked, Watermark
 
@@ -32,6 +34,15 @@ Job = Callable[[DataFrame, str], None]
 """Writes what becomes of the rows to the table of this name, which it may read as well: see
 `exactly_once`.
 """
+Before = Callable[[str], None]
+"""Told the name of each step before it is done."""
+
+
+Notes = Sequence[Mapping[str, str]]
+
+
+def _ignore(step: str) -> None:
+    """Nobody is told."""
 
 
 class Progress(NamedTuple):
@@ -40,6 +51,32 @@ class Progress(NamedTuple):
     since: Watermark
     watermark: Watermark
     snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A topic's table that a job reads: `begin`, `until`, `offsets_max` and `skip_gone` as in
+    `exactly_once`.
+    """
+
+    table: str
+    begin: Watermark | None = None
+    until: Watermark | None = None
+    offsets_max: int | None = None
+    skip_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a run is given of one source: what is new, and on demand all that there is."""
+
+    spark: SparkSession
+    found: TopicTable
+    new: Increment
+
+    def whole(self) -> DataFrame:
+        """Every row below the run's watermark that the table has, of the snapshot that `new` reads."""
+        return increment(self.spark, self.found, None, self.new.watermark, None, True).rows
 
 
 def exactly_once(
@@ -52,7 +89,7 @@ def exactly_once(
     until: Watermark | None = None,
     offsets_max: int | None = None,
     skip_gone: bool = False,
-    before: Callable[[str], None] = lambda step: None,
+    before: Before = _ignore,
 ) -> Progress | None:
     """Run `job` over what was committed to the topic's table `source` since the last run; None when that is
     nothing.
@@ -67,7 +104,86 @@ def exactly_once(
     `read_since`. `before` is told each step. Raises what `read_since` raises, Unmarked, TargetMoved, and what
     the job raises.
     """
+    sources = [Source(source, begin, until, offsets_max, skip_gone)]
+    done = exactly_once_from(
+        spark, sources, target, lambda given, name: job(given[0].new.rows, name), before=before
+    )
+    return done[0] if done else None
+
+
+def exactly_once_from(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    target: str,
+    job: Callable[[Sequence[Given], str], None],
+    *,
+    before: Before = _ignore,
+) -> list[Progress] | None:
+    """`exactly_once` over several topics: what came to any of them, and a watermark of each, in one commit.
+
+    `job` is given the sources in their order, and the branch. None when none of them has anything new.
+    Raises what `exactly_once` raises.
+    """
+    found = [topic_table(spark, source.table) for source in sources]
+    base = _base(spark, target, before)
+    noted = _notes_of(spark, target)
+    given = []
+    for source, table in zip(sources, found, strict=True):
+        since = _begin(spark, noted, table, target, source.begin)
+        new = increment(spark, table, since, source.until, source.offsets_max, source.skip_gone)
+        given.append(Given(spark, table, new))
+    if all(each.new.is_empty for each in given):
+        return None
+    notes = dict(_note(each.found, each.new.watermark) for each in given)
+    published = _commit(spark, target, base, lambda name: job(given, name), notes, before)
+    return [Progress(each.new.since, each.new.watermark, published) for each in given]
+
+
+def exactly_once_rows(
+    spark: SparkSession,
+    source: str,
+    target: str,
+    rows: DataFrame,
+    job: Job,
+    *,
+    before: Before = _ignore,
+) -> Progress | None:
+    """`exactly_once` over rows that a stream brought, by way of the table or of Kafka; None when the target
+    has them all.
+
+    `rows` have the table's `kafka.partition` and `kafka.offset`, are all that the topic has of each partition
+    between the target's watermark and their last, and may begin before it: a batch that comes again changes
+    nothing, so that streams and batch runs may take turns over one target. `source` is the topic's table,
+    which may be behind the rows. Raises UnknownTable, OtherTopic, Unmarked, TargetMoved, and what the job
+    raises.
+    """
     found = topic_table(spark, source)
+    base = _base(spark, target, before)
+    since = _begin(spark, _notes_of(spark, target), found, target, None) or Watermark(found.end.topic_id)
+    fresh = rows.where(beyond(since))
+    ends = fresh.groupBy("kafka.partition").agg(F.max("kafka.offset").alias("last")).collect()
+    last = {row["partition"]: row["last"] for row in ends}
+    if not last:
+        return None
+    offsets = [last.get(partition, -1) + 1 for partition in range(max(last) + 1)]
+    watermark = Watermark(found.end.topic_id).raised(offsets).raised(since.offsets)
+    notes = dict([_note(found, watermark)])
+    published = _commit(spark, target, base, lambda name: job(fresh, name), notes, before)
+    return Progress(since, watermark, published)
+
+
+def at_once(spark: SparkSession, target: str, job: Callable[[str], None], *, before: Before = _ignore) -> int:
+    """Run `job(name)` on a branch of the target and make all that it wrote visible by one commit, which is
+    refused when anybody else committed in the meantime; returns the snapshot.
+
+    For repairs: the target's watermarks stay what they were. Raises UnknownTable, TargetMoved, and what the
+    job raises.
+    """
+    return _commit(spark, target, _base(spark, target, before), job, {}, before)
+
+
+def _base(spark: SparkSession, target: str, before: Before) -> int:
+    """The target's snapshot that a run begins at."""
     table_properties(spark, target)
     _drop_leftovers(spark, target)
     base = head_of(spark, target)
@@ -76,22 +192,42 @@ def exactly_once(
         _append_nothing(spark, target, {})
         base = head_of(spark, target)
     assert base is not None
-    # After the base: a watermark that is newer than it ends the run, an older one would write rows twice.
-    since = _noted(spark, found, target, begin) or begin
+    return base
+
+
+def _begin(
+    spark: SparkSession, noted: Notes, found: TopicTable, target: str, begin: Watermark | None
+) -> Watermark | None:
+    """From where a run reads. Notes are read after the base: a watermark that is newer than it ends the run,
+    an older one would write rows twice.
+    """
+    since = _noted(noted, found, target, begin) or begin
     if since is None:
         _check_empty(spark, target, found)
-    given = increment(spark, found, since, until, offsets_max, skip_gone)
-    if given.is_empty:
-        return None
+    return since
+
+
+def _note(found: TopicTable, watermark: Watermark) -> tuple[str, str]:
+    return f"{PROPERTY}{found.end.topic_id}", f"{found.topic}={watermark}"
+
+
+def _commit(
+    spark: SparkSession,
+    target: str,
+    base: int,
+    job: Callable[[str], None],
+    notes: Mapping[str, str],
+    before: Before,
+) -> int:
+    """The job on a branch from the base, the notes, and the move of main. Raises TargetMoved."""
     run = _Run(spark, target, base, *_name(spark))
     before("create the branch")
     run.create_branch()
     try:
         before("write")
-        job(given.rows, run.branch)
+        job(run.branch)
         before("note the watermark")
-        noted = {f"{PROPERTY}{found.end.topic_id}": f"{found.topic}={given.watermark}"}
-        _append_nothing(spark, run.branch, noted)
+        _append_nothing(spark, run.branch, notes)
         before("publish")
         published = run.publish()
         before("drop the branch")
@@ -100,7 +236,7 @@ def exactly_once(
             run.drop_branch()
         raise
     run.drop_branch()
-    return Progress(given.since, given.watermark, published)
+    return published
 
 
 def watermark_of(spark: SparkSession, source: str, target: str) -> Watermark | None:
@@ -111,11 +247,14 @@ def watermark_of(spark: SparkSession, source: str, target: str) -> Watermark | N
     """
     found = topic_table(spark, source)
     table_properties(spark, target)
-    return _noted(spark, found, target, None)
+    return _noted(_notes_of(spark, target), found, target, None)
 
 
-def _noted(spark: SparkSession, found: TopicTable, target: str, begin: Watermark | None) -> Watermark | None:
-    # What main came from, the newest first. Others' commits note nothing; those rolled back are no ancestors.
+def _notes_of(spark: SparkSession, target: str) -> Notes:
+    """What the snapshots noted that main came from, the newest first.
+
+    Others' commits note nothing; those that were rolled back are no ancestors.
+    """
     history = spark.sql(
         f"SELECT snapshot_id, made_current_at FROM {target}.history WHERE is_current_ancestor"
     ).collect()
@@ -126,7 +265,10 @@ def _noted(spark: SparkSession, found: TopicTable, target: str, begin: Watermark
     ).collect()
     found_here = [row for row in snapshots if row["snapshot_id"] in order]
     found_here.sort(key=lambda row: order[row["snapshot_id"]], reverse=True)
-    noted = [row["noted"] for row in found_here]
+    return [row["noted"] for row in found_here]
+
+
+def _noted(noted: Notes, found: TopicTable, target: str, begin: Watermark | None) -> Watermark | None:
     for each in noted:
         if text := each.get(f"{PROPERTY}{found.end.topic_id}"):
             return Watermark.parse(text.rpartition("=")[2])
@@ -222,7 +364,7 @@ def _check_empty(spark: SparkSession, target: str, found: TopicTable) -> None:
         )
 
 
-def _append_nothing(spark: SparkSession, table: str, summary: dict[str, str]) -> None:
+def _append_nothing(spark: SparkSession, table: str, summary: Mapping[str, str]) -> None:
     """A snapshot without rows that notes something."""
     writer = spark.table(table).where("false").writeTo(table).option("distribution-mode", "none")
     for name, value in summary.items():

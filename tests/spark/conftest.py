@@ -21,7 +21,8 @@ NO_CATALOG = "http://127.0.0.1:1/iceberg"
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that owns the JVM; its catalog `floe` points nowhere."""
     scratch = tmp_path_factory.mktemp("spark")
-    spark = session(NO_CATALOG, ensure("iceberg"), scratch=scratch, java_home=java_home(), short_lived=True)
+    jars = [*ensure("iceberg"), *ensure("sparkkafka")]
+    spark = session(NO_CATALOG, jars, scratch=scratch, java_home=java_home(), short_lived=True)
     yield spark
     spark.stop()
 

@@ -1,154 +1,104 @@
-"""The flights pipeline on a hand-written sample: tables written by pyiceberg, read and replaced by Spark."""
+"""The flights pipeline, increment by increment: exact, and only what is new is read and computed.
+
+The judge is the batch job that the pipeline was: every result from every record at once
+(tests/spark/flights_oracle.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
 from pyspark.sql import SparkSession
 
-from deploy.run.stages import Embedded
 from iceberg.spark.pipelines import flights
+from tests.spark.flights_lake import (
+    FIRST,
+    LAKE,
+    SECOND,
+    FlightsRig,
+    computed,
+    expected,
+    flight,
+    quarantine,
+    quick,
+    silver,
+    weather,
+)
+from tests.spark.lake import away, files, lake
 
-pytestmark = pytest.mark.services
-
-SIX, SEVEN = datetime(2013, 1, 1, 11, tzinfo=UTC), datetime(2013, 1, 1, 12, tzinfo=UTC)
-
-MOVEMENT = pa.struct([("delay_minutes", pa.int32())])
-VALUES = {
-    "flights": pa.struct(
-        [
-            ("carrier", pa.string()),
-            ("tail_number", pa.string()),
-            ("origin", pa.string()),
-            ("destination", pa.string()),
-            ("year", pa.int32()),
-            ("hour", pa.int32()),
-            ("scheduled_hour", pa.timestamp("us", "UTC")),
-            ("distance_miles", pa.int32()),
-            ("departure", MOVEMENT),
-            ("arrival", MOVEMENT),
-        ]
-    ),
-    "airlines": pa.struct([("carrier", pa.string()), ("name", pa.string())]),
-    "airports": pa.struct([("code", pa.string()), ("name", pa.string())]),
-    "planes": pa.struct([("tail_number", pa.string()), ("seats", pa.int64()), ("year", pa.int32())]),
-    "weather": pa.struct(
-        [
-            ("origin", pa.string()),
-            ("hour", pa.timestamp("us", "UTC")),
-            ("precipitation_inches", pa.float64()),
-            ("wind_speed_mph", pa.float64()),
-            ("visibility_miles", pa.float64()),
-        ]
-    ),
-}
-
-
-def flight(
-    carrier: str, plane: str | None, to: str, at: datetime, delays: tuple[int | None, int | None]
-) -> dict[str, object]:
-    departure, arrival = delays
-    return {
-        "carrier": carrier,
-        "tail_number": plane,
-        "origin": "JFK",
-        "destination": to,
-        "year": 2013,
-        "hour": 6 if at == SIX else 7,
-        "scheduled_hour": at,
-        "distance_miles": 1000,
-        "departure": {"delay_minutes": departure},
-        "arrival": {"delay_minutes": arrival},
-    }
-
-
-SAMPLE: Mapping[str, list[dict[str, object]]] = {
-    "flights": [
-        flight("UA", "N1", "IAH", SIX, (10, 20)),
-        flight("UA", "N2", "IAH", SIX, (0, -10)),
-        flight("UA", None, "BQN", SEVEN, (None, None)),
-        flight("AA", "N9", "IAH", SEVEN, (5, 15)),
-    ],
-    "airlines": [{"carrier": "UA", "name": "United"}, {"carrier": "AA", "name": "American"}],
-    "airports": [{"code": "JFK", "name": "Kennedy"}, {"code": "IAH", "name": "Houston"}],
-    "planes": [
-        {"tail_number": "N1", "seats": 100, "year": 2003},
-        {"tail_number": "N2", "seats": 200, "year": None},
-    ],
-    "weather": [
-        {
-            "origin": "JFK",
-            "hour": SIX,
-            "precipitation_inches": 0.1,
-            "wind_speed_mph": 20.0,
-            "visibility_miles": 2.0,
-        },
-        {
-            "origin": "JFK",
-            "hour": SEVEN,
-            "precipitation_inches": 0.0,
-            "wind_speed_mph": 10.0,
-            "visibility_miles": 10.0,
-        },
-    ],
-}
+pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Topic → table that pyiceberg wrote through an agent's REST catalog, which Spark knows as `rest`."""
-    with Embedded(tmp_path / "floe") as floe:
-        uri = f"{floe.http[0]}/iceberg"
-        catalog = RestCatalog("floe", uri=uri)
-        catalog.create_namespace("sample")
-        for topic, values in SAMPLE.items():
-            schema = pa.schema([("value", VALUES[topic])])
-            table = catalog.create_table(f"sample.{topic}", schema)
-            table.append(pa.Table.from_pylist([{"value": value} for value in values], schema))
-        catalog.close()
-        spark.conf.set("spark.sql.catalog.rest", "org.apache.iceberg.spark.SparkCatalog")
-        spark.conf.set("spark.sql.catalog.rest.type", "rest")
-        spark.conf.set("spark.sql.catalog.rest.uri", uri)
-        spark.conf.set("spark.sql.catalog.rest.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
-        yield {topic: f"rest.sample.{topic}" for topic in SAMPLE}
+async def topics(spark: SparkSession, tmp_path: Path) -> AsyncIterator[FlightsRig]:
+    """The five topics with the first helping of records, as catalog `lake` of the session."""
+    quick(spark)
+    async with lake(spark, tmp_path) as rig:
+        found = FlightsRig(rig)
+        await found.create()
+        await found.say(FIRST)
+        yield found
 
 
-def test_delays_are_joined_and_replaced_by_a_second_run(spark: SparkSession, tables: dict[str, str]) -> None:
-    written = flights.run(spark, tables, results="rest.results")
-    first = {name: [row.asDict() for row in spark.table(table).collect()] for name, table in written.items()}
+def stages(spark: SparkSession) -> dict[str, flights.Stage]:
+    """A run; what is there then is exact."""
+    done = {stage.name: stage for stage in flights.run(spark, LAKE)}
+    assert computed(spark) == expected(spark)
+    return done
 
-    united, american = first["delays_by_airline"]
-    assert united == {
-        "carrier": "UA",
-        "airline": "United",
-        "flights": 3,
-        "cancelled": 1,
-        "mean_departure_delay": 5.0,
-        "mean_arrival_delay": 5.0,
-        "p90_arrival_delay": 20,
-        "late_share": 0.5,
-        "plane_age_years": 10.0,
-        "seats": 150.0,
-    }
-    assert (american["airline"], american["late_share"], american["seats"]) == ("American", 0.0, None)
 
-    routes = [
-        (row["destination"], row["destination_name"], row["flights"]) for row in first["delays_by_route"]
-    ]
-    assert routes == [("IAH", "Houston", 3), ("BQN", None, 1)]
-    assert first["delays_by_route"][0]["origin_name"] == "Kennedy"
+def begin(spark: SparkSession) -> set[Path]:
+    """The first increment; the files of flights' table that it read."""
+    done = stages(spark)
+    assert done["silver"].read == {"flights": 9}
+    assert (done["silver"].added, done["silver"].removed) == (6, 0), "one was sent twice"
+    assert done["gold"].read == {"flights": 9, "planes": 2, "weather": 2}
+    assert done["gold"].days == 3
+    assert quarantine(spark) == [(0, 4, "field `year`: trunca")]
+    american, united = sorted(computed(spark)["delays_by_airline"], key=lambda row: str(row["carrier"]))
+    assert (united["flights"], united["mean_arrival_delay"], united["p90_arrival_delay"]) == (5, 5.0, 20)
+    assert (american["airline"], american["plane_age_years"]) == ("American", None)
+    return files(spark, LAKE.bronze["flights"])
 
-    six, seven = first["delays_by_hour"]
-    assert (six["mean_arrival_delay_in_rain"], six["mean_arrival_delay_dry"]) == (5.0, None)
-    assert (seven["mean_arrival_delay_in_rain"], seven["mean_arrival_delay_dry"]) == (None, 15.0)
-    assert (six["wind_speed_mph"], six["visibility_miles"]) == (20.0, 2.0)
 
-    flights.run(spark, tables, results="rest.results")
-    second = {name: [row.asDict() for row in spark.table(table).collect()] for name, table in written.items()}
-    assert second == first
-    assert spark.table("rest.results.delays_by_hour.snapshots").count() > 1
+def go_on(spark: SparkSession, old: set[Path]) -> None:
+    """The second increment, while the files of the first are not there."""
+    with away(old):
+        done = {stage.name: stage for stage in flights.run(spark, LAKE)}
+    assert computed(spark) == expected(spark)
+    assert done["quarantine"].added == 2
+    assert done["silver"].read == {"flights": 6}
+    assert done["gold"].read == {"flights": 6, "planes": 1, "weather": 1}
+    assert done["gold"].days == 5, "three of flights; of the plane and of the weather one more each"
+    assert quarantine(spark)[1:] == [(0, 7, "year, month and day "), (0, 8, "Confluent frame name")]
+    late = {row["number"]: row["late_days"] for row in silver(spark) if row["late_days"] is not None}
+    assert late == {1: 275, 2: 275, 7: 216}
+    counted = spark.table(LAKE.gold).where("by = 'hour'").agg({"late_records": "sum"}).collect()
+    assert counted[0][0] == 3
+    assert flights.run(spark, LAKE) == [], "nothing is left to do"
+
+
+async def test_increments_read_what_is_new_and_compute_the_days_that_it_touches(
+    topics: FlightsRig, spark: SparkSession
+) -> None:
+    old = await asyncio.to_thread(begin, spark)
+    await topics.say(SECOND)
+    await asyncio.to_thread(go_on, spark, old)
+    await topics.say({"weather": {0: [weather("2013-10-03", 6, 0.0, 3.0)]}})
+
+    def one_day() -> None:
+        others = spark.table(LAKE.gold).where("day <> DATE '2013-10-03'")
+        before = sorted(map(str, others.collect()))
+        (done,) = stages(spark).values()
+        assert (done.name, done.days) == ("gold", 1), "one day had that weather"
+        assert sorted(map(str, spark.table(LAKE.gold).where("day <> DATE '2013-10-03'").collect())) == before
+
+    await asyncio.to_thread(one_day)
+    again = {"flights": {1: [flight(1, "2013-01-01", (11, 21))], 0: [flight(1, "2013-01-01", (0, 0))]}}
+    await topics.say(again)
+    await asyncio.to_thread(stages, spark)
+    said = [row["departure_delay"] for row in await asyncio.to_thread(silver, spark) if row["number"] == 1]
+    assert said == [0], "that of partition 0 was said last"

@@ -1,126 +1,254 @@
-"""Delays of New York's flights by airline, by route and by hour, from topics read as tables.
+"""Delays of New York's flights, brought up to date by what came since the last run: an incremental pipeline.
 
-Reads the five tables of deploy/run (flights, airlines, airports, planes, weather) and replaces the
-three result tables: a second run leaves the same rows, each as one more snapshot. Delays are minutes;
-`late_share` counts arrivals more than LATE_MINUTES behind schedule among those that arrived.
+| stage | table | has |
+|---|---|---|
+| bronze | the topics' tables | every record, as Floe wrote it |
+| quarantine | `flights_quarantine` | records of flights that tell of no flight, with place and bytes |
+| silver | `flights` | one row per flight, as it was said last |
+| gold | `delays_daily` | sums by day and airline, route and hour: flight_delays.py |
+
+Each stage is one run by `exactly_once`: its rows and its watermark are one commit, so that a run that dies
+anywhere is made good by the next. A stage reads what is new to it, and gold computes the days of which that
+tells: those of new records of flights, of planes that are described anew and of hours whose weather came.
+
+A flight that comes late is merged like any other, since its day alone is computed again; it is marked
+(`late_days`), and gold counts such records (`late_records`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-LATE_MINUTES = 15
-ROUTE = ("origin", "destination")
+from iceberg.spark.jobs import Given, Progress, Source, exactly_once, exactly_once_from, watermark_of
+from iceberg.spark.pipelines import flight_delays as delays
+from iceberg.spark.pipelines import flight_rows as rows_of
+from iceberg.spark.sinks import PLACE, merge_into
+from iceberg.spark.topics import head_of, topic_table
+from iceberg.spark.watermark import Watermark
+
 TOPICS = ("flights", "airlines", "airports", "planes", "weather")
+DAYS_MAX = 20_000
+"""Days that one run brings up to date: their list goes by way of the driver."""
+Before = Callable[[str, str], None]
+"""Told stage and step before each step."""
 
 
-def run(spark: SparkSession, tables: Mapping[str, str], results: str = "floe.results") -> dict[str, str]:
-    """Compute and write the results; returns result name → table.
-
-    `tables` maps each of TOPICS to a table; `results` is the namespace (`catalog.name`) to write into,
-    made when missing.
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where the pipeline reads and writes: `bronze` maps each of TOPICS to its table, `results` is a
+    namespace (`catalog.name`) of its own.
     """
-    sources = {topic: spark.table(tables[topic]) for topic in TOPICS}
-    flights = joined_flights(sources).persist()
-    try:
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {results}")
-        computed = {
-            "delays_by_airline": (by_airline(flights), (F.desc("flights"), "carrier")),
-            "delays_by_route": (by_route(flights, sources["airports"]), (F.desc("flights"), *ROUTE)),
-            "delays_by_hour": (by_hour(flights), ("hour",)),
-        }
-        for name, (frame, order) in computed.items():
-            # One file each, sorted within: ordering the whole first would compute the frame twice.
-            _replace(frame.coalesce(1).sortWithinPartitions(*order), f"{results}.{name}")
-    finally:
-        flights.unpersist()
-    return {name: f"{results}.{name}" for name in computed}
+
+    bronze: Mapping[str, str]
+    results: str = "floe.results"
+
+    @property
+    def quarantine(self) -> str:
+        """The table of records that tell of no flight."""
+        return f"{self.results}.flights_quarantine"
+
+    @property
+    def silver(self) -> str:
+        """The table of flights."""
+        return f"{self.results}.flights"
+
+    @property
+    def gold(self) -> str:
+        """The table of delays by day."""
+        return f"{self.results}.delays_daily"
+
+    def create(self, spark: SparkSession) -> None:
+        """Make what is missing of namespace and tables."""
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.results}")
+        for table, columns, parts in (
+            (self.quarantine, rows_of.QUARANTINE, ""),
+            (self.silver, rows_of.SILVER, "PARTITIONED BY (months(day))"),
+            (self.gold, delays.GOLD, "PARTITIONED BY (months(day))"),
+        ):
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {parts}")
 
 
-def joined_flights(sources: Mapping[str, DataFrame]) -> DataFrame:
-    """One row per flight with its airline's name, its plane and the weather at its scheduled hour."""
-    flights = sources["flights"].select(
-        F.col("value.carrier"),
-        F.col("value.tail_number"),
-        F.col("value.origin"),
-        F.col("value.destination"),
-        F.col("value.year"),
-        F.col("value.hour"),
-        F.col("value.scheduled_hour"),
-        F.col("value.distance_miles"),
-        F.col("value.departure.delay_minutes").alias("departure_delay"),
-        F.col("value.arrival.delay_minutes").alias("arrival_delay"),
-    )
-    airlines = sources["airlines"].select("value.carrier", F.col("value.name").alias("airline"))
-    planes = sources["planes"].select(
-        "value.tail_number", "value.seats", F.col("value.year").alias("built_year")
-    )
-    weather = sources["weather"].select(
-        "value.origin",
-        F.col("value.hour").alias("scheduled_hour"),
-        F.col("value.precipitation_inches").alias("precipitation"),
-        F.col("value.wind_speed_mph").alias("wind_speed"),
-        F.col("value.visibility_miles").alias("visibility"),
-    )
-    return (
-        flights.join(F.broadcast(airlines), "carrier", "left")
-        .join(F.broadcast(planes), "tail_number", "left")
-        .join(F.broadcast(weather), ["origin", "scheduled_hour"], "left")
-    )
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a stage did: `read` counts offsets by topic, `added` and `removed` the target's rows that it wrote
+    and that it replaced, files' rows that were written anew among both; `days` those that gold computed.
+    """
+
+    name: str
+    read: Mapping[str, int]
+    added: int = 0
+    removed: int = 0
+    days: int = 0
+    flights: Progress | None = None
 
 
-def by_airline(flights: DataFrame) -> DataFrame:
-    """Carrier, name, delays, mean age and seats of its planes."""
-    return flights.groupBy("carrier", "airline").agg(
-        *_delays(),
-        F.round(F.avg(F.col("year") - F.col("built_year")), 2).alias("plane_age_years"),
-        F.round(F.avg("seats"), 1).alias("seats"),
-    )
+def run(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    until: Watermark | None = None,
+    before: Before = lambda stage, step: None,
+) -> list[Stage]:
+    """Bring all stages up to date with the topics; those that had nothing to do are left out.
 
-
-def by_route(flights: DataFrame, airports: DataFrame) -> DataFrame:
-    """Origin and destination with the airports' names and the distance."""
-    names = airports.select(F.col("value.code").alias("code"), F.col("value.name").alias("name"))
-    origins = names.select(F.col("code").alias("origin"), F.col("name").alias("origin_name"))
-    destinations = names.select(F.col("code").alias("destination"), F.col("name").alias("destination_name"))
-    return (
-        flights.groupBy(*ROUTE)
-        .agg(*_delays(), F.max("distance_miles").alias("distance_miles"))
-        .join(F.broadcast(origins), "origin", "left")
-        .join(F.broadcast(destinations), "destination", "left")
-    )
-
-
-def by_hour(flights: DataFrame) -> DataFrame:
-    """The scheduled local hour with mean weather, and the delay of flights in rain apart from dry ones."""
-    wet = F.col("precipitation") > 0
-    return flights.groupBy("hour").agg(
-        *_delays(),
-        F.round(F.avg(F.when(wet, F.col("arrival_delay"))), 2).alias("mean_arrival_delay_in_rain"),
-        F.round(F.avg(F.when(~wet, F.col("arrival_delay"))), 2).alias("mean_arrival_delay_dry"),
-        F.round(F.avg("wind_speed"), 2).alias("wind_speed_mph"),
-        F.round(F.avg("visibility"), 2).alias("visibility_miles"),
-    )
-
-
-def _delays() -> list[Column]:
-    arrived = F.col("arrival_delay").isNotNull()
-    late = F.when(arrived, (F.col("arrival_delay") > LATE_MINUTES).cast("double"))
-    return [
-        F.count(F.lit(1)).alias("flights"),
-        F.count_if(F.col("departure_delay").isNull()).alias("cancelled"),
-        F.round(F.avg("departure_delay"), 2).alias("mean_departure_delay"),
-        F.round(F.avg("arrival_delay"), 2).alias("mean_arrival_delay"),
-        F.percentile_approx("arrival_delay", 0.9).alias("p90_arrival_delay"),
-        F.round(F.avg(late), 4).alias("late_share"),
+    `until` bounds what is read of flights. Raises what `exactly_once` raises; run it again.
+    """
+    lake.create(spark)
+    end = until or topic_table(spark, lake.bronze["flights"]).end
+    done = [
+        put_aside(spark, lake, end, lambda step: before("quarantine", step)),
+        merge_flights(spark, lake, end, lambda step: before("silver", step)),
+        aggregate(spark, lake, lambda step: before("gold", step)),
     ]
+    return [stage for stage in done if stage is not None]
 
 
-def _replace(frame: DataFrame, table: str) -> None:
-    """Make the table when it is missing, then overwrite all its rows in one snapshot."""
-    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema.fields)
-    frame.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg")
-    frame.writeTo(table).overwrite(F.lit(True))
+def put_aside(
+    spark: SparkSession, lake: Lake, until: Watermark, before: Callable[[str], None]
+) -> Stage | None:
+    """Records that tell of no flight, with place and bytes, into the quarantine."""
+
+    def job(records: DataFrame, target: str) -> None:
+        merge_into(rows_of.quarantined(records), target, key=PLACE[1:])
+
+    source, base = lake.bronze["flights"], head_of(spark, lake.quarantine)
+    done = exactly_once(spark, source, lake.quarantine, job, until=until, before=before)
+    return done and told(spark, "quarantine", lake.quarantine, base, {"flights": done})
+
+
+def merge_flights(
+    spark: SparkSession, lake: Lake, until: Watermark, before: Callable[[str], None]
+) -> Stage | None:
+    """Flights of new records into silver."""
+
+    source, base = lake.bronze["flights"], head_of(spark, lake.silver)
+    done = exactly_once(spark, source, lake.silver, merge, until=until, before=before)
+    return done and told(spark, "silver", lake.silver, base, {"flights": done})
+
+
+def merge(records: DataFrame, silver: str) -> None:
+    """Put records' flights into silver, or a branch of it: the one that was said last counts."""
+    newest_day = records.sparkSession.table(silver).agg(F.max("day")).collect()[0][0]
+    flights = rows_of.flights_of(records, newest_day)
+    merge_into(flights, silver, key=rows_of.FLIGHT, newest_by=rows_of.NEWEST_BY)
+
+
+def aggregate(spark: SparkSession, lake: Lake, before: Callable[[str], None]) -> Stage | None:
+    """Gold up to where silver is: the days that new records of flights, planes and weather touch."""
+    until = _reached(spark, lake)
+    if until is None:
+        return None
+    days: set[date] = set()
+
+    def job(given: Sequence[Given], target: str) -> None:
+        days.update(_touched(spark, lake, given))
+        before("take old days out")
+        compute(spark, lake, days, [each.whole() for each in given[1:]], target, before)
+
+    topics = ("flights", "planes", "weather")
+    bounds = {"flights": until}
+    sources = [Source(lake.bronze[topic], until=bounds.get(topic)) for topic in topics]
+    base = head_of(spark, lake.gold)
+    done = exactly_once_from(spark, sources, lake.gold, job, before=before)
+    if done is None:
+        return None
+    progress = dict(zip(topics, done, strict=True))
+    return told(spark, "gold", lake.gold, base, progress, len(days))
+
+
+def compute(
+    spark: SparkSession,
+    lake: Lake,
+    days: Iterable[date],
+    described: Sequence[DataFrame],
+    gold: str,
+    before: Callable[[str], None] = lambda step: None,
+) -> None:
+    """Compute these days anew from silver, in gold or a branch of it. `described`: records of planes and of
+    weather. Raises ValueError for more than DAYS_MAX.
+    """
+    listed = sorted(days)
+    if len(listed) > DAYS_MAX:
+        raise ValueError(f"{len(listed)} days at once: bring {DAYS_MAX} up to date in one run, by until")
+    if not listed:
+        return
+    wanted = F.col("day").between(listed[0], listed[-1]) & F.col("day").isin(listed)
+    planes, weather = delays.planes_of(described[0]), delays.weather_of(described[1])
+    computed = delays.daily(spark.table(lake.silver).where(wanted), planes, weather)
+    quoted = ", ".join(f"DATE '{day}'" for day in listed)
+    spark.sql(f"DELETE FROM {gold} WHERE day >= DATE '{listed[0]}' AND day IN ({quoted})")
+    before("put new days in")
+    names = [F.col(name) for name in spark.table(gold).columns]
+    computed.select(*names).writeTo(gold).append()
+
+
+def results(spark: SparkSession, lake: Lake) -> dict[str, DataFrame]:
+    """The figures of the whole time, from gold: `delays_by_airline`, `…_route`, `…_hour`."""
+    gold = spark.table(lake.gold)
+    names = {topic: spark.table(lake.bronze[topic]) for topic in ("airlines", "airports")}
+    return {
+        "delays_by_airline": delays.by_airline(gold, names["airlines"]),
+        "delays_by_route": delays.by_route(gold, names["airports"]),
+        "delays_by_hour": delays.by_hour(gold),
+    }
+
+
+def told(
+    spark: SparkSession,
+    name: str,
+    target: str,
+    base: int | None,
+    progress: Mapping[str, Progress],
+    days: int = 0,
+) -> Stage:
+    """What a run did, by the summaries of the snapshots that it made behind `base`."""
+    found = spark.sql(
+        "SELECT snapshot_id, parent_id, CAST(coalesce(summary['added-records'], '0') AS BIGINT) AS added, "
+        f"CAST(coalesce(summary['deleted-records'], '0') AS BIGINT) AS removed FROM {target}.snapshots"
+    ).collect()
+    by_id = {row["snapshot_id"]: row for row in found}
+    at, added, removed = next(iter(progress.values())).snapshot_id, 0, 0
+    while at != base and at in by_id:
+        added, removed = added + by_id[at]["added"], removed + by_id[at]["removed"]
+        at = by_id[at]["parent_id"]
+    read = {
+        topic: sum(end - first for _, first, end in each.since.ranges(each.watermark))
+        for topic, each in progress.items()
+    }
+    return Stage(name, read, added, removed, days, progress["flights"])
+
+
+def _reached(spark: SparkSession, lake: Lake) -> Watermark | None:
+    """Up to where silver is, and not beyond the table: a stream from Kafka may be ahead of it."""
+    silver = watermark_of(spark, lake.bronze["flights"], lake.silver)
+    if silver is None:
+        return None
+    end = topic_table(spark, lake.bronze["flights"]).end
+    return Watermark(
+        end.topic_id, tuple(min(at, end.at(partition)) for partition, at in enumerate(silver.offsets))
+    )
+
+
+def _touched(spark: SparkSession, lake: Lake, given: Sequence[Given]) -> set[date]:
+    """The days whose sums what is given may change."""
+    flights, planes, weather = given
+    silver = spark.table(lake.silver)
+    if not flights.new.since.offsets:  # the first run
+        frames = [silver.select("day")]
+    else:
+        frames = [rows_of.days_of(flights.new.rows)]
+        if not planes.new.is_empty:
+            named = planes.new.rows.select("value.tail_number").distinct()
+            frames.append(silver.join(F.broadcast(named), "tail_number", "left_semi").select("day"))
+        if not weather.new.is_empty:
+            hours = weather.new.rows.select("value.origin", F.col("value.hour").alias("scheduled_hour"))
+            keys = ["origin", "scheduled_hour"]
+            frames.append(silver.join(F.broadcast(hours.distinct()), keys, "left_semi").select("day"))
+    found = reduce(DataFrame.union, frames).distinct().limit(DAYS_MAX + 1).collect()
+    return {row["day"] for row in found}

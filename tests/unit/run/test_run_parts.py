@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,10 +25,10 @@ from deploy.run.broken import broken_records, confluent
 from deploy.run.checks import pipeline_agrees, refusals_told_why, with_findings
 from deploy.run.children import Child, ChildFailed
 from deploy.run.damage import WAYS
-from deploy.run.display import last_line
+from deploy.run.display import increment_lines, last_line
 from deploy.run.source import TOPICS, SourceChanged, Topic
 from deploy.run.timeline import freshness, rates
-from deploy.run.watch import TablesBehind, TableWatch
+from deploy.run.watch import TablesBehind, TableWatch, share
 from deploy.services.patience import Patience
 from iceberg.spark.verdict import KINDS, Finding, TopicCount, Verdict
 from schema import framing
@@ -212,6 +213,19 @@ def test_a_child_that_fails_is_told_by_its_last_line(module: Path, tmp_path: Pat
         child.wait(30)
 
 
+def test_what_a_child_tells_of_is_waited_for(module: Path, tmp_path: Path) -> None:
+    module.write_text(
+        "from deploy.run.children import run, tell, told\n"
+        "tell('got', plan=told())\ntold()\nrun(lambda: 1 / 0)\n"
+    )
+    got, never = threading.Event(), threading.Event()
+    with Child("story", {}, tmp_path / "log", lambda event: got.set()) as child:
+        child.wait_for(got, 30)
+        child.say("go")
+        with pytest.raises(ChildFailed, match="ZeroDivisionError"):
+            child.wait_for(never, 30)
+
+
 class Looks:
     """Patience by the number of looks: over when three in a row saw the same. Remembers what was seen."""
 
@@ -251,6 +265,25 @@ def test_patience_begins_anew_with_each_step() -> None:
     patience = Patience(10, lambda: next(times))
     assert [patience.over(seen) for seen in (1, 1)] == [False, False], "5 s is when the first step was seen"
     assert patience.over(1)
+
+
+def test_the_first_increment_has_its_share_of_each_partition() -> None:
+    end = f"{'ab' * 16}:10,0,7"
+    assert str(share(end, 0.5)) == f"{'ab' * 16}:5,0,3"
+    assert str(share(end, 1.0)) == end
+
+
+def test_an_increment_tells_what_it_read_and_wrote() -> None:
+    stages = [
+        {"name": "silver", "read": {"flights": 1_200}, "added": 1_100, "removed": 0, "days": 0},
+        {"name": "gold", "read": {"flights": 1_200, "planes": 0}, "added": 60, "removed": 40, "days": 3},
+    ]
+    event = {"since": [0, 5], "until": [1_000, 205], "files": 3, "files_all": 9, "stages": stages}
+    assert list(increment_lines(event)) == [
+        "flights, offsets by partition: 0 to 1,000, 5 to 205; in 3 of the table's 9 files",
+        "silver      read 1,200 flights; wrote 1,100 rows",
+        "gold        read 1,200 flights; wrote 60 rows for 40 older ones, 3 days",
+    ]
 
 
 def test_tables_that_do_not_grow_are_told() -> None:

@@ -1,0 +1,79 @@
+"""Protobuf values decoded without the table: frames, presence, times, and what is not the message."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import types as T
+
+from deploy.run.broken import confluent
+from deploy.run.source import TOPICS, message_class
+from iceberg.spark.pipelines.decoding import ERROR, RAW, decoder
+from schema.compiler import compile_protos
+
+FLIGHTS = next(topic for topic in TOPICS if topic.name == "flights")
+DESCRIPTORS = compile_protos({FLIGHTS.proto.name: FLIGHTS.proto.read_bytes()})
+MOVEMENT = T.StructType().add("scheduled_time", T.IntegerType()).add("actual_time", T.IntegerType())
+VALUE = (
+    T.StructType()
+    .add(RAW, T.BinaryType())
+    .add(ERROR, T.StringType())
+    .add("number", T.IntegerType())
+    .add("tail_number", T.StringType())
+    .add("departure", MOVEMENT)
+    .add("arrival", MOVEMENT)
+    .add("scheduled_hour", T.TimestampType())
+    .add("added_by_somebody", T.IntegerType())
+)
+
+
+def decoded(raw: bytes | None, *, framed: bool) -> dict[str, object] | None:
+    """What the function inside of the column gives, on the driver."""
+    column = decoder(DESCRIPTORS, FLIGHTS.message, VALUE, framed=framed)
+    found: dict[str, object] | None = column.func(raw)  # type: ignore[attr-defined]  # Spark's UDF has it
+    return found
+
+
+@pytest.mark.parametrize("indexes", [(0,), (3, 1)])
+def test_a_message_is_what_it_says_with_and_without_a_frame(indexes: tuple[int, ...]) -> None:
+    micros = {"seconds": 253_402_300_799, "nanos": 999_999_000}  # the last that there is
+    flight = message_class(FLIGHTS, FLIGHTS.message)(
+        number=4, departure={"scheduled_time": 0, "actual_time": 7}, scheduled_hour=micros
+    )
+    plain = flight.SerializeToString()
+    says = {
+        "number": 4,
+        "tail_number": None,
+        "departure": {"scheduled_time": 0, "actual_time": 7},
+        "arrival": None,
+        "scheduled_hour": datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    }
+    assert decoded(plain, framed=False) == {**says, RAW: plain}
+    framed = confluent(77, plain, indexes)
+    assert decoded(framed, framed=True) == {**says, RAW: framed}
+    assert decoded(None, framed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "framed", "says"),
+    [
+        (b"", True, "no Confluent frame begins with "),
+        (b"\x08\x01\x10\x02\x18\x03\x20", True, "no Confluent frame begins with 080110021803"),
+        (b"\x00\x00\x00\x00\x07\xff\xff\xff\xff\xff\xff", True, "has no end"),
+        (b"\x00\x00\x00\x00\x07\x00\x0a", True, "DecodeError"),
+        (b"\x0a", False, "DecodeError"),
+    ],
+)
+def test_what_is_not_the_message_has_its_reason_and_its_bytes(raw: bytes, framed: bool, says: str) -> None:
+    found = decoded(raw, framed=framed)
+    assert found is not None
+    assert set(found) == {ERROR, RAW}
+    assert found[RAW] == raw
+    assert says in str(found[ERROR])
+
+
+def test_a_column_that_cannot_be_decoded_here_is_named() -> None:
+    value = T.StructType().add("a", T.StructType().add("b", T.ArrayType(T.IntegerType())))
+    with pytest.raises(TypeError, match=r"column value\.a\.b is array<int>: only scalars"):
+        decoder(DESCRIPTORS, FLIGHTS.message, value, framed=False)
