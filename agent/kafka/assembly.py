@@ -145,6 +145,7 @@ def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCo
     )
     groups.others = ClassicMembers(consumer_groups)
     groups.on_moved.append(consumer_groups.moved)
+    groups.on_changed.append(consumer_groups.changed)
     return groups, consumer_groups
 
 

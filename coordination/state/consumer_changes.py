@@ -64,6 +64,7 @@ def change_consumer_group(state: StateData, message: ChangeConsumerGroup, at: At
     group.consumer = data
     group.revision = at.revision
     group.state_ms = at.now_ms
+    at.groups.append((message.group, tuple(changed)))
     return Done()
 
 
@@ -233,4 +234,5 @@ def downgrade_consumer_group(state: StateData, message: DowngradeConsumerGroup, 
     group.consumer = None
     group.revision = at.revision
     group.state_ms = at.now_ms
+    at.groups.append((message.group, ()))
     return Done(message.generation)

@@ -154,6 +154,7 @@ def _moved(group: Group, at: At) -> None:
     group.consumer = None
     group.revision = at.revision
     group.state_ms = at.now_ms
+    at.groups.append((group.group_id, ()))
 
 
 def assign_classic_generation(state: StateData, message: AssignClassicGeneration, at: At) -> Result:

@@ -163,7 +163,13 @@ class State(StateData):
         self.digest = chain(self.digest, log_entry, results)
         self._hashes.append((self.revision, self.digest))
         return Applied(
-            self.revision, log_entry.incarnation, log_entry.sequence, results, at.touched, at.fenced
+            self.revision,
+            log_entry.incarnation,
+            log_entry.sequence,
+            results,
+            at.touched,
+            at.fenced,
+            at.groups,
         )
 
     def _now_ms(self, proposed_ms: int) -> int:

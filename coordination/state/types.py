@@ -334,7 +334,10 @@ Result = ChunkCommitted | Done | Refused
 
 @dataclass(slots=True)
 class Applied:
-    """What one entry did. `touched` names partitions (handles, possibly repeated) whose bounds moved."""
+    """What one entry did. `touched` names partitions (handles, possibly repeated) whose bounds moved.
+
+    `groups`: those whose members it changed, each with the members of KIP-848 that are new or altered.
+    """
 
     revision: int
     incarnation: int
@@ -342,6 +345,7 @@ class Applied:
     results: tuple[Result, ...]
     touched: Sequence[int] = ()
     fenced: Sequence[int] = ()  # incarnations that this entry fenced
+    groups: Sequence[tuple[str, Sequence[str]]] = ()
 
 
 @dataclass(slots=True)
@@ -353,4 +357,5 @@ class At:
     now_ms: int
     touched: list[int] = field(default_factory=list)
     fenced: list[int] = field(default_factory=list)
+    groups: list[tuple[str, Sequence[str]]] = field(default_factory=list)
     requests: dict[str, bytes] = field(default_factory=dict)  # by name of a topic created here: whose it is

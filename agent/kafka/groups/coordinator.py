@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 READY_POLL_S = 0.5  # sessions do not end while this agent cannot reach the log
 IDLE_S_MAX = 60.0
-AGAIN_S = 5.0  # after a group's turn failed: it is loaded anew, if nobody asked for it before
+AGAIN_S = 5.0  # after a group failed: it is loaded anew, if nobody asked for it before
 
 
 class GroupCoordinator:
@@ -58,6 +58,8 @@ class GroupCoordinator:
         """Answers classic members of groups of KIP-848."""
         self.on_moved: list[Callable[[], None]] = []
         """Called when the brokers have changed, and with them who coordinates what."""
+        self.on_changed: list[Callable[[str, Sequence[str]], None]] = []
+        """Called with a group whose members the log has changed, and its new or altered ones of KIP-848."""
         replica.add_listener(self._applied)
         replica.add_reload_listener(lambda _: self._moved())
         replica.on_wake.append(self._woke)
@@ -249,6 +251,7 @@ class GroupCoordinator:
             return group
         _log.info("another coordinator changed the group", group=group_id)
         self._drop(group, Code.NOT_COORDINATOR)
+        self._load_in(group_id, 0)
         return None
 
     def _load(self, group_id: str, known: Group | None) -> ClassicGroup:
@@ -291,6 +294,7 @@ class GroupCoordinator:
         except BaseException as error:
             tasks.tell("change of a group", error)
             self._drop(group, Code.COORDINATOR_NOT_AVAILABLE)
+            self._load_in(group.group_id, AGAIN_S)
 
     def _decided(self, group: ClassicGroup, future: Results) -> None:
         if self._running.get(group.group_id) is not group:
@@ -299,6 +303,7 @@ class GroupCoordinator:
         if future.cancelled() or error is not None:
             _log.warning("the log did not answer for a group", group=group.group_id, error=str(error))
             self._drop(group, Code.COORDINATOR_NOT_AVAILABLE)
+            self._load_in(group.group_id, AGAIN_S)
             return
         (result,) = future.result()
         if isinstance(result, Refused):
@@ -315,8 +320,28 @@ class GroupCoordinator:
     # Coordination moves.
 
     def _applied(self, applied: Applied) -> None:
-        """After every entry: have the brokers changed?"""
+        """After every entry: have the brokers changed, or groups by others' plans?"""
         self.brokers_changed()
+        for group_id, member_ids in applied.groups:
+            self._changed(group_id)
+            for tell in self.on_changed:
+                tell(group_id, member_ids)
+
+    def _changed(self, group_id: str) -> None:
+        """Load a group that does not run here once it has members: the coordinator before may have added
+        them when this agent had taken over already, and their sessions must be kept.
+        """
+        known = self._state.groups.get(group_id)
+        if known is None or known.kind == CONSUMER or is_empty(known) or group_id in self._running:
+            return
+        if self.is_coordinator(group_id):
+            self._load_in(group_id, 0)
+
+    def _load_in(self, group_id: str, seconds: float) -> None:
+        """Load a group a while later if it has members, though nobody may ever ask for it: see `_look_at`."""
+        if self._tasks:
+            self._timers.arm(group_id, self._now + seconds)
+            self._alarm.set()
 
     def brokers_changed(self) -> None:
         """Let go and take over when the brokers are others than at the last look."""

@@ -292,7 +292,8 @@ async def test_a_table_without_the_files_that_were_merged_stays_as_it_is(rig: Ri
         await rig.drain(committer)
     compactor: Any = committer._compactor
     assert await compactor.merges(await rig.head()) == [], "but it has the files in mind from now on"
-    known: list[LiveFile] = compactor._files[0]
+    known: list[LiveFile]
+    (known,) = compactor._files.values()
     copy = known[0].location + ".copy"
     content = await rig.store.get(rig.warehouse.key(known[0].location))
     await rig.store.put(rig.warehouse.key(copy), [content])
@@ -439,7 +440,7 @@ async def test_a_topic_without_new_records_is_compacted_in_time(rig: Rig) -> Non
         assert service.sizes()["t"][0] == 3
         clock.seconds = EAGER.files.age_s
         await until(lambda: service.sizes()["t"][0] == 1)
-        files, size, at_s = service.sizes()["t"]
+        files, size, _, at_s = service.sizes()["t"]
         (left,) = await live(rig)
         assert (files, size) == (1, left.size)
         assert at_s * 1000 == service.status_of("t").last_compaction_ms > 0
@@ -472,4 +473,5 @@ async def stretches_of(committer: Committer) -> list[tuple[int, int, int]]:
     compactor: Any = committer._compactor
     assert committer.head is not None
     assert compactor._at == committer.head.location
-    return [(each.partition, each.first, each.last) for each in compactor._files[0]]
+    (known,) = compactor._files.values()
+    return [(each.partition, each.first, each.last) for each in known]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -32,7 +32,7 @@ from agent.telemetry.logs import logger
 from coordination import broker_configs, group_configs
 from coordination.clock import Clock
 from coordination.kafka_codes import Code
-from coordination.state.consumer_types import ConsumerGroupData
+from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember
 from objectstore import tasks
 
 _log = logger("groups.consumer")
@@ -118,7 +118,25 @@ class ConsumerGroups:
         """Watch a group with members that is this agent's: their sessions must be kept."""
         data = self.data(group_id)
         if data is not None and data.members and self._coordinates(group_id):
+            self._watch(group_id, data.members.values())
+
+    def _watch(self, group_id: str, members: Iterable[ConsumerMember]) -> None:
+        """Count for these members of a group, and for all where it does not run here yet."""
+        runner = self._running.get(group_id)
+        if runner is None:
             self.runner(group_id)
+        else:
+            runner.sessions.watch(members, self._session_s(group_id), self._now)
+
+    def changed(self, group_id: str, member_ids: Iterable[str]) -> None:
+        """The log has changed members of a group, by anybody's plan: whoever coordinates it counts for them.
+
+        A plan of the coordinator before may land when this agent has taken the group over already, and one
+        of its own after those who asked were told that nothing is known. Nobody else ends those sessions.
+        """
+        data = self.data(group_id)
+        if self._tasks and data is not None and data.members and self._coordinates(group_id):
+            self._watch(group_id, (data.members[each] for each in member_ids if each in data.members))
 
     # What clients ask for.
 

@@ -7,7 +7,7 @@ deadline before that, so that a group in which nothing is due costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 from coordination.state.consumer_types import ConsumerGroupData, ConsumerMember, MemberState
@@ -51,9 +51,13 @@ class Sessions:
     def restart(self, data: ConsumerGroupData, session_s: float, now: float) -> None:
         """Count from now on for every member: nothing was heard because nobody listened here."""
         self.end()
-        for member in data.members.values():
+        self.watch(data.members.values(), session_s, now)
+
+    def watch(self, members: Iterable[ConsumerMember], session_s: float, now: float) -> None:
+        """Begin to count for those of these members that nobody counts for yet."""
+        for member in members:
             own_s = member.classic.session_timeout_ms / 1000 if member.classic is not None else session_s
-            self.heard(member.member_id, own_s, now)
+            self.set_if_absent(member.member_id, Timer.SESSION, now + own_s)
             self.stands(member, now)
 
     def end(self) -> None:

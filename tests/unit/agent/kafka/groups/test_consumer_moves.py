@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from agent.cluster.hints import NO_BROKER
+from agent.kafka.groups import coordinator
 from agent.net.wire.generated import heartbeat as hb
+from agent.net.wire.generated import join_group as jg
 from coordination.commands import ChangeConsumerGroup, Command, command
 from coordination.kafka_codes import Code
+from coordination.replica.errors import OutcomeUnknown
 from coordination.replica.proposals import Results
-from coordination.state.types import Applied
-from tests.equipment.group_members import assignment
+from coordination.state.groups import is_empty
+from coordination.state.types import Applied, Done
+from tests.equipment.group_members import assignment, subscription
 from tests.unit.agent.kafka.groups.conftest import StartGroups, join, quick_sessions, settings, sync
 from tests.unit.agent.kafka.groups.kip848 import Member, data_of
 from tests.unit.agent.rig import Agent
@@ -210,3 +214,110 @@ async def test_sessions_begin_anew_where_a_group_went_away_and_came_back_before_
     elsewhere.move()
     elsewhere.move(away=False)
     await until(lambda: sessions.ends(one.member_id) > ends and member.deadline > deadline)
+
+
+class Late:
+    """The log says of a change of a group's members that its outcome is not known, and takes it later."""
+
+    def __init__(self, agent: Agent, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+        replica = agent.services.replica
+        self._submit = replica.submit
+        self._held: list[Sequence[Command]] = []
+
+        def submit(commands: Sequence[Command]) -> Results:
+            if commands[0].WhichOneof("kind") != kind:
+                return self._submit(commands)
+            monkeypatch.setattr(replica, "submit", self._submit)
+            self._held.append(commands)
+            unknown: Results = asyncio.get_running_loop().create_future()
+            unknown.set_exception(OutcomeUnknown("nobody knows"))
+            return unknown
+
+        monkeypatch.setattr(replica, "submit", submit)
+
+    async def land(self) -> None:
+        """It has an effect after all."""
+        (commands,) = self._held
+        (result,) = await self._submit(commands)
+        assert isinstance(result, Done), result
+
+
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_member_whose_join_lands_late_is_watched(
+    agent: Agent, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    """The coordinator before may have planned it, and its client be gone: nobody would get its partitions."""
+    one, other = Member("g", "a" * 22, ("t",)), Member("g", "b" * 22, ("t",))
+    await one.beat(agent)
+    late = Late(agent, monkeypatch, "change_consumer_group")
+    assert await other.beat(agent) is Code.COORDINATOR_NOT_AVAILABLE
+    if moves:
+        elsewhere.move()
+        await until(lambda: not running(agent))
+        elsewhere.move(away=False)
+        await until(lambda: running(agent) == 1)
+    await late.land()
+    assert set(data_of(agent, "g").members) == {one.member_id, other.member_id}
+    while other.member_id in data_of(agent, "g").members:
+        assert await one.beat(agent) is Code.NONE
+        await asyncio.sleep(0.02)
+    assert one.member_id in data_of(agent, "g").members
+
+
+async def test_a_groups_first_member_whose_join_lands_late_is_watched(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Late(agent, monkeypatch, "change_consumer_group")
+    assert await Member("g", "a" * 22, ("t",)).beat(agent) is Code.COORDINATOR_NOT_AVAILABLE
+    await until(lambda: not running(agent))
+    await late.land()
+    assert data_of(agent, "g").members
+    await until(lambda: not data_of(agent, "g").members)
+
+
+async def test_members_of_a_snapshot_that_replaces_the_state_are_watched(agent: Agent) -> None:
+    """What lay between was not seen entry by entry."""
+    one = Member("g", "a" * 22, ("t",))
+    await one.beat(agent)
+    sessions = agent.services.consumer_groups.runner("g").sessions
+    sessions.forget(one.member_id)
+    agent.services.groups._moved()
+    await until(lambda: sessions.ends(one.member_id) > 0)
+
+
+async def test_a_classic_generation_that_lands_late_is_watched(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its only member is gone: nobody would end its session, and the group could not be deleted."""
+    monkeypatch.setattr(coordinator, "AGAIN_S", 0.05)
+    state, groups = agent.services.replica.state, agent.services.groups
+    late = Late(agent, monkeypatch, "put_classic_generation")
+    mine = [jg.JoinGroupRequestProtocol("range", subscription(["t"]))]
+    request = jg.JoinGroupRequest("g", round(SESSION_S * 1000), 100, "", "static", "consumer", mine)
+    assert (await agent.call("JoinGroup", request, 9)).error_code != Code.NONE
+    assert not groups.running()
+    await asyncio.sleep(0.3)  # it was looked for again, and not there
+    await late.land()
+    assert not is_empty(state.groups["g"])
+    await until(lambda: is_empty(state.groups["g"]))
+
+
+async def test_a_classic_group_that_the_log_did_not_answer_for_is_loaded_again(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its members may be gone by then, and none will ask for it."""
+    monkeypatch.setattr(coordinator, "AGAIN_S", 0.1)
+    state, groups = agent.services.replica.state, agent.services.groups
+    mine = [jg.JoinGroupRequestProtocol("range", subscription(["t"]))]
+
+    async def come(instance: str) -> Code:
+        request = jg.JoinGroupRequest("g", round(SESSION_S * 1000), 100, "", instance, "consumer", mine)
+        answer = await agent.call("JoinGroup", request, 9)
+        return Code(answer.error_code)
+
+    assert await come("one") is Code.NONE
+    Late(agent, monkeypatch, "put_classic_generation")
+    assert await come("two") is not Code.NONE
+    assert not groups.running()
+    assert not is_empty(state.groups["g"])
+    await until(lambda: is_empty(state.groups["g"]))
