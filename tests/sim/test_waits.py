@@ -117,4 +117,4 @@ def test_a_thawed_dataclass_is_made_as_before() -> None:
     assert list(map(hash, after)) == list(map(hash, before))
     assert [each.name for each in fields(Frozen)] == ["first", "second", "third"]
     with pytest.raises(TypeError, match="first"):
-        Frozen()  # type: ignore[call-arg]
+        Frozen()  # type: ignore[call-arg]  # that is the point
