@@ -212,5 +212,6 @@ def empty_table(warehouse: Path, name: str, columns: list[dict[str, Any]]) -> No
         "00000000-0000-4000-8000-000000000000", f"file://{where}", columns, ids.last, properties, STAMP_MS
     )
     del made["current-snapshot-id"]
+    del made["schemas"][0]["identifier-field-ids"]  # these are to be damaged, so they are not required
     (where / "metadata" / "v1.metadata.json").write_text(json.dumps(made))
     (where / "metadata" / "version-hint.text").write_text("1")
