@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from iceberg import metadata
 from iceberg.head import pointer
+from iceberg.looking import Looking
 from iceberg.sealed import read
-from objectstore import tasks
 from objectstore.store import StoreError
 from objectstore.turns import in_turns
 
@@ -62,36 +62,19 @@ class Audited:
     behind: int
 
 
-class Audits:
+class Audits(Looking):
     """Follows the table, and how far topics have gone on since."""
 
     def __init__(self, replica: Replica, store: ObjectStore, warehouse: Warehouse) -> None:
-        self._replica, self._store, self._warehouse = replica, store, warehouse
+        super().__init__(replica, "outcomes of audits", LOOK_S)
+        self._store, self._warehouse = store, warehouse
         self.now: Mapping[str, Audited] = {}
         """By topic that was ever audited and is there: as it was at the last look."""
         self._outcomes: Mapping[bytes, Outcome] = {}
         self._location = ""
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to follow."""
-        self._task = tasks.kept(self._run, "outcomes of audits")
-
-    async def stop(self) -> None:
-        """End it. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-
-    async def _run(self) -> None:
-        while True:
-            if self._replica.ready:
-                await self.look()
-            await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """One look, in steps."""
+        """See Looking."""
         await self._follow()
         state, found, looked = self._replica.state, dict[str, Audited](), 0
         for topic_id, each in self._outcomes.items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from coordination.clock import Clock
 from coordination.state.types import Partition, Topic
 from iceberg.head import enabled, place
-from objectstore import tasks
+from iceberg.looking import Looking
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -43,37 +43,19 @@ MARKS_MAX = 8  # of one partition; beyond, every second one is forgotten
 MARKED_MAX = 10_000  # partitions with so many; others have two
 
 
-class TableLags:
+class TableLags(Looking):
     """Looks at all tables every LOOK_S. What it remembers is no more than the state's partitions."""
 
     def __init__(self, replica: Replica, clock: Clock) -> None:
         self.now: dict[str, Lag] = {}
         """By topic that wants a table: as it was at the last look."""
-        self._replica = replica
+        super().__init__(replica, "lags of tables", LOOK_S)
         self._clock = clock
         self._marks: dict[int, Marks] = {}  # by handle, of partitions that are behind
-        self._task: asyncio.Task[None] | None = None
         self._looked = 0
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._task = tasks.kept(self._run, "lags of tables")
-
-    async def stop(self) -> None:
-        """End it. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-
-    async def _run(self) -> None:
-        while True:
-            if self._replica.ready:
-                await self.look()
-            await asyncio.sleep(LOOK_S)
-
     async def look(self) -> None:
-        """One look, in steps."""
+        """See Looking."""
         state = self._replica.state
         found: dict[str, Lag] = {}
         marks: dict[int, Marks] = {}
