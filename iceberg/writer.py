@@ -68,13 +68,12 @@ def write_files(
     `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas,
     objectstore.batch.CorruptBatch, and TooManyFiles for more files than `files_max`.
     """
-    if not layout.spec:
-        found = write_file(layout, partition, slices, start, end, aborted, spans)
-        return [] if found is None else [found]
     files: dict[Values, _Writing] = {}
     for batch in arrow_batches(layout, partition, slices, start, end, aborted, spans):
         for values, some in split(batch, layout.spec):
-            files.setdefault(values, _Writing(layout.arrow)).take(some)
+            if values not in files:
+                files[values] = _Writing(layout.arrow)
+            files[values].take(some)
         if len(files) > files_max:
             raise TooManyFiles
     return [replace(each.finish(), values=values) for values, each in files.items()]
@@ -90,21 +89,15 @@ def write_file(
     spans: Sequence[Span] = (),
 ) -> FileContent | None:
     """The same rows in one file, however they are partitioned; None when there is no row."""
-    gathered = RowGroups(layout.arrow)
-    groups = _row_groups(gathered, arrow_batches(layout, partition, slices, start, end, aborted, spans))
-    first = next(groups, None)
-    if first is None:
-        return None
-    sink = pa.BufferOutputStream()
-    with open_writer(sink, layout.arrow) as writer:
-        writer.write_table(first)
-        for group in groups:
-            writer.write_table(group)
-    return facts(sink.getvalue(), layout.arrow, gathered.nans)
+    written = None
+    for batch in arrow_batches(layout, partition, slices, start, end, aborted, spans):
+        written = written or _Writing(layout.arrow)
+        written.take(batch)
+    return None if written is None else written.finish()
 
 
 class _Writing:
-    """One of several files that are written side by side, opened with its first row group."""
+    """A file that is being written, opened with its first row group; several are side by side."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -169,12 +162,6 @@ class RowGroups:
     def nans(self) -> Collection[int]:
         """Columns that are NaN in some row so far, by id."""
         return self._watch.found
-
-
-def _row_groups(groups: RowGroups, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    for batch in batches:
-        yield from groups.take(batch)
-    yield from groups.rest()
 
 
 def facts(content: pa.Buffer, schema: pa.Schema, nans: Collection[int]) -> FileContent:
