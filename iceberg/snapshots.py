@@ -133,11 +133,7 @@ class SnapshotBuilder:
             if len(some) == 1:
                 listed += some
                 continue
-            contents = {each.manifest_path: await self._read(each) for each in some}
-            written = await asyncio.to_thread(
-                manifests.write_merged,
-                f"{prefix}-r{number}.avro", _form(base, some[0]), snapshot_id, some, contents,
-            )  # fmt: skip
+            written = await self._in_one(base, some, snapshot_id, f"{prefix}-r{number}.avro")
             await self._store_manifest(written)
             listed.append(written.manifest)
         counts = _replaced(ledger.current_snapshot(base), (), Removed())
@@ -238,11 +234,7 @@ class SnapshotBuilder:
         merged = []
         for spec_id in sorted({each.partition_spec_id for each in small}):
             some = [each for each in small if each.partition_spec_id == spec_id]
-            contents = {each.manifest_path: await self._read(each) for each in some}
-            written = await asyncio.to_thread(
-                manifests.write_merged,
-                f"{prefix}-a{spec_id}.avro", _form(base, some[0]), snapshot_id, some, contents,
-            )  # fmt: skip
+            written = await self._in_one(base, some, snapshot_id, f"{prefix}-a{spec_id}.avro")
             await self._put(written)
             merged.append(written.manifest)
         large = [each for each in before if each.manifest_length >= MERGED_BYTES_MAX]
@@ -254,6 +246,14 @@ class SnapshotBuilder:
     async def _store_manifest(self, written: Written) -> None:
         await self._steps.before("store-manifests")
         await self._put(written)
+
+    async def _in_one(
+        self, base: Metadata, some: Sequence[ManifestFile], snapshot_id: int, location: str
+    ) -> Written:
+        """Manifests of one spec as one, not stored yet."""
+        contents = {each.manifest_path: await self._read(each) for each in some}
+        form = _form(base, some[0])
+        return await asyncio.to_thread(manifests.write_merged, location, form, snapshot_id, some, contents)
 
     async def _put(self, written: Written) -> None:
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import httpx
 import pyspark
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -24,6 +22,7 @@ from starlette.routing import Route
 from deploy.setup import jars
 from deploy.setup.java import java_home
 from tests.engines.kit import FROM_SPARK
+from tests.equipment.listening import listening
 
 MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 CATALOG = "there"
@@ -140,15 +139,5 @@ def _error(status: int, message: str, kind: str = "ServiceFailureException") -> 
 @asynccontextmanager
 async def gated(gate: Gate, port: int = 0) -> AsyncIterator[str]:
     """Serve the gate on a port (0: a free one); gives its URL."""
-    app = Starlette(routes=[Route("/{path:path}", gate.answer, methods=METHODS)])
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
-        listener.listen()
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        task = asyncio.create_task(server.serve([listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
+    async with listening([Route("/{path:path}", gate.answer, methods=METHODS)], port) as url:
+        yield url

@@ -5,19 +5,17 @@ AWS's JSON protocol: the operation is in a header. An update names the version t
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests.equipment.listening import listening
 
 PAGE = 2  # tables of one page
 
@@ -94,14 +92,5 @@ def _error(code: str, message: str) -> Response:
 @asynccontextmanager
 async def served(glue: Glue) -> AsyncIterator[str]:
     """Serve it on a free port; gives its URL."""
-    app = Starlette(routes=[Route("/", glue.answer, methods=["POST"])])
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        task = asyncio.create_task(server.serve([listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
+    async with listening([Route("/", glue.answer, methods=["POST"])]) as url:
+        yield url

@@ -7,8 +7,10 @@ weather that are described late and anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +23,7 @@ from iceberg.spark.pipelines.flights import TOPICS, Lake, results
 from objectstore import batch
 from schema.compiler import compile_protos
 from tests.spark import flights_oracle
+from tests.spark.lake import lake
 from tests.unit.iceberg.rig import Rig
 
 LAKE = Lake({topic: f"lake.floe.{topic}" for topic in TOPICS}, "lake.results")
@@ -30,6 +33,8 @@ FLIGHTS = next(topic for topic in SOURCES if topic.name == "flights")
 UNDECODABLE = b"\x0a"
 
 Values = Mapping[str, Any]
+Helping = Mapping[str, Mapping[int, Sequence[Values | bytes | None]]]
+"""Records by topic and partition."""
 
 
 def hour(day: date, of_day: int) -> dict[str, int]:
@@ -120,6 +125,18 @@ def quick(spark: SparkSession) -> None:
         spark.conf.set(name, value)
 
 
+@asynccontextmanager
+async def flights_lake(spark: SparkSession, folder: Path, *helpings: Helping) -> AsyncIterator[FlightsRig]:
+    """The five topics with these helpings of records, as catalog `lake` of the session."""
+    quick(spark)
+    async with lake(spark, folder) as rig:
+        found = FlightsRig(rig)
+        await found.create()
+        for each in helpings:
+            await found.say(each)
+        yield found
+
+
 class FlightsRig:
     """Topics and tables over a rig."""
 
@@ -137,7 +154,7 @@ class FlightsRig:
             )
             await self.rig.replica.propose(bound)
 
-    async def say(self, records: Mapping[str, Mapping[int, Sequence[Values | bytes | None]]]) -> None:
+    async def say(self, records: Helping) -> None:
         """Append records, each a minute after the one before, and commit them to the tables."""
         for topic in SOURCES:
             make = message_class(topic, topic.message)

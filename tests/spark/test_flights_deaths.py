@@ -25,8 +25,17 @@ from deploy.setup.java import java_home
 from iceberg.spark.jobs import watermark_of
 from iceberg.spark.pipelines import flights
 from iceberg.spark.topics import topic_table
-from tests.spark.flights_lake import FIRST, LAKE, SECOND, FlightsRig, computed, expected, quarantine, quick
-from tests.spark.lake import lake
+from tests.spark.flights_lake import (
+    FIRST,
+    LAKE,
+    SECOND,
+    FlightsRig,
+    computed,
+    expected,
+    flights_lake,
+    quarantine,
+    quick,
+)
 from tests.unit.iceberg.rig import Killed
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
@@ -42,10 +51,7 @@ DRIVER = ("silver", "publish"), ("gold", "put new days in")
 @pytest.fixture
 async def topics(spark: SparkSession, tmp_path: Path) -> AsyncIterator[FlightsRig]:
     """The five topics, as catalog `lake` of the session."""
-    quick(spark)
-    async with lake(spark, tmp_path) as rig:
-        found = FlightsRig(rig)
-        await found.create()
+    async with flights_lake(spark, tmp_path) as found:
         yield found
 
 

@@ -22,12 +22,12 @@ from tests.spark.flights_lake import (
     computed,
     expected,
     flight,
+    flights_lake,
     quarantine,
-    quick,
     silver,
     weather,
 )
-from tests.spark.lake import away, files, lake
+from tests.spark.lake import away, files
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 
@@ -35,11 +35,7 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 @pytest.fixture
 async def topics(spark: SparkSession, tmp_path: Path) -> AsyncIterator[FlightsRig]:
     """The five topics with the first helping of records, as catalog `lake` of the session."""
-    quick(spark)
-    async with lake(spark, tmp_path) as rig:
-        found = FlightsRig(rig)
-        await found.create()
-        await found.say(FIRST)
+    async with flights_lake(spark, tmp_path, FIRST) as found:
         yield found
 
 

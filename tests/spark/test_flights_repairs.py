@@ -25,11 +25,10 @@ from tests.spark.flights_lake import (
     computed,
     expected,
     flight,
-    quick,
+    flights_lake,
     silver,
 )
 from tests.spark.flights_lake import quarantine as aside
-from tests.spark.lake import lake
 from tests.unit.iceberg.rig import Killed
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
@@ -41,12 +40,7 @@ BACKFILL_STEPS = ["publish", "begin with gold"]
 @pytest.fixture
 async def topics(spark: SparkSession, tmp_path: Path) -> AsyncIterator[FlightsRig]:
     """Both helpings in the topics, as catalog `lake` of the session; the pipeline came through."""
-    quick(spark)
-    async with lake(spark, tmp_path) as rig:
-        found = FlightsRig(rig)
-        await found.create()
-        await found.say(FIRST)
-        await found.say(SECOND)
+    async with flights_lake(spark, tmp_path, FIRST, SECOND) as found:
         await asyncio.to_thread(flights.run, spark, LAKE)
         yield found
 

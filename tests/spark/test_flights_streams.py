@@ -33,10 +33,10 @@ from tests.spark.flights_lake import (
     computed,
     expected,
     flight,
+    flights_lake,
     quarantine,
     quick,
 )
-from tests.spark.lake import lake
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1800)]
 
@@ -46,11 +46,7 @@ THIRD = {"flights": {1: [flight(11, "2013-10-05", (3, 4))]}}
 @pytest.fixture
 async def topics(spark: SparkSession, tmp_path: Path) -> AsyncIterator[FlightsRig]:
     """The five topics with the first helping of records, as catalog `lake` of the session."""
-    quick(spark)
-    async with lake(spark, tmp_path) as rig:
-        found = FlightsRig(rig)
-        await found.create()
-        await found.say(FIRST)
+    async with flights_lake(spark, tmp_path, FIRST) as found:
         yield found
 
 

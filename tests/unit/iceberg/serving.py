@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from pyiceberg.catalog.rest import RestCatalog
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,6 +17,7 @@ from iceberg import json_steps
 from iceberg.catalog import Catalog
 from iceberg.rest_pointers import CatalogParts
 from objectstore.turns import at_once
+from tests.equipment.listening import listening
 from tests.unit.iceberg.rig import Rig
 
 DEPTH = 3
@@ -54,17 +51,8 @@ async def served(catalog: Catalog) -> AsyncIterator[str]:
         content = b"".join(at_once(json_steps.encode(value, DEPTH)))
         return Response(content, status, media_type="application/json")
 
-    app = Starlette(routes=[Route("/iceberg/{path:path}", answer, methods=METHODS)])
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()  # from here on clients wait rather than fail
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        task = asyncio.create_task(server.serve([listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
-        finally:
-            server.should_exit = True
-            await task
+    async with listening([Route("/iceberg/{path:path}", answer, methods=METHODS)]) as url:
+        yield f"{url}/iceberg"
 
 
 def client(url: str) -> RestCatalog:
