@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agent.kafka.produce.firsts import Firsts
@@ -30,6 +31,19 @@ def _begins_anywhere() -> Any:
     return patched((Firsts, "in_order", lambda *_: True))
 
 
+def _refused_are_forgotten() -> Any:
+    """A first batch that was refused, as its topic was not known yet, leaves no trace."""
+    return patched((Firsts, "refuse", lambda *_: None))
+
+
+def _topics_come_late(plan: Plan) -> Plan:
+    """Topics are made and found while agents cannot follow the log, and producers do not wait."""
+    cuts = tuple(
+        (at, 1.5, "cut-log", (number % plan.agents,)) for number, at in enumerate((2.0, 5.0, 8.0, 11.0))
+    )
+    return replace(plan, mortal=True, pipeliners=3, rate=12.0, faults=cuts)
+
+
 def _pipelines(plan: Plan) -> bool:
     return plan.pipeliners > 0
 
@@ -42,6 +56,13 @@ PRODUCERS: tuple[Control, ...] = (
         frozenset({"sequence-lost", "duplicate"}),
         _remembers_one_batch,
         _pipelines,
+    ),
+    Control(
+        "refused-are-forgotten",
+        "a later batch never overtakes one that its client sends again",
+        frozenset({"sequence-lost"}),
+        _refused_are_forgotten,
+        told=_topics_come_late,
     ),
     Control(
         "begins-anywhere",

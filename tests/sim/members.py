@@ -108,6 +108,10 @@ class Member:
                     if producer is not None:
                         await producer.start()
                     self._subscribe(share)
+                    # Kafka takes a static member that comes back at the share that it had, whatever it
+                    # subscribes to and though the leader be a new process that watches nothing (KIP-345;
+                    # KIP-814 helps clients of JoinGroup 9 alone): it has to say so again while it lives.
+                    self._everything = self._everything and self._instance is None
                     await consumer.start()
                 await self._work(share, producer)
             except ERRORS:

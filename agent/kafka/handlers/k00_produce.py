@@ -24,6 +24,7 @@ from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
+from agent.kafka.produce.firsts import First, Named
 from agent.kafka.produce.keys import require_keys
 from agent.kafka.produce.records import require_records
 from agent.kafka.produce.times import bad_times
@@ -38,8 +39,9 @@ from agent.net.wire.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from coordination.kafka_codes import Code
+from coordination.kafka_codes import RETRIABLE, Code
 from coordination.state.levels import TRANSACTIONS
+from coordination.state.topics import TOPIC_NAME_LENGTH_MAX
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
 from objectstore.batch import CorruptBatch, peek, with_append_time
@@ -74,6 +76,16 @@ class _Admitted:
     offered: list[Offered] = field(default_factory=list)
     answers: list[PartitionProduceResponse] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
+    named: list[Named] = field(default_factory=list)
+
+    def firsts(self) -> list[First]:
+        """What may be a producer's first batch."""
+        headers = (each.header for each in self.offered)
+        return [First(*row) for row in zip(self.named, self.partitions, headers, strict=True)]
+
+    def drop(self, at: int) -> None:
+        """Take one out: its answer is another one."""
+        del self.offered[at], self.answers[at], self.partitions[at], self.named[at]
 
     @property
     def size(self) -> int:
@@ -139,8 +151,7 @@ async def _admit_in_order(
         if not admitted.offered:
             return response, None, admitted
         refusal = await _room(ctx, request, admitted, came)
-        firsts = zip(admitted.partitions, (each.header for each in admitted.offered), strict=True)
-        ctx.client.firsts.note(firsts, came, asyncio.get_running_loop().time())
+        ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
         if refusal is not None:
             ctx.client.failures += 1
             for answer in admitted.answers:
@@ -155,16 +166,23 @@ def _note_refused(ctx: Context, request: ProduceRequest, version: int) -> None:
     Its client sends the request again. What the client had sent behind it may arrive before that, when this
     agent serves again, and must not be stored first.
     """
-    firsts = []
     for topic_data in request.topic_data:
-        topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, version >= TOPIC_IDS_SINCE)
         for data in topic_data.partition_data:
-            partition = find_partition(topic, data.index)
-            if partition is not None and data.records is not None:
-                with suppress(CorruptBatch):
-                    firsts.append((partition, peek(data.records)))
-    ctx.client.firsts.note(firsts, _failures(ctx), asyncio.get_running_loop().time())
+            _wait_for(ctx, _named(topic_data, data, version), data)
     ctx.client.failures += 1
+
+
+def _named(topic_data: TopicProduceData, data: PartitionProduceData, version: int) -> Named:
+    return topic_data.topic_id if version >= TOPIC_IDS_SINCE else topic_data.name, data.index
+
+
+def _wait_for(ctx: Context, named: Named, data: PartitionProduceData) -> None:
+    """Its client sends the batch again: nothing behind it that this producer has on its way comes first."""
+    if (
+        data.records is not None and len(named[0]) <= TOPIC_NAME_LENGTH_MAX
+    ):  # else there never is such a topic
+        with suppress(CorruptBatch):
+            ctx.client.firsts.refuse(named, peek(data.records), asyncio.get_running_loop().time())
 
 
 def _failures(ctx: Context) -> tuple[int, int]:
@@ -196,7 +214,7 @@ async def _room(
             return "The agent's produce buffer is full: send again."
         judged = _judged_by_now(ctx, admitted.offered)
         now_s = asyncio.get_running_loop().time()
-        ordered = ctx.client.firsts.in_order(admitted.offered, admitted.partitions, came, now_s)
+        ordered = ctx.client.firsts.in_order(admitted.firsts(), came, now_s)
         if judged and ordered and _failures(ctx) == came:
             return None
         driver.budget.give(size)
@@ -229,7 +247,9 @@ async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
             _note(ctx, admitted.partitions[at], Code.INVALID_PRODUCER_ID_MAPPING, why)
         else:
             _fail(admitted.answers[at], Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached: send again.")
-        del admitted.offered[at], admitted.answers[at], admitted.partitions[at]
+            header, now_s = admitted.offered[at].header, asyncio.get_running_loop().time()
+            ctx.client.firsts.refuse(admitted.named[at], header, now_s)
+        admitted.drop(at)
 
 
 async def _admit_topic(
@@ -243,9 +263,10 @@ async def _admit_topic(
     for data in topic_data.partition_data:
         answer = PartitionProduceResponse(index=data.index, base_offset=-1)
         response.partition_responses.append(answer)
-        partition = find_partition(topic, data.index)
+        partition, named = find_partition(topic, data.index), _named(topic_data, data, version)
         if topic is None or partition is None or rules is None:
             _fail(answer, unknown_code(by_id and topic is None), "The topic or partition does not exist.")
+            _wait_for(ctx, named, data)
             continue
         try:
             offered = await _admit_batch(ctx, topic, partition, data, rules, version, transaction)
@@ -253,12 +274,15 @@ async def _admit_topic(
         except Rejected as rejected:
             _reject(answer, rejected, partition.log_start)
             _note(ctx, partition, rejected.code, rejected.message)
+            if rejected.code in RETRIABLE:
+                _wait_for(ctx, named, data)
             continue
         if rules.append_time:
             answer.log_append_time_ms = offered.header.max_timestamp
         admitted.offered.append(offered)
         admitted.answers.append(answer)
         admitted.partitions.append(partition)
+        admitted.named.append(named)
     return response
 
 

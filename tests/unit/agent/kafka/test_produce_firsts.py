@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agent.config import ProduceConfig
-from agent.kafka.produce.buffer import Offered
-from agent.kafka.produce.firsts import Firsts
+from agent.kafka.produce.firsts import First, Firsts, Named
+from coordination.kafka_codes import Code
 from coordination.state.chunk_table import ChunkTable
 from coordination.state.slices import SliceIndex
 from coordination.state.types import Partition, Topic
-from objectstore.batch import NewRecord, build, peek
+from objectstore.batch import BatchHeader, NewRecord, build, peek
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
+from tests.unit.agent.rig import Agent, batch
 
 BEFORE, AFTER = (0, 0), (1, 0)  # what had failed when a first batch came, and since
 
 
-def offered(producer: int, sequence: int) -> Offered:
+HERE: Named = "t", 0
+
+
+def header(producer: int, sequence: int) -> BatchHeader:
     raw = build([NewRecord(1, None, b"v")], producer_id=producer, producer_epoch=0, base_sequence=sequence)
-    return Offered(0, raw, peek(raw))
+    return peek(raw)
 
 
 class Connection:
@@ -27,10 +34,14 @@ class Connection:
 
     def begins(self, producer: int, now_s: float = 0.0) -> None:
         """Its first batch, with sequence 0, comes and fails."""
-        self.firsts.note([(self.partition, offered(producer, 0).header)], BEFORE, now_s)
+        self.firsts.note([First(HERE, self.partition, header(producer, 0))], BEFORE, now_s)
 
-    def takes(self, producer: int, sequence: int, now_s: float = 0.0) -> bool:
-        return self.firsts.in_order([offered(producer, sequence)], [self.partition], AFTER, now_s)
+    def takes(
+        self, producer: int, sequence: int, now_s: float = 0.0, failures: tuple[int, int] = AFTER
+    ) -> bool:
+        return self.firsts.in_order(
+            [First(HERE, self.partition, header(producer, sequence))], failures, now_s
+        )
 
 
 def test_nothing_is_taken_in_front_of_a_first_batch_that_failed() -> None:
@@ -53,3 +64,53 @@ def test_as_many_are_remembered_as_the_config_says() -> None:
     for producer in (7, 8, 9):
         one.begins(producer)
     assert [one.takes(producer, 1) for producer in (7, 8, 9)] == [True, False, False]
+
+
+def test_what_is_behind_a_refused_first_batch_waits_until_it_is_taken() -> None:
+    one = Connection(ProduceConfig())
+    one.firsts.refuse(HERE, header(7, 0), 0.0)  # its topic is not known yet: there is no partition to ask
+    one.firsts.refuse(HERE, header(7, 1), 0.0)
+    assert not one.takes(7, 2, failures=BEFORE), "though nothing has failed since"
+    assert one.takes(7, 0, failures=BEFORE)
+    one.firsts.note([First(HERE, one.partition, header(7, 0))], BEFORE, 0.0)
+    assert one.takes(7, 1, failures=BEFORE), "it follows on what was taken"
+    assert one.takes(8, 5, failures=BEFORE)
+    one.firsts.refuse(HERE, header(-1, -1), 0.0)
+    assert one.takes(-1, -1), "without a producer there is no order to keep"
+
+
+def test_a_refused_first_batch_is_waited_for_as_long_as_the_config_says() -> None:
+    one = Connection(ProduceConfig(first_batch_ms_max=2_000))
+    one.firsts.refuse(HERE, header(7, 0), 0.0)
+    assert not one.takes(7, 1, 2.0, BEFORE)
+    assert one.takes(7, 1, 2.1, BEFORE)
+
+
+def test_another_topic_of_that_name_begins_anew() -> None:
+    one = Connection(ProduceConfig())
+    one.begins(7)
+    one.partition = Partition(1, Topic("t", bytes(16), {}, 0), 0, SliceIndex(ChunkTable()))
+    assert one.takes(7, 1)
+
+
+async def test_a_topic_that_comes_while_its_records_are_on_their_way(agent: Agent) -> None:
+    """What the seed 1342 found: an agent that did not know the topic yet refused two, and took the third."""
+
+    async def send(sequence: int) -> Any:
+        raw = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return (await produce(agent, raw)).error_code
+
+    assert await send(0) == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await create(agent)
+    assert await send(1) == Code.NOT_ENOUGH_REPLICAS
+    assert [await send(sequence) for sequence in (0, 1, 2)] == [0, 0, 0]
+
+
+async def test_a_first_batch_that_was_damaged_on_its_way_is_waited_for(agent: Agent) -> None:
+    await create(agent)
+    first, second = (
+        batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)
+    )
+    damaged = first[:-1] + bytes([first[-1] ^ 1])
+    sent = [(await produce(agent, raw)).error_code for raw in (damaged, second, first, second)]
+    assert sent == [Code.CORRUPT_MESSAGE, Code.NOT_ENOUGH_REPLICAS, 0, 0]
