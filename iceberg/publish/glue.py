@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -89,10 +90,13 @@ class GlueCatalog:
             return True
 
         if not self._ask(created, missing=False):
-            self._ask(
-                lambda glue: glue.create_database(DatabaseInput={"Name": key[0]}, **self._whose), missing=None
-            )
-            self._ask(created, missing=False)
+            with suppress(EntryChanged):  # another one of its tables may have made it meanwhile
+                self._ask(
+                    lambda glue: glue.create_database(DatabaseInput={"Name": key[0]}, **self._whose),
+                    missing=None,
+                )
+            if not self._ask(created, missing=False):
+                raise EntryChanged(f"database {key[0]} is gone meanwhile")
 
     def replace(self, key: Key, entry: Entry, pointer: Pointer) -> None:
         given = _table_input(key[1], pointer, {"previous_metadata_location": entry.location})

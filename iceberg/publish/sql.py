@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,8 @@ class SqlCatalog:
         )
         if self.look(key) is not None:
             raise EntryChanged(f"{'.'.join(key)} is there meanwhile")
-        self._changed([*self._namespace(key[0]), insert], **_named(key), location=pointer.location)
+        self._make_namespace(key[0])
+        self._changed(insert, **_named(key), location=pointer.location)
 
     def replace(self, key: Key, entry: Entry, pointer: Pointer) -> None:
         self._require_short(key, pointer.location)
@@ -81,12 +83,12 @@ class SqlCatalog:
             "UPDATE iceberg_tables SET metadata_location = :location, previous_metadata_location = :former"
             f"{_ONE} AND metadata_location = :former"
         )
-        if not self._changed([update], **_named(key), location=pointer.location, former=entry.location):
+        if not self._changed(update, **_named(key), location=pointer.location, former=entry.location):
             raise EntryChanged(f"{'.'.join(key)} is not at {entry.location} any more")
 
     def drop(self, key: Key, entry: Entry) -> None:
         delete = f"DELETE FROM iceberg_tables{_ONE} AND metadata_location = :former"
-        if not self._changed([delete], **_named(key), former=entry.location) and self.look(key) is not None:
+        if not self._changed(delete, **_named(key), former=entry.location) and self.look(key) is not None:
             raise EntryChanged(f"{'.'.join(key)} is not at {entry.location} any more")
 
     def close(self) -> None:
@@ -95,19 +97,23 @@ class SqlCatalog:
                 self._engine.dispose()
                 self._engine = None
 
-    def _namespace(self, namespace: str) -> list[str]:
-        """What makes a namespace that is not there: a property, as both catalogs do it."""
+    def _make_namespace(self, namespace: str) -> None:
+        """A namespace is there by a property, as both catalogs do it. Others may make it at the same time."""
         known = (
             "SELECT 1 FROM iceberg_namespace_properties "
             "WHERE catalog_name = :catalog AND namespace = :namespace"
         )
         if self._rows(known, namespace=namespace):
-            return []
-        return [
+            return
+        insert = (
             "INSERT INTO iceberg_namespace_properties "
             "(catalog_name, namespace, property_key, property_value) "
             "VALUES (:catalog, :namespace, 'exists', 'true')"
-        ]
+        )
+        with suppress(
+            EntryChanged
+        ):  # its own transaction: whoever made it meanwhile made it for the table too
+            self._changed(insert, namespace=namespace)
 
     def _require_short(self, key: Key, location: str) -> None:
         """Raises CatalogFailed for what the columns would cut."""
@@ -124,17 +130,12 @@ class SqlCatalog:
         rows: list[tuple[Any, ...]] = self._with_connection(asked)
         return rows
 
-    def _changed(self, statements: list[str], **values: str) -> int:
-        """Run them as one transaction; how many rows the last one changed. Raises EntryChanged."""
+    def _changed(self, statement: str, **values: str) -> int:
+        """Run it as a transaction; how many rows it changed. Raises EntryChanged."""
 
         def asked(connection: Connection, text: Any) -> int:
-            found = 0
-            for each in statements:
-                bound = {"catalog": self._options.catalog, **values}
-                found = connection.execute(
-                    text(each), {k: v for k, v in bound.items() if f":{k}" in each}
-                ).rowcount
-            return found
+            bound = {"catalog": self._options.catalog, **values}
+            return connection.execute(text(statement), bound).rowcount
 
         count: int = self._with_connection(asked)
         return count

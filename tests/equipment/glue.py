@@ -38,7 +38,9 @@ class Glue:
             )
         body = json.loads(await request.body())
         if operation == "CreateDatabase":
-            self.databases.setdefault(body["DatabaseInput"]["Name"], {})
+            if body["DatabaseInput"]["Name"] in self.databases:
+                return _error("AlreadyExistsException", "Database already exists.")
+            self.databases[body["DatabaseInput"]["Name"]] = {}
             return JSONResponse({})
         tables = self.databases.get(body["DatabaseName"])
         if tables is None:

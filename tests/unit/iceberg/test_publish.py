@@ -9,11 +9,13 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordination.commands import DropTable, PutNamespace, ReleaseClaim
 from coordination.state.types import Done
+from iceberg.publish.other import Pointer
 from iceberg.publish.plan import Published, Rules, due
 from iceberg.publish.publisher import WHOLE
 from tests.unit.iceberg import rig as rigs
@@ -365,6 +367,25 @@ async def test_a_pass_is_bounded_and_topics_are_chosen(rig: Rig, tmp_path: Path)
     await look(publisher)
     assert set(entries(tmp_path)) == {"lake_floe.a1", "lake_floe.a2", "lake_floe.a3"}
     await publisher.stop()
+
+
+def test_two_tables_make_their_namespace_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = sql(tmp_path), sql(tmp_path)
+    asked = one._rows
+
+    def too_early(query: str, **values: str) -> list[tuple[Any, ...]]:
+        found = asked(query, **values)
+        if "iceberg_namespace_properties" in query:
+            other.create(("floe", "b"), Pointer("s3://b", {}))
+        return found
+
+    monkeypatch.setattr(one, "_rows", too_early)
+    one.create(("floe", "a"), Pointer("s3://a", {}))
+    assert entries(tmp_path) == {"floe.a": "s3://a", "floe.b": "s3://b"}
+    one.close()
+    other.close()
 
 
 def test_names_of_others_are_learnt_last() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.glue import GlueCatalog as Reader
@@ -124,3 +125,27 @@ def test_types_are_glues() -> None:
     assert glue_type("timestamptz") == "timestamp"
     assert glue_type({"type": "map", "key": "string", "value": "long"}) == "map<string,bigint>"
     assert glue_type({"type": "list", "element": "double"}) == "array<double>"
+
+
+async def test_two_tables_make_their_database_at_the_same_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue = Glue()
+    async with served(glue) as url:
+        one, other = client(url), client(url)
+        await committed(rig)
+        wanted = await pointer(rig)
+        asked = one._ask
+
+        def too_early(ask: Any, missing: Any) -> Any:
+            first = not glue.asked  # which finds no database
+            found = asked(ask, missing)
+            if first:
+                other.create(("floe", "b"), wanted)
+            return found
+
+        monkeypatch.setattr(one, "_ask", too_early)
+        await asyncio.to_thread(one.create, ("floe", "a"), wanted)
+        assert set(glue.databases["floe"]) == {"a", "b"}
+        one.close()
+        other.close()
