@@ -201,7 +201,7 @@ class Author:
             revision = await self._append_when_there_is_room(chain, content)
         except Full as full:
             self._sequence -= 1  # there is no such entry: the next one takes its place
-            self._proposals.fail(batch, full)
+            self._proposals.refused(batch, full)
             return
         except Fenced as fenced:
             if not fenced.maybe_appended:

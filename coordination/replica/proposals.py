@@ -273,6 +273,15 @@ class Proposals:
         for proposal in batch.proposals:
             _fail(proposal, error)
 
+    def refused(self, batch: Batch, error: Exception) -> None:
+        """The log has not taken this entry, and takes another one in its place.
+
+        What is behind it in its lines fails with it, and is not that other one.
+        """
+        self.fail(batch, error)
+        for proposal in batch.proposals:
+            self._break(proposal.line, error)
+
     def reloaded(self, state: State) -> None:
         """A snapshot replaced the state: entries it covers were applied, their results are not known."""
         for key, batch in list(self._parked.items()):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.kafka.produce.firsts import Firsts
+from coordination.replica.proposals import Proposals
 from coordination.state import chunks, producers
 from tests.sim.controls import Control, patched
 from tests.sim.plan import Plan
@@ -36,6 +37,17 @@ def _refused_are_forgotten() -> Any:
     return patched((Firsts, "refuse", lambda *_: None))
 
 
+def _what_is_behind_goes_on() -> Any:
+    """What a full log refuses takes nothing with it."""
+    return patched((Proposals, "refused", Proposals.fail))
+
+
+def _room_comes_and_goes(plan: Plan) -> Plan:
+    """The log is full for a moment, again and again, and so far away that appends wait for each other."""
+    full = tuple((2.0 + 0.5 * number, 0.25, "fill-log", tuple(range(plan.agents))) for number in range(34))
+    return replace(plan, pipeliners=3, rate=12.0, log_s=(0.03, 0.09), mortal=True, live_keys=10, faults=full)
+
+
 def _topics_come_late(plan: Plan) -> Plan:
     """Topics are made and found while agents cannot follow the log, and producers do not wait."""
     cuts = tuple(
@@ -63,6 +75,13 @@ PRODUCERS: tuple[Control, ...] = (
         frozenset({"sequence-lost"}),
         _refused_are_forgotten,
         told=_topics_come_late,
+    ),
+    Control(
+        "what-is-behind-a-full-log-goes-on",
+        "a later batch never overtakes one that its client sends again",
+        frozenset({"sequence-lost"}),
+        _what_is_behind_goes_on,
+        told=_room_comes_and_goes,
     ),
     Control(
         "begins-anywhere",

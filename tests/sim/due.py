@@ -3,7 +3,8 @@
 The true time of a command is when the first agent applies it; Python's own clock is the virtual one.
 
 An agent that is alone has nobody to doubt it: the log's clock takes STEP_MS from it at once, as agreed_time
-states. So much, of what it really took, is allowed beside the skew.
+states. So has one of two while the other one's clock is further than APART_MS from the log's. So much, of what
+the log's clock really took, is allowed beside the skew.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ STATED_MS = agreed_time.SKEW_MS + 6_000
 """How much too early is as stated: the skew, and what clocks that are right differ by (plan.py)."""
 STEP_MS = agreed_time.STEP_MS
 """As stated, whatever a control puts in its place."""
+APART_MS = agreed_time.APART_MS
+"""As stated."""
 RUN_MS_MAX = 3_600_000
 """What is kept for longer cannot be over in a run."""
 
@@ -62,9 +65,15 @@ class Due:
         before_ms, seen_ms = self._seen or (state.clock_ms, now_ms)
         self._seen = state.clock_ms, now_ms
         step_ms = min(state.clock_ms - before_ms, STEP_MS)
-        if len(state.live) == 1 and step_ms > now_ms - seen_ms:
+        if self._only_one_counts(state, before_ms) and step_ms > now_ms - seen_ms:
             self._alone_ms = max(self._alone_ms, min(state.clock_ms, max(before_ms, now_ms) + step_ms))
             self._steps.append((now_ms, step_ms - (now_ms - seen_ms)))
+
+    def _only_one_counts(self, state: State, before_ms: int) -> bool:
+        """Whether one agent alone said what time it is: of two, who was near the log's clock before."""
+        stamps = [one.last_proposed_ms for one in state.live.values()]
+        others = [stamp for stamp in stamps if abs(stamp - before_ms) > APART_MS]
+        return len(stamps) == 1 or (len(stamps) == 2 and len(others) == 1 and others[0] < before_ms)
 
     @contextmanager
     def watches(self) -> Iterator[None]:

@@ -66,25 +66,27 @@ def positions(around: Surroundings, app: App, group: str) -> dict[str, int]:
 async def caught_up(
     around: Surroundings, app: App, group: str, read: Mapping[str, set[int]]
 ) -> list[Finding]:
-    """Members of a group that nothing disturbs any more come to the end of every key."""
+    """Members of a group that nothing disturbs any more come to the end of every key, however slowly."""
     ends = {key: max(offsets) for key, offsets in read.items() if offsets}
 
     def behind() -> dict[str, int]:
         at = positions(around, app, group)
         return {key: at[key] for key, end in ends.items() if at[key] <= end}
 
-    try:
-        async with asyncio.timeout(CAUGHT_UP_S_MAX):
-            while behind():  # noqa: ASYNC110 - polls a state
-                await asyncio.sleep(0.2)
-    except TimeoutError:
-        return [
-            Finding(
-                "stuck", key, f"group {group} stands at {at} of {ends[key]}, for {CAUGHT_UP_S_MAX:.0f} s", ()
-            )
-            for key, at in behind().items()
-        ]
-    return []
+    before: dict[str, int] | None = None
+    while (now := behind()) != before:
+        before = now
+        try:
+            async with asyncio.timeout(CAUGHT_UP_S_MAX):
+                while behind():  # noqa: ASYNC110 - polls a state
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            continue
+        return []
+    return [
+        Finding("stuck", key, f"group {group} stands at {at} of {ends[key]}, for {CAUGHT_UP_S_MAX:.0f} s", ())
+        for key, at in now.items()
+    ]
 
 
 def passed_over(

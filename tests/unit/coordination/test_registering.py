@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from coordination.chain import AttemptFailed
 from coordination.commands import command
 from coordination.log import Full
+from coordination.memory_log import MemoryChain
 from coordination.replica import Superseded
+from coordination.replica.proposals import Line, Results
 from coordination.state import Done
 from tests.unit.coordination.conftest import Agents, registration, until
 from tests.unit.coordination.test_replica import topic
@@ -66,6 +70,30 @@ async def test_what_a_full_log_refused_leaves_no_gap_behind_itself(agents: Agent
     before = a.state.incarnations[a.incarnation].sequence
     assert isinstance(await asyncio.wait_for(a.propose(topic("t")), 4), Done)
     assert a.state.incarnations[a.incarnation].sequence == before + 1
+
+
+async def test_what_a_full_log_refused_is_not_overtaken_by_what_was_queued_behind_it(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The simulation's seed 9002000: room came between the two, and the second one landed without the first."""
+    a = await agents.start("a", heartbeat_s=60, members_s=60)
+    line, real = Line(), MemoryChain._attempt
+    behind: list[Results] = []
+
+    async def refused_once(chain: MemoryChain, *given: Any) -> Any:
+        if behind:
+            return await real(chain, *given)
+        behind.append(a.submit([command(topic("second"))], line=line))
+        raise AttemptFailed("NOSPACE", ambiguous=False, full=True)
+
+    monkeypatch.setattr(MemoryChain, "_attempt", refused_once)
+    first = a.submit([command(topic("first"))], line=line)
+    with pytest.raises(Full):
+        await first
+    with pytest.raises(Full):
+        await behind[0]
+    assert isinstance(await a.propose(topic("another")), Done), "who stands in no line is not concerned"
+    assert sorted(a.state.topics) == ["another"]
 
 
 async def test_who_registers_waits_while_the_log_is_full(agents: Agents) -> None:
