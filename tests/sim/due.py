@@ -3,7 +3,7 @@
 The true time of a command is when the first agent applies it; Python's own clock is the virtual one.
 
 An agent that is alone has nobody to doubt it: the log's clock takes STEP_MS from it at once, as agreed_time
-states. So has one of two while the other one's clock is further than APART_MS from the log's. So much, of what
+states. So has one of two while the other clock is further than APART_MS from the log's. So much, of what
 the log's clock really took, is allowed beside the skew.
 """
 

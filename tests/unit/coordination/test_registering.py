@@ -75,7 +75,7 @@ async def test_what_a_full_log_refused_leaves_no_gap_behind_itself(agents: Agent
 async def test_what_a_full_log_refused_is_not_overtaken_by_what_was_queued_behind_it(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The simulation's seed 9002000: room came between the two, and the second one landed without the first."""
+    """Seed 9002000 of the simulation: room came between the two, and the second landed without the first."""
     a = await agents.start("a", heartbeat_s=60, members_s=60)
     line, real = Line(), MemoryChain._attempt
     behind: list[Results] = []
