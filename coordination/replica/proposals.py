@@ -81,6 +81,8 @@ class Proposals:
         self._queue: deque[Proposal] = deque()
         self._parked: dict[tuple[int, int], Batch] = {}
         self._changes = 0
+        self._lingering: set[tuple[int, int]] = set()
+        """Author and number of changes that were begun, not ended, and not dropped: the state takes few of them."""
         self.queued_bytes = 0
         self.incarnation = 0  # the current one; 0 while there is none
 
@@ -138,6 +140,8 @@ class Proposals:
     ) -> None:
         """Queue Begin, parts and End; `answer` gets what End answers. All go to one incarnation or none."""
         self._changes += 1
+        for lingering in sorted(self._lingering):
+            self._drop(*lingering)
         steps: list[Results] = []
         part_bytes_max = min(PART_BYTES_MAX, self._content_max // 2)
         for step in split_large(commands, self._changes, part_bytes_max):
@@ -149,7 +153,7 @@ class Proposals:
         change = self._changes
         steps[-1].add_done_callback(lambda end: self._answer_with(end, answer, line))
         for step_future in steps[:-1]:
-            step_future.add_done_callback(lambda done: self._abort_if_failed(done, author, change))
+            step_future.add_done_callback(lambda done: self._abort_if_failed(done, steps[0], author, change))
 
     def _answer_with(self, end: Results, answer: Results, line: Line | None) -> None:
         """Give the results of a multi-part change's End to whoever submitted the change."""
@@ -170,10 +174,21 @@ class Proposals:
         else:
             raise TypeError(f"End answered {result!r}")
 
-    def _abort_if_failed(self, done: Results, author: int, change: int) -> None:
+    def _abort_if_failed(self, done: Results, begin: Results, author: int, change: int) -> None:
         """A part that was not even sent: drop the change, so that the parts before it do not linger."""
         if not done.cancelled() and done.exception() is not None and author == self.incarnation:
-            self.submit([command(Abort(id=change))], author)
+            if not begin.done() or isinstance(begin.exception(), OutcomeUnknown | None):
+                self._lingering.add((author, change))
+            self._drop(author, change)
+
+    def _drop(self, author: int, change: int) -> None:
+        """Abort a change. One whose Abort is not taken either lingers until the next change is begun."""
+
+        def told(done: Results) -> None:
+            if done.exception() is None or author != self.incarnation:  # a fence drops it as well
+                self._lingering.discard((author, change))
+
+        self.submit([command(Abort(id=change))], author).add_done_callback(told)
 
     def _break(self, line: Line | None, error: Exception) -> None:
         """One of the line failed: what is queued behind it fails with it, now."""

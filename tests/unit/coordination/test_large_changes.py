@@ -6,10 +6,12 @@ import pytest
 
 from coordination.commands import CreateTopic, FenceIncarnation, command, split_large
 from coordination.kafka_codes import Code
+from coordination.log import Full
 from coordination.replica import Replica, author
 from coordination.replica.proposals import PART_BYTES_MAX
 from coordination.snapshot_keeper import SnapshotKeeper
 from coordination.state import Done, Refused
+from coordination.state.multipart import CHANGES_PER_AUTHOR_MAX
 from tests.unit.coordination.conftest import Agents, until
 from tests.unit.coordination.test_replica import crash
 
@@ -97,3 +99,28 @@ async def test_several_large_changes_of_one_agent_follow_each_other(agents: Agen
     answers = [await future for future in [a.submit(one) for one in six]]
     assert [sum(isinstance(r, Done) for r in each) for each in answers] == [COUNT, 0, 0, 0, 0, 0]
     assert max(largest) == 1
+
+
+async def test_changes_that_a_full_log_interrupts_do_not_use_up_those_that_an_agent_may_have_open(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is full when the second part comes, and still when the Abort does."""
+    a = await agents.start("a", heartbeat_s=60, ttl_s=60)
+    faults, topics = agents.logs["a"].faults, [command(one) for one in many()]
+    sent: list[str] = []
+
+    def fill(step: str) -> None:
+        sent.append(step)
+        faults.full = sent.count("change/part") > 1
+
+    monkeypatch.setattr(author, "reach", fill)
+    for _ in range(CHANGES_PER_AUTHOR_MAX + 1):
+        with pytest.raises(Full):
+            await a.submit(topics)
+        await until(lambda: not a.status()["queued_proposals"])
+        faults.full = False
+        sent.clear()
+    monkeypatch.undo()
+    results = await a.submit(topics)
+    assert all(isinstance(result, Done) for result in results)
+    await until(lambda: not a.state.pending)
