@@ -82,7 +82,7 @@ class Proposals:
         self._parked: dict[tuple[int, int], Batch] = {}
         self._changes = 0
         self._lingering: set[tuple[int, int]] = set()
-        """Author and number of changes that were begun, not ended, and not dropped: the state takes few of them."""
+        """Author and number of changes that were begun and neither ended nor dropped: the state takes few."""
         self.queued_bytes = 0
         self.incarnation = 0  # the current one; 0 while there is none
 
