@@ -88,7 +88,7 @@ PRODUCERS: tuple[Control, ...] = (
         "a later batch never overtakes one that its client sends again",
         frozenset({"sequence-lost"}),
         _begins_anywhere,
-        _pipelines,
+        told=_topics_come_late,
     ),
 )
 """Beside CONTROLS of controls.py."""
