@@ -42,7 +42,7 @@ from tests.sim.control_of_clocks import (
     one_agent_whose_clock_jumps,
     the_only_agent_is_right,
 )
-from tests.sim.control_of_logs import follows_any_log, no_room_is_believed
+from tests.sim.control_of_logs import follows_any_log, no_room_is_believed, too_late_again_and_again
 from tests.sim.control_of_positions import (
     commits_overtake,
     late_positions_are_taken,
@@ -410,9 +410,9 @@ CONTROLS: tuple[Control, ...] = (
     Control(
         "no-room-is-believed",
         "3: the key says whether an append landed",
-        LOST | {"duplicate"},
+        frozenset({"log-lost"}),
         lambda: patched(*no_room_is_believed()),
-        _with("fill-log-too-late"),
+        told=too_late_again_and_again,
     ),
     Control(
         "late-positions-are-taken",

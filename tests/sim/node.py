@@ -194,6 +194,14 @@ class AgentNode(Node):
         started = self.started is not None and self.started.done()
         return started and self.app is not None and self.app.replica.ready
 
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it."""
+        if self.started is not None and self.started.done() and self.started.exception() is not None:
+            return self.started.exception()
+        failed = self.app.replica.failed if self.app is not None else None
+        return failed.exception() if failed is not None and failed.done() else None
+
     def start(self) -> asyncio.Task[Any]:
         """Begin a life; the task ends when the agent serves."""
         self.begin()

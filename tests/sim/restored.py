@@ -156,7 +156,7 @@ async def _refused(world: World, agent: AgentNode) -> list[Finding]:
         return []
     agent.start()
     await asyncio.sleep(REFUSED_S)
-    served, error = _ready(agent), _error(agent)
+    served, error = _ready(agent), agent.error
     agent.crash()
     world.seen.counts["restored refused"] += 1
     if served or not isinstance(error, LogRegressed):
@@ -172,7 +172,7 @@ async def _served(agents: Sequence[AgentNode]) -> list[Finding]:
             agent.start()
     if await _until(lambda: all(_ready(each) for each in agents), READY_S_MAX):
         return []
-    late = [f"{each.name}: {_error(each)!r}" for each in agents if not _ready(each)]
+    late = [f"{each.name}: {each.error!r}" for each in agents if not _ready(each)]
     return [Finding("stuck", "", f"not ready {READY_S_MAX:.0f} s after the log was restored: {late}", ())]
 
 
@@ -194,8 +194,8 @@ async def _written_past(world: World, forgotten: AgentNode) -> list[Finding]:
 
 async def _noticed(world: World, agent: AgentNode, stood: int) -> list[Finding]:
     """It stops, and says why; or loads a snapshot of the restored log, where that is trimmed past it."""
-    await _until(lambda: _error(agent) is not None, NOTICED_S_MAX)
-    error = _error(agent)
+    await _until(lambda: agent.error is not None, NOTICED_S_MAX)
+    error = agent.error
     if isinstance(error, LogRegressed):
         return []
     if error is None and world.server.trimmed > stood:
@@ -228,14 +228,6 @@ def _through(agent: AgentNode) -> int:
 def _ready(agent: AgentNode) -> bool:
     started = agent.started is not None and agent.started.done() and agent.started.exception() is None
     return started and agent.app is not None and agent.app.replica.ready
-
-
-def _error(agent: AgentNode) -> BaseException | None:
-    """What ended it."""
-    if agent.started is not None and agent.started.done() and agent.started.exception() is not None:
-        return agent.started.exception()
-    failed = agent.app.replica.failed if agent.app is not None else None
-    return failed.exception() if failed is not None and failed.done() else None
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> bool:

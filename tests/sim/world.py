@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from agent.app import App
 from agent.net.wire.api import APIS
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, UpdateFeatures
-from coordination.log import LogError
+from coordination.log import LogError, LogRegressed
 from coordination.memory_server import MemoryServer
 from coordination.replica.errors import ReplicaFailed
 from coordination.state.data import FEATURE_LEVEL_MAX
@@ -468,12 +468,12 @@ class World:
     def _restart_failed(self) -> None:
         """An agent that ended with an error is started again, as its supervisor would."""
         for agent in self.agents:
-            ended = (
-                agent.started is not None and agent.started.done() and agent.started.exception() is not None
-            )
-            if ended or (agent.app is not None and agent.app.replica.failed.done()):
-                agent.crash()
-                agent.start()
+            if (error := agent.error) is None:
+                continue
+            if isinstance(error, LogRegressed):  # restored.py plays that when all is over
+                self.broken.append(Finding("log-lost", "", f"{agent.name}: {error}"[:300], ()))
+            agent.crash()
+            agent.start()
 
     async def _node(self, client: str, work: Any) -> Any:
         node = Node(self.loop, self.network, client)
