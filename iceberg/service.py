@@ -9,7 +9,6 @@ one commit and waits for its next turn behind the others that are due.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
 from iceberg.head import enabled, follows, place, table_key
 from iceberg.lag import TableLags
 from iceberg.ledger import LedgerError
+from iceberg.rendezvous import goes_first
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
 from iceberg.writers import ProcessWriter, WriterDied
@@ -305,9 +305,7 @@ class CommitterService:
 
     def _head_start(self, topic: Topic) -> float:
         """Seconds that this agent leaves to the one that the rendezvous hash names."""
-        replica = self._parts.replica
-        nodes = [b.node_id for b in replica.state.brokers.values() if runs_jobs(replica.state, b.incarnation)]
-        if not nodes or _chosen(topic.topic_id, nodes) == replica.node_id:
+        if goes_first(self._parts.replica, topic.topic_id):
             return 0.0
         return 2 * self._options.interval_s
 
@@ -490,10 +488,3 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-def _chosen(topic_id: bytes, nodes: list[int]) -> int:
-    """The node that goes first for a topic: highest random weight."""
-    return max(
-        nodes, key=lambda node: hashlib.blake2b(topic_id + node.to_bytes(8, "big", signed=True)).digest()
-    )

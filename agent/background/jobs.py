@@ -16,7 +16,7 @@ from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Parts as MergingParts
 from agent.background.rewriting.merging.planner import MergeRules
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.tables import catalog_of, committers_of
+from agent.background.tables import catalog_of, committers_of, latest_of
 from agent.config import Config
 from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
@@ -27,6 +27,7 @@ from coordination.replica import Replica
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.trouble import Trouble, Troubles
 from iceberg.service import CommitterService
+from iceberg.upsert.service import UpsertService
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
@@ -59,6 +60,10 @@ class Background:
         """What makes tables of topics; None where `tables.enabled` is false."""
         if config.tables.enabled:
             self.committers = committers_of(config, replica, reader, merged, store, clock, metrics)
+        self.latest: UpsertService | None = None
+        """What keeps the tables of topics' newest rows, where there are tables."""
+        if config.tables.enabled:
+            self.latest = latest_of(config, replica, reader, merged, store, clock)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""
         figures = CatalogFigures(metrics, lambda: late_of(self.publishers))
@@ -100,6 +105,9 @@ class Background:
         if self.committers is not None:
             self.committers.troubles = self._troubles
             await self.committers.start()
+        if self.latest is not None:
+            self.latest.troubles = self._troubles
+            await self.latest.start()
 
     def _failing_items(self) -> list[Trouble]:
         """The partitions, topics and objects that single jobs pass over."""
@@ -108,6 +116,8 @@ class Background:
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""
+        if self.latest is not None:
+            await self.latest.stop()
         if self.committers is not None:
             await self.committers.stop()
         for job in reversed(self._jobs):

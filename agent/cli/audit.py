@@ -237,6 +237,7 @@ async def caught_up(given: Auditing, bounds: Sequence[Bounds]) -> str:
     while True:
         tables = (await asyncio.to_thread(agent_http.ask, given.http, "/status.json"))["tables"]
         own = (t for t in tables if t["topic"] == given.topic and t["records_behind"] is not None)
+        own = (t for t in own if not t["latest"])
         table = next(own, None)  # not that of a deleted topic of this name
         behind = _behind(table, bounds)
         if table is not None and not behind:

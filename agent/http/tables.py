@@ -8,10 +8,12 @@ from agent.http.catalogs import entries
 from agent.http.health import when
 from agent.http.parts import Parts
 from coordination.state.tables import topic_id_of
-from coordination.state.types import Table
+from coordination.state.types import ClaimHolder, Table, Topic
 from iceberg.claim import claim_name
 from iceberg.lag import Lag
+from iceberg.latest_ids import topic_behind
 from iceberg.service import CommitterService, TopicStatus
+from iceberg.upsert.committer import claim_name as latest_claim
 from iceberg.view_metadata import is_view
 
 Row = dict[str, object]
@@ -42,6 +44,9 @@ def tables_not_made(parts: Parts) -> list[Row]:
 
 
 def _table(parts: Parts, table: Table) -> Row:
+    latest = topic_behind(parts.replica.state, table)
+    if latest is not None:
+        return _latest(parts, table, latest)
     topic_id = topic_id_of(parts.replica.state, table)
     behind = _behind(parts, topic_id, table.next_offsets)
     lives = behind is not None
@@ -56,7 +61,40 @@ def _table(parts: Parts, table: Table) -> Row:
         **_told(parts, table.topic if lives else ""),
         **_facts(committers, table.topic if lives else ""),
         **_audited(committers, table.topic if lives else ""),
+        "latest": False,
     }
+
+
+def _latest(parts: Parts, table: Table, topic: Topic) -> Row:
+    """The table of a topic's newest rows. Audits look at none of these."""
+    status = parts.latest.status_of(topic.name) if parts.latest is not None else None
+    holder = parts.replica.state.claims.get(latest_claim(topic.name))
+    unknown: Row = {"seconds_behind": None, "failing_since": "", "snapshots": None}
+    return {
+        **unknown,
+        **_audited(None, ""),
+        "table": f"{table.namespace}.{table.name}",
+        "topic": topic.name,
+        "next_offsets": list(table.next_offsets),
+        "records_behind": _behind(parts, topic.topic_id, table.next_offsets),
+        "committed_by": _broker(parts, holder),
+        "last_error": status.last_error if status is not None else "",
+        "last_commit": when(status.last_ms) if status is not None and status.last_ms else None,
+        "problems": list(parts.latest.problems_of(topic.name)) if parts.latest is not None else [],
+        "last_compaction": None,
+        "files_compacted": None,
+        "bytes_compacted": None,
+        "files": None,
+        "bytes": None,
+        "latest": True,
+    }
+
+
+def _broker(parts: Parts, holder: ClaimHolder | None) -> str:
+    """The name of the agent that holds a claim; empty for none."""
+    brokers = parts.replica.state.brokers.values()
+    found = (each.name for each in brokers if holder and each.incarnation == holder.incarnation)
+    return next(found, "")
 
 
 def _late(lag: Lag | None) -> Row:
@@ -67,13 +105,11 @@ def _told(parts: Parts, topic: str) -> dict[str, Any]:
     """Who commits the topic, and what this agent knows of how that goes."""
     state = parts.replica.state
     holder = state.claims.get(claim_name(topic))
-    brokers = (each for each in state.brokers.values() if holder and each.incarnation == holder.incarnation)
-    broker = next(brokers, None)
     here = holder is not None and holder.incarnation == parts.replica.incarnation
     committers = parts.committers if here else None
     status = committers.status_of(topic) if committers is not None else TopicStatus()
     return {
-        "committed_by": broker.name if broker is not None else "",
+        "committed_by": _broker(parts, holder),
         "last_error": status.last_error,
         "failing_since": when(status.failing_since_ms) if status.failing_since_ms else "",
         "last_commit": when(status.last_commit_ms) if status.last_commit_ms else None,
