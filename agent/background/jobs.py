@@ -58,11 +58,10 @@ class Background:
         self.catalog = catalog_of(config, replica, store, clock)
         self.committers: CommitterService | None = None
         """What makes tables of topics; None where `tables.enabled` is false."""
+        self.latest: UpsertService | None = None
+        """What keeps the tables of topics' newest rows; None likewise."""
         if config.tables.enabled:
             self.committers = committers_of(config, replica, reader, merged, store, clock, metrics)
-        self.latest: UpsertService | None = None
-        """What keeps the tables of topics' newest rows, where there are tables."""
-        if config.tables.enabled:
             self.latest = latest_of(config, replica, reader, merged, store, clock)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""
@@ -80,18 +79,8 @@ class Background:
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
             *self.publishers,
         ]
-        collection = config.collection
-        if collection.enabled:
-            self._jobs.append(
-                Collection(
-                    replica,
-                    make_collector(replica, store, clock, collection.grace_s),
-                    make_merged_collector(replica, store, merged, clock, collection.grace_s),
-                    metrics,
-                    interval_s=collection.interval_s,
-                    dry_run=collection.dry_run,
-                )
-            )
+        if config.collection.enabled:
+            self._jobs.append(self._collection())
 
     async def start(self, cluster_id: bytes) -> None:
         """Begin every job. `cluster_id` (16 bytes) goes into every segment."""
@@ -122,6 +111,18 @@ class Background:
             await self.committers.stop()
         for job in reversed(self._jobs):
             await job.stop()
+
+    def _collection(self) -> Collection:
+        """The job that removes objects that the log does not know."""
+        replica, store, clock, options = self._replica, self._store, self._clock, self._config.collection
+        return Collection(
+            replica,
+            make_collector(replica, store, clock, options.grace_s),
+            make_merged_collector(replica, store, self._merged, clock, options.grace_s),
+            self._metrics,
+            interval_s=options.interval_s,
+            dry_run=options.dry_run,
+        )
 
     def _merging(self, cluster_id: bytes) -> Merging:
         """The job that merges small slices."""
