@@ -155,6 +155,13 @@ async def test_a_topic_of_that_name_is_not_mixed_with_the_table(rig: Rig) -> Non
     await rig.create_topic(partitions=1, **UPSERT)
     await rig.produce([b"1"])
     await latest.catch_up(rig)
+    other = rig.committer("v")
+    await rig.create_topic("v")
+    await rig.drain(other)
+    await call(rig, "t__latest", topic="v")
+    await rig.drain(other)
+    assert "is no topic's" in other.conflict, "the table of a living topic is not set aside"
+    assert "floe.t__latest" in tables(rig)
     await rig.create_topic("t__latest")
     with pytest.raises(TableConflict, match="exists and is no topic's"):
         await rig.drain(rig.committer("t__latest"))
