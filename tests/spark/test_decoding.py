@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from deploy.run.broken import confluent
 from deploy.run.source import TOPICS, message_class
-from iceberg.spark.pipelines.decoding import ERROR, RAW, decoder
+from iceberg.spark.decoding import ERROR, RAW, decoder
 from schema.compiler import compile_protos
 
 FLIGHTS = next(topic for topic in TOPICS if topic.name == "flights")
