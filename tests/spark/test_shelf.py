@@ -197,7 +197,14 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         where.mkdir(parents=True)
         (where / "v1.metadata.json").write_text(json.dumps(_damaged(made, SHELVES[at], where)))
         (where / "version-hint.text").write_text("1")
-        return shelf(spark, pinned(spark, "t", f"shelves.db.t{at}"), HIGHS)
+        of = pinned(spark, "t", f"shelves.db.t{at}")
+        told = shelf(spark, of, HIGHS)
+        if SHELVES[at].file is not None:
+            seen = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
+            since_then = shelf(spark, of, HIGHS, seen=seen[-2]["snapshot_id"])
+            assert {each.kind for each in since_then} == {each.kind for each in told}, since_then
+            assert not [each for each in shelf(spark, of, HIGHS, seen=of.snapshot) if each.kind == FILE]
+        return told
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         return {
