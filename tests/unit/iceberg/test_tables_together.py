@@ -13,6 +13,7 @@ import requests
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Namespace, TableIdentifier, Transaction
+from pyiceberg.table.update import AssertCreate
 from pyiceberg.types import LongType, NestedField, StringType
 
 from coordination.commands import CommitTables, PutNamespace
@@ -105,7 +106,8 @@ async def test_rows_of_two_tables_become_visible_at_once(rig: Rig) -> None:
     def request(one: Transaction) -> dict[str, Any]:
         *namespace, name = one._table.name()
         place = TableIdentifier(namespace=Namespace(namespace), name=name)
-        made = CommitTableRequest(identifier=place, updates=one._updates, requirements=one._requirements)
+        needs = (AssertCreate(),) if name == "c" else one._requirements
+        made = CommitTableRequest(identifier=place, updates=one._updates, requirements=needs)
         found: dict[str, Any] = made.model_dump(mode="json", by_alias=True)
         return found
 
