@@ -101,7 +101,7 @@ def _files(spark: SparkSession, of: Pinned, since: Since, seen: int | None) -> D
     else:
         known = before.select(F.col("file_path").alias("path"), F.lit(False).alias(LOOKED_AT))
         told = told.join(known, "path", "left").fillna(True, [LOOKED_AT]).cache()
-        read = compared = _where(told)
+        read = compared = rows_of(told)
     rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}").where(read)
     ends = [
         how(f"kafka.{name}").alias(f"{name}_{end}")
@@ -129,7 +129,7 @@ def _seen(spark: SparkSession, of: Pinned, seen: int | None) -> DataFrame | None
     return spark.sql(f"SELECT file_path FROM {of.table}.files VERSION AS OF {seen}")
 
 
-def _where(told: DataFrame) -> Column:
+def rows_of(told: DataFrame) -> Column:
     """Where the rows of the files are that are looked at, by their manifests, so that others are left out.
 
     What a file has elsewhere is not counted, and so the file has less than its manifest says.
