@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from iceberg.spark.audit import AuditInput, Leaving
+    from iceberg.spark.audits import Last
     from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
     from iceberg.spark.tables import Digest
@@ -292,9 +293,9 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     from iceberg.spark import audits
     from iceberg.spark.consumed import untold
 
-    since = audits.last(spark, own) if given.since_last else {}
-    bounds = asyncio.run(readable(given, since))
-    compared = _gathered(given, bounds, since)
+    before = audits.last(spark, own) if given.since_last else audits.Last({})
+    bounds = asyncio.run(readable(given, before.offsets))
+    compared = _gathered(given, bounds, before)
     try:
         verdict = (_by_spark if given.connector else _by_client)(given, spark, compared, bounds, history)
     except Exception as error:
@@ -307,7 +308,8 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
             partition: (compared.since.get((topic, partition), 0), end)
             for (topic, partition), end in compared.ends.items()
         }
-        audits.keep(spark, given.topic, own, done, sum(verdict.counts.values()))
+        looked_at = verdict.snapshots.get(given.topic)
+        audits.keep(spark, given.topic, own, done, sum(verdict.counts.values()), looked_at)
     return verdict
 
 
@@ -354,12 +356,12 @@ def _by_client(
     return replace(compare(spark, given_all), read_by="client")
 
 
-def _gathered(given: Auditing, bounds: Sequence[Bounds], since: Mapping[int, int]) -> AuditInput:
+def _gathered(given: Auditing, bounds: Sequence[Bounds], before: Last) -> AuditInput:
     """All that the table is compared with but the records, once it holds all up to these bounds."""
     from iceberg.spark.audit import AuditInput
     from iceberg.spark.session import CATALOG
 
-    topic, by_partition = given.topic, {each.partition: each for each in bounds}
+    topic, by_partition, since = given.topic, {each.partition: each for each in bounds}, before.offsets
     table = asyncio.run(caught_up(given, bounds))
     starts, leaving = asyncio.run(departed(given))
     return AuditInput(
@@ -376,4 +378,5 @@ def _gathered(given: Auditing, bounds: Sequence[Bounds], since: Mapping[int, int
             for each in bounds
             if each.partition in since and since[each.partition] <= each.end
         },
+        seen={topic: before.snapshot} if before.snapshot is not None else {},
     )

@@ -113,8 +113,9 @@ class AuditInput:
     `schemas`: of the topics whose tables' columns are compared as well. `high_watermarks` is asked once the
     tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
     too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
-    below it are not compared (an earlier audit did); histories begin there too. `examples`: findings of each
-    kind that are told.
+    below it are not compared (an earlier audit did); histories begin there too. `seen`: by topic the snapshot
+    whose files an earlier audit looked at: of what the table says of itself, only that of others is read.
+    `examples`: findings of each kind that are told.
     """
 
     tables: Mapping[str, str]
@@ -129,6 +130,7 @@ class AuditInput:
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
     high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
     since: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=dict)
     examples: int = EXAMPLES_MAX
 
     def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
@@ -172,7 +174,11 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
-    shelves = [finding for each in pins for finding in shelf(spark, each, highs, given.since)]
+    shelves = [
+        finding
+        for each in pins
+        for finding in shelf(spark, each, highs, given.since, given.seen.get(each.topic))
+    ]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
     counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}
     skipped = tuple(
@@ -182,7 +188,8 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     for kind in OF_TABLES:
         findings += [each for each in shelves if each.kind == kind][: given.examples]
     since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
-    return Verdict(counts, findings, topics, skipped, since)
+    snapshots = {each.topic: each.snapshot for each in pins if each.snapshot is not None}
+    return Verdict(counts, findings, topics, skipped, since, snapshots=snapshots)
 
 
 def _witnesses(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> dict[str, DataFrame]:

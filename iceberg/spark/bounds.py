@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from iceberg.spark.tables import Pinned, Since, beyond
+from iceberg.spark.tables import Pinned
 
 COLUMNS_MAX = 200
 """Columns of one table that are looked at: twice as many as Floe's own manifests tell of."""
@@ -128,14 +128,14 @@ def judged(
     files: DataFrame,
     columns: Sequence[Leaf],
     parts: Sequence[PartitionField],
-    since: Since,
+    compared: Column,
 ) -> DataFrame:
     """Per file (`columns_file`) what is wrong, empty where nothing is (`columns_detail`).
 
-    `files`: `path`, `told_rows` and what is `told` of the columns. Only rows from `since` on are read.
+    `files`: `path`, `told_rows` and what is `told` of the columns. Only rows that are `compared` are read.
     """
     names = [F.col(_quoted(each.name)).alias(f"v{each.at}") for each in columns]
-    rows = spark.sql(f"SELECT _file, * FROM {of.rows}").where(beyond(of.topic, since))
+    rows = spark.sql(f"SELECT _file, * FROM {of.rows}").where(compared)
     wanted = files.select(
         "path",
         "told_rows",

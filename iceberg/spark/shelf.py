@@ -14,7 +14,8 @@ Spark reads all of it from Iceberg's metadata tables; nothing of Floe's own read
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -22,12 +23,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.spark import bounds
-from iceberg.spark.tables import Pinned, Since
+from iceberg.spark.tables import Pinned, Since, beyond
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 
 TOPIC_ID, NEXT, RANGES = "floe.topic-id", "floe.next-offsets", "floe.ranges"
 REPLACED = "floe.replaces"
 """Of the first snapshot's summary: it has the files that commits added, which compaction replaced since."""
+LOOKED_AT = "looked_at"
+PLACES_MAX = 100_000
+"""Files that no audit has looked at: where there are more, all rows are read."""
+RANGES_MAX = 32
+"""Ranges of offsets of a partition by which files are left out."""
 FOUND_MAX = 1_000
 """Findings of one check of one table that are counted."""
 
@@ -40,15 +46,20 @@ _BOUNDED = {"partition": "kafka.partition", "offset": "kafka.offset", "timestamp
 
 
 def shelf(
-    spark: SparkSession, of: Pinned, highs: Mapping[tuple[str, int], int], since: Since = MappingProxyType({})
+    spark: SparkSession,
+    of: Pinned,
+    highs: Mapping[tuple[str, int], int],
+    since: Since = MappingProxyType({}),
+    seen: int | None = None,
 ) -> list[Finding]:
     """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen.
 
-    `since`: columns other than `kafka` are looked at from these offsets on.
+    `seen`: the files of this snapshot were looked at before, and are not read again, while it is kept. Else
+    columns other than `kafka` are looked at from the offsets `since` on.
     """
     if of.snapshot is None:
         return []
-    files = _files(spark, of, since)
+    files = _files(spark, of, since, seen)
     per_partition = (
         files.groupBy("partition")
         .agg(
@@ -71,8 +82,8 @@ def shelf(
     return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
 
 
-def _files(spark: SparkSession, of: Pinned, since: Since) -> DataFrame:
-    """One row per data file: what its manifest says (`told_…`), and what is in it."""
+def _files(spark: SparkSession, of: Pinned, since: Since, seen: int | None) -> DataFrame:
+    """One row per data file: what its manifest says (`told_…`), and what is in it, if it is looked at."""
     kept = [F.col("file_path").alias("path"), F.col("record_count").alias("told_rows")]
     for name, column in _BOUNDED.items():
         metrics = F.col("readable_metrics")[column]
@@ -84,7 +95,14 @@ def _files(spark: SparkSession, of: Pinned, since: Since) -> DataFrame:
     told = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}").select(
         *kept, *bounds.told(columns, parts)
     )
-    rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}")
+    before = _seen(spark, of, seen)
+    if before is None:
+        told, read, compared = told.withColumn(LOOKED_AT, F.lit(True)), F.lit(True), beyond(of.topic, since)
+    else:
+        known = before.select(F.col("file_path").alias("path"), F.lit(False).alias(LOOKED_AT))
+        told = told.join(known, "path", "left").fillna(True, [LOOKED_AT]).cache()
+        read = compared = rows_of(told)
+    rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}").where(read)
     ends = [
         how(f"kafka.{name}").alias(f"{name}_{end}")
         for name in _BOUNDED
@@ -93,11 +111,50 @@ def _files(spark: SparkSession, of: Pinned, since: Since) -> DataFrame:
     held = rows.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *ends)
     found = told.join(held, F.col("path") == F.col("file"), "left")
     if columns or parts:
-        judged = bounds.judged(spark, of, told, columns, parts, since)
+        judged = bounds.judged(spark, of, told.where(LOOKED_AT), columns, parts, compared)
         found = found.join(judged, F.col("path") == F.col("columns_file"), "left")
     else:
         found = found.withColumn(bounds.DETAIL, F.lit(""))
-    return found.withColumn("partition", F.col("partition_low")).withColumn("detail", _detail())
+    for end in ("partition_low", "offset_low", "offset_high"):
+        found = found.withColumn(end, F.when(F.col(LOOKED_AT), F.col(end)).otherwise(F.col(f"told_{end}")))
+    detail = F.when(F.col(LOOKED_AT), _detail()).otherwise("")
+    return found.withColumn("detail", detail).withColumn("partition", F.col("partition_low"))
+
+
+def _seen(spark: SparkSession, of: Pinned, seen: int | None) -> DataFrame | None:
+    """The files of a snapshot; None when it is not kept. A file's name is never of another content."""
+    kept = spark.sql(f"SELECT snapshot_id FROM {of.table}.snapshots").where(F.col("snapshot_id") == seen)
+    if seen is None or kept.isEmpty():
+        return None
+    return spark.sql(f"SELECT file_path FROM {of.table}.files VERSION AS OF {seen}")
+
+
+def rows_of(told: DataFrame) -> Column:
+    """Where the rows of the files are that are looked at, by their manifests, so that others are left out.
+
+    What a file has elsewhere is not counted, and so the file has less than its manifest says.
+    """
+    names = [f"told_{name}_{end}" for name in ("partition", "offset") for end in ("low", "high")]
+    rows = told.where(LOOKED_AT).select(*names).limit(PLACES_MAX + 1).collect()
+    if len(rows) > PLACES_MAX or any(value is None for row in rows for value in row):
+        return F.lit(True)
+    found = F.lit(False)
+    for (low, high), ranges in _joined(tuple(row) for row in rows).items():
+        offset = reduce(Column.__or__, [F.col("kafka.offset").between(*each) for each in ranges])
+        found |= F.col("kafka.partition").between(low, high) & offset
+    return found
+
+
+def _joined(places: Iterable[tuple[int, ...]]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """By lowest and highest partition the ranges of offsets, in order, RANGES_MAX at most: gaps are read."""
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for *partitions, low, high in sorted(places):
+        ranges = found.setdefault((partitions[0], partitions[1]), [])
+        if ranges and (low <= ranges[-1][1] + 1 or len(ranges) == RANGES_MAX):
+            ranges[-1] = ranges[-1][0], max(ranges[-1][1], high)
+        else:
+            ranges.append((low, high))
+    return found
 
 
 def _detail() -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 MISSING = "missing"
 DOUBLED = "doubled"
@@ -93,6 +93,7 @@ class Verdict:
     """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each.
 
     `read_by`: who read the topic: `spark` (its tasks, side by side), `client` (one consumer), or nobody.
+    `snapshots`: by topic the snapshot of its table that was looked at, of those whose columns were.
     """
 
     counts: Mapping[str, int]
@@ -101,6 +102,7 @@ class Verdict:
     skipped: Sequence[Skipped] = ()
     since: Sequence[Since] = ()
     read_by: str = ""
+    snapshots: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -122,4 +124,5 @@ class Verdict:
             skipped=tuple(Skipped(**each) for each in data.get("skipped", ())),
             since=tuple(Since(**each) for each in data.get("since", ())),
             read_by=data.get("read_by", ""),
+            snapshots=data.get("snapshots", {}),
         )

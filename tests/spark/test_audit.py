@@ -429,17 +429,19 @@ def test_each_audit_has_counted_all_stories_and_told_all_that_it_found(
 
 
 def test_what_was_compared_is_kept_by_topic_id_and_only_of_equal_audits(spark: SparkSession) -> None:
-    def last(topic_id: str) -> dict[int, int]:
+    def last(topic_id: str) -> tuple[dict[int, int], int | None]:
         return audits.last(spark, topic_id, "local.audits")
 
-    def keep(topic_id: str, ends: dict[int, tuple[int, int]], findings: int = 0) -> None:
-        audits.keep(spark, "orders", topic_id, ends, findings, "local.audits")
+    def keep(
+        topic_id: str, ends: dict[int, tuple[int, int]], snapshot: int | None, findings: int = 0
+    ) -> None:
+        audits.keep(spark, "orders", topic_id, ends, findings, snapshot, "local.audits")
 
-    assert last("a") == {}
-    keep("a", {0: (0, 5), 1: (0, 7)})
-    keep("a", {0: (5, 9), 1: (7, 7)})
-    keep("a", {0: (9, 20), 1: (7, 30)}, findings=1)
-    keep("b", {0: (0, 100)})
-    assert last("a") == {0: 9, 1: 7}
-    assert last("b") == {0: 100}
-    assert last("c") == {}
+    assert last("a") == ({}, None)
+    keep("a", {0: (0, 5), 1: (0, 7)}, 10)
+    keep("a", {0: (5, 9), 1: (7, 7)}, 11)
+    keep("a", {0: (9, 20), 1: (7, 30)}, 12, findings=1)
+    keep("b", {0: (0, 100)}, None)
+    assert last("a") == ({0: 9, 1: 7}, 11)
+    assert last("b") == ({0: 100}, None)
+    assert last("c") == ({}, None)

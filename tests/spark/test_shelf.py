@@ -21,7 +21,7 @@ from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
 from iceberg.manifests import AddedFile
 from iceberg.metadata import Metadata
 from iceberg.spark.columns import TableColumns
-from iceberg.spark.shelf import NEXT, RANGES, TOPIC_ID, ledger_problems, shelf
+from iceberg.spark.shelf import LOOKED_AT, NEXT, RANGES, TOPIC_ID, ledger_problems, rows_of, shelf
 from iceberg.spark.tables import Pinned, pinned
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 from iceberg.writer import Bounds
@@ -31,6 +31,7 @@ from tests.unit.iceberg import rig as rigs
 pytestmark = pytest.mark.services
 
 HIGHS = {("t", 0): 6, ("t", 1): 2}
+NOT_KEPT = 1  # no snapshot of the table has this number
 SIDE_BY_SIDE = 3
 Change = Callable[[Metadata], object]
 Damaged = Callable[[AddedFile], AddedFile]
@@ -197,7 +198,17 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         where.mkdir(parents=True)
         (where / "v1.metadata.json").write_text(json.dumps(_damaged(made, SHELVES[at], where)))
         (where / "version-hint.text").write_text("1")
-        return shelf(spark, pinned(spark, "t", f"shelves.db.t{at}"), HIGHS)
+        of = pinned(spark, "t", f"shelves.db.t{at}")
+        told = shelf(spark, of, HIGHS)
+        if SHELVES[at].file is not None:
+            seen = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
+            since_then = shelf(spark, of, HIGHS, seen=seen[-2]["snapshot_id"])
+            assert {each.kind for each in since_then} == {each.kind for each in told}, since_then
+            assert not [each for each in shelf(spark, of, HIGHS, seen=of.snapshot) if each.kind == FILE]
+        if SHELVES[at].file is _a_row_lost:
+            gone = shelf(spark, of, HIGHS, seen=NOT_KEPT)
+            assert {each.kind for each in gone} == {FILE}, "all files are read again"
+        return told
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         return {
@@ -212,6 +223,19 @@ def test_each_damage_is_found_by_its_kind_and_tells_what_it_is(
     told = found[damage.name]
     assert {each.kind for each in told} == damage.kinds, [str(each) for each in told]
     assert not damage.kinds or any(damage.text in each.detail for each in told), [str(each) for each in told]
+
+
+def test_rows_of_new_files_alone_are_read(jvm: SparkSession) -> None:
+    """Each partition's files may lie in several places, with what was looked at before in between."""
+    new = {(0, 0, 1), (0, 4, 5), (0, 6, 6), (2, 9, 9)}
+    before = {(0, 2, 3), (1, 0, 9), (2, 0, 8)}
+    files = [(place in new, place[0], place[0], *place[1:]) for place in new | before]
+    ends = ", ".join(f"told_{name}_{end} long" for name in ("partition", "offset") for end in ("low", "high"))
+    told = jvm.createDataFrame(files, f"{LOOKED_AT} boolean, {ends}")
+    places = [(partition, offset) for partition in range(4) for offset in range(10)]
+    rows = jvm.createDataFrame([(each,) for each in places], "kafka struct<partition: int, offset: long>")
+    read = {tuple(row["kafka"]) for row in rows.where(rows_of(told)).collect()}
+    assert read == {(partition, at) for partition, low, high in new for at in range(low, high + 1)}
 
 
 LEDGERS: dict[str, tuple[dict[str, str], dict[int | None, int | None], str]] = {
