@@ -67,6 +67,12 @@ def files_by_order(spark: SparkSession) -> dict[int | None, int]:
     return {row["sort_order_id"]: row["count"] for row in rows}
 
 
+async def own_disordered(rig: Rig) -> list[str]:
+    """Floe's own files that are not sorted as they say; Spark has no checksum in names, and says nothing."""
+    own = re.compile(r"\.x[0-9a-f]{16}\.parquet")
+    return [each for each in await disordered(rig) if own.search(each)]
+
+
 async def assert_sound(spark: SparkSession, writing: Writing) -> None:
     """Each question finds what it should find, and the audit of the table by itself has nothing to tell."""
     for question, (seen, due) in (await asyncio.to_thread(answers, spark)).items():
@@ -85,8 +91,7 @@ async def test_spark_finds_each_row_under_every_spec_and_the_audit_what_is_mispl
         streams = Streams(spark, tmp_path, url)
         assert len(await asyncio.to_thread(streams.run, "a")) == 2 * len(writing.expected[0])
         await assert_sound(spark, writing)
-        every = sum([*(await asyncio.to_thread(files_by_order, spark)).values()])
-        assert await asyncio.to_thread(files_by_order, spark) == {1: every}
+        assert (await asyncio.to_thread(files_by_order, spark)).keys() == {1}
         await asyncio.to_thread(rewrite, spark, "kafka.partition = 1 AND value.deep.seen", by="")
         left = await asyncio.to_thread(files_by_order, spark)
         assert left.keys() == {None, 1}, "Spark sorts as the table says; nobody looked whether it did"
@@ -99,8 +104,7 @@ async def test_spark_finds_each_row_under_every_spec_and_the_audit_what_is_mispl
         await assert_sound(spark, writing)
         assert await writing.committer.compact() is not None
         assert 2 in await asyncio.to_thread(files_by_order, spark)
-        own = re.compile(r"\.x[0-9a-f]{16}\.parquet")  # Spark's say nothing of their order
-        assert [each for each in await disordered(rig) if own.search(each)] == []
+        assert await own_disordered(rig) == []
         await assert_sound(spark, writing)
         assert len(await asyncio.to_thread(streams.run, "a", on=True)) == 2 * len(writing.expected[0])
         with pytest.raises(Exception, match="partitioned otherwise"):
