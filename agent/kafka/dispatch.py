@@ -15,10 +15,14 @@ from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
 from agent.net.server import ConnectionInfo, RequestContext
-from agent.net.wire.api import API_VERSIONS, APIS, Codec, Encoded
+from agent.net.wire.api import API_VERSIONS, APIS, PRODUCE, Codec, Encoded
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import BadVersion, RequestHeader, UnknownApi
 from agent.net.wire.primitives import Buffer
+
+DECODED_HERE_BYTES_MAX = 128 * 1024
+"""Larger bodies are decoded in a thread: 50,000 partitions of a ListOffsets (850 kB) take 11 to 18 ms. A
+Produce is decoded at once, whatever its size: nearly all of it are records, which nobody looks at there."""
 
 
 class _Served(NamedTuple):
@@ -60,6 +64,8 @@ class Dispatcher:
         client: Client = connection.session
         self._check_awake(client, awake)
         kind = KINDS.get(header.api_key, Kind.READ)
+        if kind is Kind.COMMIT and len(body) > DECODED_HERE_BYTES_MAX:
+            kind = Kind.WRITE  # decoded in a thread: a smaller one behind it must not pass it there
         waited = not client.turns.at_once(kind)
         if waited:
             await client.turns.wait(kind)
@@ -115,7 +121,11 @@ class Dispatcher:
         version = header.api_version
         if not served.first <= version <= served.last:
             raise BadVersion(APIS[header.api_key], version, header.correlation_id)
-        request = served.codec.decode_request(body, version)
+        if header.api_key == PRODUCE or len(body) <= DECODED_HERE_BYTES_MAX:
+            request = served.codec.decode_request(body, version)
+        else:
+            request = await asyncio.to_thread(served.codec.decode_request, body, version)
+            self._check_awake(client, self._services.replica.check_awake())
         response = await served.handler.handle(
             Context(self._services, client, header.client_id), request, version
         )
