@@ -24,8 +24,9 @@ from iceberg.rest_errors import (
     no_such_namespace,
     unavailable,
 )
-from iceberg.rest_pointers import CatalogParts
+from iceberg.rest_pointers import CatalogParts, identifier
 from iceberg.rest_tables import Tables
+from iceberg.rest_transaction import Transactions
 from iceberg.rest_views import Views
 from objectstore.store import StoreError
 
@@ -51,6 +52,7 @@ ENDPOINTS = (
     "POST /v1/{prefix}/namespaces/{namespace}/register",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
     "POST /v1/{prefix}/tables/rename",
+    "POST /v1/{prefix}/transactions/commit",
     "GET /v1/{prefix}/namespaces/{namespace}/views",
     "POST /v1/{prefix}/namespaces/{namespace}/views",
     "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
@@ -69,6 +71,7 @@ class Catalog:
         self._parts = parts
         self._tables = Tables(parts)
         self._views = Views(parts)
+        self._transactions = Transactions(parts, self._tables)
 
     async def handle(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Answer:
         """Answer one request: status and JSON value (None: no body). `path` begins with /v1."""
@@ -93,6 +96,10 @@ class Catalog:
                 return await self._rename(self._tables, _json(body))
             case "POST", ["views", "rename"]:
                 return await self._rename(self._views, _json(body))
+            case "POST", ["transactions", "commit"]:
+                await self._parts.replica.barrier()
+                await self._transactions.commit(_json(body))
+                return 204, None
             case _, ["namespaces", *rest]:
                 await self._parts.replica.barrier()
                 return await self._namespaces(method, rest, query, body)
@@ -241,7 +248,7 @@ class Catalog:
 
     async def _rename(self, among: Tables | Views, body: Mapping[str, Any]) -> Answer:
         await self._parts.replica.barrier()
-        await among.rename(_identifier(body, "source"), _identifier(body, "destination"))
+        await among.rename(identifier(body, "source"), identifier(body, "destination"))
         return 204, None
 
 
@@ -274,10 +281,3 @@ def _join(segment: str) -> str:
 
 def _is_level(level: object) -> bool:
     return isinstance(level, str) and bool(level) and not any(each in level for each in "./\x1f")
-
-
-def _identifier(body: Mapping[str, Any], name: str) -> tuple[str, str]:
-    found = body.get(name)
-    if not isinstance(found, dict) or not isinstance(found.get("namespace"), list):
-        raise bad_request(f"{name}: an object with namespace and name is needed")
-    return ".".join(str(each) for each in found["namespace"]), str(found.get("name", ""))

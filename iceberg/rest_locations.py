@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 
+NONE: Mapping[Key, Table] = {}
+
 PATHS = (
     "write.data.path",
     "write.metadata.path",
@@ -45,8 +47,8 @@ class Locations:
             raise bad_request(f"location {location} is not below the warehouse {warehouse.location}")
         return key
 
-    def require_free(self, location: str, own: Key) -> None:
-        """A table `own` may lie there: no other one does, nor will one of a namespace's."""
+    def require_free(self, location: str, own: Key, beside: Mapping[Key, Table] = NONE) -> None:
+        """A table `own` may lie there: no other one does, none of `beside`, nor will one of a namespace's."""
         key = self.require_below(location)
         try:
             check_key(key)
@@ -58,13 +60,22 @@ class Locations:
                 f"location {location} is the folder of a namespace, whose tables have folders of their own "
                 "there: name a folder below it, or none and the catalog chooses one"
             )
-        self._require_alone(f"location {location}", location, own)
+        self._require_alone(f"location {location}", location, own, beside)
 
-    def require_changes(self, own: Key, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
-        """A table `own` may have the metadata `after`. What it had `before` is not asked for again."""
+    def require_changes(
+        self,
+        own: Key,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any],
+        beside: Mapping[Key, Table] = NONE,
+    ) -> None:
+        """A table `own` may have the metadata `after`. What it had `before` is not asked for again.
+
+        `beside`: tables as they will be when this one is.
+        """
         location = after["location"]
         if before is None or before["location"] != location:
-            self.require_free(location, own)
+            self.require_free(location, own, beside)
         else:
             self.require_below(location)
         had = (before or {}).get("properties") or {}
@@ -73,7 +84,7 @@ class Locations:
             path = has.get(name)
             if path and path != had.get(name):
                 with suppress(OutsideWarehouse):  # files of other engines may lie anywhere else
-                    self._require_alone(f"{name} {path}", path, own)
+                    self._require_alone(f"{name} {path}", path, own, beside)
 
     def require_registrable(self, metadata_location: str, metadata: Mapping[str, Any], own: Key) -> None:
         """A table whose metadata is there already may be taken over: it lies where it says, and alone."""
@@ -96,8 +107,8 @@ class Locations:
                 "and remove its files by hand"
             )
 
-    def _require_alone(self, what: str, location: str, own: Key) -> None:
-        found = self._neighbour(location, own)
+    def _require_alone(self, what: str, location: str, own: Key, beside: Mapping[Key, Table]) -> None:
+        found = self._neighbour(location, own) or neighbour(beside, self._warehouse, location, own)
         if found is not None:
             raise bad_request(
                 f"{what} overlaps {folder_of(found.metadata_location)}, the folder of table "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordination.clock import Clock
-from coordination.commands import CommitTable
+from coordination.commands import CommitTable, CommitTables
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import OutcomeUnknown
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 COMMIT_ATTEMPTS_MAX = 4
 """Tries of one commit whose requirements still hold after another commit came first; of a drop too."""
+
+_NOT_AS_EXPECTED = (Code.INVALID_UPDATE_VERSION, Code.DUPLICATE_RESOURCE, Code.RESOURCE_NOT_FOUND)
 
 Key = tuple[str, str]
 
@@ -81,9 +83,24 @@ class Pointers:
         try:
             await self.propose(message, key, kind)
         except CatalogError as error:
-            if error.status == 504 and await self._landed(key, location):
+            if error.status == 504 and await self._landed(((key, location),)):
                 return
             raise
+
+    async def move_together(self, moves: Sequence[CommitTables.Move]) -> None:
+        """Move pointers of several tables, all or none. 409 where one is not as expected: look again."""
+        title = "tables " + ", ".join(f"{each.namespace}.{each.name}" for each in moves)
+        try:
+            result = await self._result(CommitTables(moves=moves), title)
+        except CatalogError as error:
+            places = [((each.namespace, each.name), each.metadata_location) for each in moves]
+            if error.status == 504 and await self._landed(places):
+                return
+            raise
+        if isinstance(result, Refused) and result.code in _NOT_AS_EXPECTED:
+            raise commit_failed(result.message)
+        if isinstance(result, Refused):
+            raise bad_request(result.message)
 
     async def moved(self, key: Key, expected: str, location: str, *, last: bool) -> bool:
         """Whether it was moved; not, where another commit came first, unless this was the `last` try."""
@@ -108,23 +125,28 @@ class Pointers:
     async def propose(self, message: Message, key: Key, kind: str = "Table") -> Result:
         """Submit the command about `key`."""
         title = ".".join(key)
-        try:
-            result = await self._parts.replica.propose(message)
-        except OutcomeUnknown as error:
-            raise commit_unknown(f"{kind.lower()} {title}: {error}") from error
-        except LogError as error:
-            raise unavailable(f"{kind.lower()} {title}: {error}") from error
+        result = await self._result(message, f"{kind.lower()} {title}")
         if isinstance(result, Refused):
             raise refused(result, title, kind)
         return result
 
-    async def _landed(self, key: Key, location: str) -> bool:
+    async def _result(self, message: Message, title: str) -> Result:
+        try:
+            return await self._parts.replica.propose(message)
+        except OutcomeUnknown as error:
+            raise commit_unknown(f"{title}: {error}") from error
+        except LogError as error:
+            raise unavailable(f"{title}: {error}") from error
+
+    async def _landed(self, places: Sequence[tuple[Key, str]]) -> bool:
+        """Whether a table is where its commit moved it. One will do: they move together or not at all."""
         try:
             await self._parts.replica.barrier()
         except LogError:
             return False
-        found = self._parts.replica.state.tables.get(key)
-        return found is not None and found.metadata_location == location
+        tables = self._parts.replica.state.tables
+        found = ((tables.get(key), location) for key, location in places)
+        return any(table is not None and table.metadata_location == location for table, location in found)
 
 
 def refused(result: Refused, title: str, kind: str = "Table") -> CatalogError:
@@ -143,3 +165,11 @@ def name_of(name: object) -> str:
     if not isinstance(name, str) or not name or "/" in name or "\x1f" in name:
         raise bad_request(f"table name {name!r}: it has at least one character and no slash")
     return name
+
+
+def identifier(body: Mapping[str, Any], name: str) -> Key:
+    """The table or view that a field of a request names. Raises 400."""
+    found = body.get(name)
+    if not isinstance(found, dict) or not isinstance(found.get("namespace"), list):
+        raise bad_request(f"{name}: an object with namespace and name is needed")
+    return ".".join(str(each) for each in found["namespace"]), str(found.get("name", ""))

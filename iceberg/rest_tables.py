@@ -1,6 +1,7 @@
 """Tables of the REST catalog: load, create, commit, register, drop, rename.
 
-The pointer in the replicated state is the truth; it moves by CommitTable's compare-and-swap only.
+The pointer in the replicated state is the truth; it moves by compare-and-swap only (CommitTable; those
+of several tables: rest_transaction.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from iceberg.rest_errors import (
     no_such_namespace,
     no_such_table,
 )
-from iceberg.rest_locations import Locations
+from iceberg.rest_locations import NONE, Locations
 from iceberg.rest_pointers import COMMIT_ATTEMPTS_MAX, CatalogParts, Key, Pointers, name_of
 from iceberg.sealed import sealed
 from iceberg.segments import SegmentReader
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import CommitTableRequest
     from pyiceberg.table.snapshots import Snapshot
 
+    from coordination.state.types import Table
 
 _logger = logging.getLogger("floe.iceberg.catalog")
 
@@ -92,34 +94,43 @@ class Tables:
         self._locations.require_changes(key, None, metadata)
         if request.stage_create:
             return {"metadata": metadata, "config": dict(self._parts.table_config)}
-        stored = await self._store(metadata, 0)
+        stored, content = await self.encoded(metadata, "")
+        await self.put(stored, content)
         await self._pointers.move(key, "", stored)
         return self._loaded(stored, metadata)
 
     async def commit(self, key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
         """Apply another engine's commit, or refuse it with 409 where a requirement does not hold."""
         request = rest_commit.parse_commit(body)
-        if rest_commit.is_creation(request):
-            self._require_no_view(key)
         for attempt in range(COMMIT_ATTEMPTS_MAX):
-            found = self._parts.replica.state.tables.get(key)
-            if found is not None and is_view(found.metadata_location):
-                raise no_such_table(*key)
-            if found is None and not rest_commit.is_creation(request):
-                raise no_such_table(*key)
-            base = await self._pointers.read(found.metadata_location) if found is not None else None
-            location = found.metadata_location if found is not None else ""
-            updated = await self._updated(key, location, base, request)
-            self._locations.require_changes(key, base, updated)
-            stored = await self._store(updated, table_metadata.version_of(location) + 1 if location else 0)
-            try:
-                await self._pointers.move(key, location, stored)
-            except CatalogError as error:
-                if error.kind != "CommitFailedException" or attempt == COMMIT_ATTEMPTS_MAX - 1:
-                    raise
-            else:
+            location = self.base_of(key, request)
+            updated = await self.changed(key, location, request)
+            stored, content = await self.encoded(updated, location)
+            await self.put(stored, content)
+            if await self._pointers.moved(key, location, stored, last=attempt == COMMIT_ATTEMPTS_MAX - 1):
                 return {"metadata-location": stored, "metadata": await self._with_history(updated)}
         raise AssertionError("unreachable")
+
+    def base_of(self, key: Key, request: CommitTableRequest) -> str:
+        """Where the table is that the commit is made to; empty for a creation where there is none yet."""
+        if not rest_commit.is_creation(request):
+            return self.location_of(key)
+        self._require_no_view(key)
+        self._need_namespace(key[0])
+        found = self._parts.replica.state.tables.get(key)
+        return found.metadata_location if found is not None else ""
+
+    async def changed(
+        self, key: Key, location: str, request: CommitTableRequest, beside: Mapping[Key, Table] = NONE
+    ) -> dict[str, Any]:
+        """What the table at `location` (empty: there is none) becomes by the commit.
+
+        `beside`: other tables as they will be when the commit is made.
+        """
+        base = await self._pointers.read(location) if location else None
+        updated = await self._updated(key, location, base, request)
+        self._locations.require_changes(key, base, updated, beside)
+        return updated
 
     async def _updated(
         self, key: Key, location: str, base: dict[str, Any] | None, request: CommitTableRequest
@@ -285,9 +296,13 @@ class Tables:
             _logger.error("%s: no stream over it can begin now: %s", metadata["location"], error)
             return await self._segments.behind_gap(metadata)
 
-    async def _store(self, metadata: Mapping[str, Any], version: int) -> str:
+    async def encoded(self, metadata: Mapping[str, Any], former: str) -> tuple[str, bytes]:
+        """Where the metadata that follows the file at `former` (empty: none) goes, and its bytes."""
+        version = table_metadata.version_of(former) + 1 if former else 0
         name = table_metadata.metadata_name(version, self._parts.clock.random_bytes(16))
         content = await asyncio.to_thread(table_metadata.encode, dict(metadata))
-        location = sealed(f"{metadata['location'].rstrip('/')}/{name}", content)
+        return sealed(f"{metadata['location'].rstrip('/')}/{name}", content), content
+
+    async def put(self, location: str, content: bytes) -> None:
+        """Store a metadata file. Raises StoreError."""
         await self._parts.store.put(self._parts.warehouse.key(location), [content])
-        return location

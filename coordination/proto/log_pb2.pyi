@@ -118,6 +118,7 @@ class Command(_message.Message):
     EXPIRE_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     JUDGE_AGENT_FIELD_NUMBER: _builtins.int
     SKIP_DAMAGED_FIELD_NUMBER: _builtins.int
+    COMMIT_TABLES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -218,6 +219,8 @@ class Command(_message.Message):
     def judge_agent(self) -> Global___JudgeAgent: ...
     @_builtins.property
     def skip_damaged(self) -> Global___SkipDamaged: ...
+    @_builtins.property
+    def commit_tables(self) -> Global___CommitTables: ...
     def __init__(
         self,
         *,
@@ -271,12 +274,13 @@ class Command(_message.Message):
         expire_transactions: Global___ExpireTransactions | None = ...,
         judge_agent: Global___JudgeAgent | None = ...,
         skip_damaged: Global___SkipDamaged | None = ...,
+        commit_tables: Global___CommitTables | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1082,6 +1086,60 @@ class CommitTable(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommitTable: _TypeAlias = CommitTable  # noqa: Y015
+
+@_typing.final
+class CommitTables(_message.Message):
+    """Moves the pointers of several tables at one point of the log, each by compare-and-swap: all, or none where one
+    is not as its author saw it. For engines: what a committer recorded of a topic's table stays. From feature
+    level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Move(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAMESPACE_FIELD_NUMBER: _builtins.int
+        NAME_FIELD_NUMBER: _builtins.int
+        EXPECTED_FIELD_NUMBER: _builtins.int
+        METADATA_LOCATION_FIELD_NUMBER: _builtins.int
+        namespace: _builtins.str
+        name: _builtins.str
+        expected: _builtins.str
+        """as in CommitTable"""
+        metadata_location: _builtins.str
+        def __init__(
+            self,
+            *,
+            namespace: _builtins.str = ...,
+            name: _builtins.str = ...,
+            expected: _builtins.str = ...,
+            metadata_location: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "metadata_location", b"metadata_location", "name", b"name", "namespace", b"namespace"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommitTables.Move]:
+        """1 to 100, each of another table"""
+
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___CommitTables.Move] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitTables: _TypeAlias = CommitTables  # noqa: Y015
 
 @_typing.final
 class DropTable(_message.Message):

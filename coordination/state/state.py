@@ -87,6 +87,7 @@ HANDLERS: dict[str, Handler] = {
     "expire_producers": producers.expire_producers,
     "bind_schema": schemas.bind_schema,
     "commit_table": tables.commit_table,
+    "commit_tables": tables.commit_tables,
     "drop_table": tables.drop_table,
     "put_namespace": tables.put_namespace,
     "drop_namespace": tables.drop_namespace,

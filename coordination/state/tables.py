@@ -7,9 +7,10 @@ a namespace with tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from coordination.commands import CommitTable, DropNamespace, DropTable, PutNamespace
+from coordination.commands import CommitTable, CommitTables, DropNamespace, DropTable, PutNamespace
 from coordination.kafka_codes import Code
 from coordination.state import extents
 from coordination.state.data import StateData
@@ -23,6 +24,7 @@ NAME_LENGTH_MAX = 1024  # characters of a namespace, table name or location
 NAMESPACE_BYTES_MAX = 65_536  # of all properties of one namespace
 TABLES_MAX = 100_000
 NAMESPACES_MAX = 10_000
+MOVES_MAX = 100  # tables of one CommitTables
 
 
 def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
@@ -30,8 +32,53 @@ def commit_table(state: StateData, message: CommitTable, at: At) -> Result:
     key = (message.namespace, message.name)
     table = state.tables.get(key)
     refusal = _commit_refusal(state, message, table, at)
+    return refusal or _point(state, message, table, at)
+
+
+def commit_tables(state: StateData, message: CommitTables, at: At) -> Result:
+    """Create tables and move pointers, all or none. Done's value: the revision of the commit."""
+    moves = [
+        CommitTable(
+            namespace=each.namespace,
+            name=each.name,
+            expected=each.expected,
+            metadata_location=each.metadata_location,
+        )
+        for each in message.moves
+    ]
+    refusal = _moves_refusal(state, moves, at)
     if refusal is not None:
         return refusal
+    for each in moves:
+        _point(state, each, state.tables.get((each.namespace, each.name)), at)
+    return Done(at.revision)
+
+
+def _moves_refusal(state: StateData, moves: Sequence[CommitTable], at: At) -> Refused | None:
+    if not 0 < len(moves) <= MOVES_MAX:
+        return Refused(Code.INVALID_REQUEST, f"CommitTables: {len(moves)} tables: name 1 to {MOVES_MAX}")
+    seen: dict[Key, Table | None] = {}
+    for each in moves:
+        key = (each.namespace, each.name)
+        if key in seen:
+            return Refused(Code.INVALID_REQUEST, f"CommitTables: table {'.'.join(key)} is named twice")
+        seen[key] = state.tables.get(key)
+        refusal = _commit_refusal(state, each, seen[key], at)
+        if refusal is not None:
+            return refusal
+    new = sum(table is None for table in seen.values())
+    return _too_many(state, new) if new else None
+
+
+def _too_many(state: StateData, new: int) -> Refused | None:
+    if len(state.tables) + new <= TABLES_MAX:
+        return None
+    return Refused(Code.POLICY_VIOLATION, f"the cluster has {TABLES_MAX} tables, the most it takes")
+
+
+def _point(state: StateData, message: CommitTable, table: Table | None, at: At) -> Done:
+    """Have the pointer of `table`, None for one that is new, be where the message says."""
+    key = (message.namespace, message.name)
     if table is not None and not message.topic:  # another engine's: what the committer recorded stays
         state.tables[key] = replace(table, metadata_location=message.metadata_location, revision=at.revision)
         return Done(at.revision)
@@ -86,8 +133,8 @@ def _commit_refusal(state: StateData, message: CommitTable, table: Table | None,
         return Refused(
             Code.INVALID_REQUEST, f"{title}: name and location have 1 to {NAME_LENGTH_MAX} characters"
         )
-    if table is None and len(state.tables) >= TABLES_MAX:
-        return Refused(Code.POLICY_VIOLATION, f"the cluster has {TABLES_MAX} tables, the most it takes")
+    if table is None and (full := _too_many(state, 1)) is not None:
+        return full
     topic_id = _topic_id(state, message)
     elsewhere = state.tables_by_topic.get(topic_id) if message.topic else None
     if elsewhere is not None and elsewhere != (message.namespace, message.name):

@@ -29,8 +29,9 @@ CATALOG = """
 Floe's REST catalog is run through Iceberg's own compatibility kit (iceberg-open-api 1.11.0, the newest on
 Maven Central; tests/engines/test_catalog_kit.py, in `make test`): all of its 145 tests of tables, namespaces
 and views pass but for these, which are refused by design (12 more it leaves out by itself: of dots, slashes
-and empty levels in names). Commits of several tables at once are not offered. What a topic's table refuses
-is told in [tables.md](tables.md).
+and empty levels in names). It has none of commits of several tables: these Iceberg's Java client makes in
+tests/spark/test_tables_together.py, and pyiceberg's requests in tests/unit/iceberg/test_tables_together.py.
+What a topic's table refuses, and what a commit of several tables may hold, is told in [tables.md](tables.md).
 
 | why | tests |
 |---|---|

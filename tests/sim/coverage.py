@@ -41,6 +41,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
 
 _CATALOG = "only the Iceberg REST catalog asks for it, over HTTP, which has no part here"
 COMMANDS_OUT: Mapping[str, str] = {
+    "commit_tables": _CATALOG,
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
     "in its midst, as in a kept plan, the state drops the change without a command",
     "downgrade_consumer_group": "its group must lose the last member of KIP-848 while classic ones stay: "

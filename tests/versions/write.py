@@ -34,7 +34,7 @@ START_MS = 1_700_000_000_000
 NOT_DRAWN = ("register_agent", "set_feature_level", "end", "part", "begin")
 LATER = (
     "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction",
-    "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged",
+    "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables",
 )  # fmt: skip
 """Commands above level 1. Code of level 1 does not have them."""
 RARE = (
@@ -135,6 +135,8 @@ class Writer:
             message.incarnation = self._random.choice(self._authors)
         if kind == "commit_table":
             self._table(message)
+        if kind == "commit_tables" and self._random.randrange(4):
+            self._tables(message)
         if kind == "drop_table" and self._random.randrange(2):
             self._drop(message)
         if kind == "swap_segments":
@@ -172,6 +174,12 @@ class Writer:
             message.next_offsets.extend(offset + self._random.randrange(2) for offset in known.next_offsets)
         else:
             message.expected, message.topic = "", self._random.choice(("t1", "t2", ""))
+
+    def _tables(self, message: Any) -> None:
+        """The commit of somebody who knows the tables, of which some are there."""
+        for each in message.moves:
+            known = self.state.tables.get((each.namespace, each.name))
+            each.expected = known.metadata_location if known is not None else ""
 
     def _drop(self, message: Any) -> None:
         """The drop of somebody who looked at the table; else of something that is there or not."""
