@@ -258,8 +258,8 @@ def _of_topics() -> tuple[BrokerConfig, ...]:
     return tuple(
         BrokerConfig(
             topic.broker_name, topic.type, topic.default, topic.doc, topic.low, topic.high, topic.choices,
-            topic.pattern, topic.form, topic.in_effect, topic.also, topic.known_from, False, topic.name,
-            bool(topic.coarser) or topic.name == "flush.ms", topic.coarser,
+            topic.pattern, topic.form, topic.in_effect, topic.also, topic.known_from, topic.check, False,
+            topic.name, bool(topic.coarser) or topic.name == "flush.ms", topic.coarser,
         )
         for topic in TOPIC_CONFIGS.values()
         if topic.broker_name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -39,7 +40,8 @@ class Config:
 
     Values are refused in the words of Kafka's ConfigDef. `in_effect` is False for a config that Floe accepts
     and shows but does not act on. `also` is one more number that is allowed, outside of
-    the bounds. Below feature level `known_from` the name is unknown.
+    the bounds. Below feature level `known_from` the name is unknown. `check` tells what is wrong with a value
+    that has the form.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Config:
     in_effect: bool = False
     also: int | None = None
     known_from: int = 1
+    check: Callable[[str], str | None] | None = None
 
     def refusal(self, value: str) -> str | None:
         """Why `value` is not allowed, naming config, value and what is; None when it is."""
@@ -103,7 +106,7 @@ def _check_string(config: Config, value: str) -> str | None:
         return f"String must be one of: {', '.join(config.choices)}"
     if config.pattern is not None and not config.pattern.fullmatch(value):
         return f"It does not look like {config.form or config.pattern.pattern}"
-    return None
+    return config.check(value) if config.check is not None else None
 
 
 _RANGE = {ConfigType.INT: INT_MAX, ConfigType.SHORT: (1 << 15) - 1, ConfigType.LONG: LONG_MAX}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordination import table_partition
+from coordination import table_partition, table_sort
 from coordination.config_types import INT_MAX, LONG_MAX, NAME_SHOWN_MAX, Config, ConfigType, split_list
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -152,8 +152,15 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "How the table is partitioned: columns, and transforms of them, parted by commas, as "
                 "`day(kafka.timestamp), bucket(16, value.user_id), truncate(8, value.page), value.country`; "
                 "also year, month and hour. Empty: not at all. New files are written so, none anew.",
-                pattern=table_partition.PATTERN, form=table_partition.FORM,
+                pattern=table_partition.PATTERN, form=table_partition.FORM, check=table_partition.refusal,
                 broker_name="floe.table.partition", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.sort", _S, "",
+                "How rows are sorted within each data file: columns, and transforms of them, parted by "
+                "commas, each with `asc` or `desc` and `nulls-first` or `nulls-last`, as "
+                "`value.country, day(kafka.timestamp) desc nulls-last`. Empty: by offset. New files are "
+                "written so, none anew.",
+                pattern=table_sort.PATTERN, form=table_sort.FORM, check=table_sort.refusal,
+                broker_name="floe.table.sort", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.produce.check", _S, "uncompressed",
                 "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
                 "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "

@@ -19,11 +19,12 @@ from coordination.kafka_codes import Code
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Topic
-from iceberg import history, ledger, metadata, partitioning
+from iceberg import history, ledger, metadata, partitioning, sorting
 from iceberg.claim import TopicClaim
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
 from iceberg.head import Head, compacts, follows, load, place, pointer
+from iceberg.layout import Layout
 from iceberg.manifests import AddedFile, Removed
 from iceberg.metadata import Metadata
 from iceberg.obstacles import Obstacles, Replan
@@ -335,15 +336,16 @@ class Committer:
             raise Replan  # by what records below the log start were judged is not known any more
         spans = self._layouts.spans(topic, ranges)
         layout = self._layouts.build(topic, head, spans)
-        other = partitioning.current(head.metadata) != layout.spec
+        now = partitioning.current(head.metadata), sorting.current(head.metadata)
+        other = now != (layout.spec, layout.order)
         changed = other or not metadata.has_schema(head.metadata, layout.fields)
         if not found.files and not changed:
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
-        told = metadata.with_schema(head.metadata, layout.fields, layout.ids.last, {})
-        spec_id = partitioning.with_spec(told, layout.spec)["default-spec-id"]
+        told = _shaped(head.metadata, layout, {})
+        ids = told["default-spec-id"], told["default-sort-order-id"]
         files_max = partitioning.FILES_MAX if not self._narrow else _ANY
-        return Work(topic, topic.topic_id, head, layout, found, after, spans, spec_id, files_max)
+        return Work(topic, topic.topic_id, head, layout, found, after, spans, *ids, files_max)
 
     async def _commit(self, work: Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -369,9 +371,7 @@ class Committer:
     ) -> Head:
         """Manifests and metadata of the next head, stored and not yet visible."""
         before, now_ms = work.head, self._parts.replica.wall_ms()
-        properties = properties_of(work.topic, work.layout)
-        base = metadata.with_schema(before.metadata, work.layout.fields, work.layout.ids.last, properties)
-        base = partitioning.with_spec(base, work.layout.spec)
+        base = _shaped(before.metadata, work.layout, properties_of(work.topic, work.layout))
         head = Head("", base, before.manifests)
         if work.plan.files:
             added = [each.range for each in work.plan.files]
@@ -434,6 +434,12 @@ class Committer:
             if result.code in _RACES:
                 raise LostRace(f"table {namespace}.{name}: {result.message}")
             raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
+
+
+def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:
+    """The table with the columns, the partition spec and the sort order of a layout."""
+    base = metadata.with_schema(before, layout.fields, layout.ids.last, properties)
+    return sorting.with_order(partitioning.with_spec(base, layout.spec), layout.order)
 
 
 _RACES = (

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from iceberg import ledger, manifests, metadata
+from iceberg import ledger, manifests, metadata, sorting
 from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from iceberg.head import Head
 from iceberg.manifests import AddedFile, added_file
@@ -205,7 +205,7 @@ class Compactor:
         """
         fields = json.dumps(metadata.current_fields(head.metadata))
         partition, first, last = files[0].partition, files[0].first, files[-1].last
-        merging = self._parts.writer.merging(fields, partition)
+        merging = self._parts.writer.merging(fields, partition, sorting.current(head.metadata))
         try:
             made = await self._merged(merging, files)
         except (Damaged, NotFound, UnfitFile, WriterDied) as error:
@@ -219,7 +219,8 @@ class Compactor:
         location = await sealed_name(head, name, partition, first, last + 1, made.content)
         await self._steps.before("store-merged-file")
         await self._parts.store.put(self._parts.warehouse.key(location), [made.content])
-        return Merged(files, added_file(location, made, files[0].group))
+        order_id = head.metadata["default-sort-order-id"]
+        return Merged(files, added_file(location, made, files[0].group, order_id))
 
     async def _merged(self, merging: Merging, files: Sequence[LiveFile]) -> FileContent:
         """The rows of the files in one. Raises UnfitFile, WriterDied and StoreError."""

@@ -38,7 +38,8 @@ class Work:
     after: list[int]
     spans: Sequence[Sequence[Span]] = ()
     spec_id: int = 0
-    """Of the partition spec of its files."""
+    order_id: int = 0
+    """Of the partition spec and of the sort order of its files."""
     files_max: int = partitioning.FILES_MAX
 
 
@@ -115,7 +116,8 @@ class DataFiles:
             location = await sealed_name(work.head, name, partition, start, end, written.content)
             await self._steps.before("store-file")
             await parts.store.put(parts.warehouse.key(location), [written.content])
-            found.append(added_file(location, written, Group(work.spec_id, written.values)))
+            group = Group(work.spec_id, written.values)
+            found.append(added_file(location, written, group, work.order_id))
         return found
 
 

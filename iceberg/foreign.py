@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 
-from iceberg import ledger, manifests
+from iceberg import ledger, manifests, sorting
 from iceberg.arrow_types import numbers
 from iceberg.head import Head
 from iceberg.partitioning import Group
@@ -146,8 +146,10 @@ class Replacement:
             )
         for place in old:
             partition = place[0]
-            before = await self._contents(partition, old[place])
-            after = await self._contents(partition, new[place])
+            before = await self._contents(partition, old[place], in_order=False)
+            after = await self._contents(
+                partition, new[place], in_order=not sorting.current(self._head.metadata)
+            )
             # As many rows in all, so the same offsets of each partition are the same rows, none twice.
             if _offsets(before) != _offsets(after):
                 raise Unlike(f"partition {partition}: files that come hold other offsets than those that go")
@@ -173,14 +175,16 @@ class Replacement:
                 "kafka.offset: rewrite one partition at a time (where => 'kafka.partition = 0'), with metrics"
             )
 
-    async def _contents(self, partition: int, files: Sequence[DataFile]) -> list[Content]:
-        """What files of a partition hold. Raises Unlike where one is not as its manifest says."""
+    async def _contents(self, partition: int, files: Sequence[DataFile], in_order: bool) -> list[Content]:
+        """What files of a partition hold. Raises Unlike where one is not as its manifest says, or its rows
+        are not `in_order` of offsets though they should be.
+        """
         slots = asyncio.Semaphore(FILES_AT_ONCE)
 
         async def of(file: DataFile) -> Content:
             async with slots:
                 try:
-                    return await self._content(partition, file)
+                    return await self._content(partition, file, in_order)
                 except NotFound:
                     raise Unlike(f"{file.file_path} is not there") from None
                 except (pa.ArrowException, OSError, KeyError) as error:
@@ -188,7 +192,7 @@ class Replacement:
 
         return await asyncio.gather(*map(of, files))
 
-    async def _content(self, partition: int, file: DataFile) -> Content:
+    async def _content(self, partition: int, file: DataFile, in_order: bool) -> Content:
         if file.record_count > FILE_ROWS_MAX:
             raise Unlike(f"{file.file_path} has {file.record_count} rows, {FILE_ROWS_MAX} at most")
         key, size = self._warehouse.key(file.file_path), file.file_size_in_bytes
@@ -202,7 +206,7 @@ class Replacement:
         ranges, columns = await asyncio.to_thread(_looked_into, footer, size)
         parts = await self._store.get_ranges(key, ranges)
         pieces = {size - length: footer} | {at: part for (at, _), part in zip(ranges, parts, strict=True)}
-        return Content(await asyncio.to_thread(_stretches, pieces, size, partition, file), columns)
+        return Content(await asyncio.to_thread(_stretches, pieces, size, partition, file, in_order), columns)
 
 
 def _by_partition(files: Iterable[DataFile]) -> dict[tuple[int, Group], list[DataFile]]:
@@ -247,9 +251,11 @@ def _looked_into(footer: bytes, size: int) -> tuple[list[tuple[int, int]], froze
 
 
 def _stretches(
-    pieces: Mapping[int, bytes], size: int, partition: int, file: DataFile
+    pieces: Mapping[int, bytes], size: int, partition: int, file: DataFile, in_order: bool
 ) -> list[tuple[int, int]]:
-    """The offsets of a file's rows, which are as many as its manifest says, of the partition, and ascend."""
+    """The offsets of a file's rows, which are as many as its manifest says, of the partition, none twice;
+    `in_order`: they ascend from row to row.
+    """
     with _sparse(pieces, size) as sparse:
         kafka = pq.ParquetFile(sparse).read(columns=list(COLUMNS), use_threads=False).column("kafka")
     both = pa.Table.from_struct_array(kafka).combine_chunks()
@@ -260,6 +266,8 @@ def _stretches(
         raise Unlike(f"{file.file_path} has {len(offsets)} rows, its manifest says {file.record_count}")
     if not len(offsets) or not pc.all(pc.equal(partitions, partition)).as_py():
         raise Unlike(f"{file.file_path} has no rows, or rows of other partitions than {partition}")
+    if not in_order:
+        offsets = offsets.sort()
     steps = pc.subtract(offsets[1:], offsets[:-1])
     extent = manifests.extent_of(file)
     told = None if extent is None else (extent.first_offset, extent.last_offset)

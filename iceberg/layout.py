@@ -20,6 +20,7 @@ from iceberg.decoder import Decoder
 from iceberg.evolution import OWN_IDS, TooManyColumns
 from iceberg.mapping import MappingError, Struct
 from iceberg.partitioning import Spec
+from iceberg.sorting import Order
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
 from schema.validator import BoundSchema
@@ -87,6 +88,7 @@ class LayoutBasis:
     previous: str
     raw_bytes: bool
     spec: Spec = ()
+    order: Order = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,18 @@ class Layout:
         if (spec, problems) == (self.spec, ()):
             return self
         basis = replace(self.basis, spec=spec)
+        return replace(self, basis=basis, problems=(*self.problems, *problems))
+
+    @property
+    def order(self) -> Order:
+        """How its rows are sorted within a file; empty: by offset."""
+        return self.basis.order
+
+    def sorted_by(self, order: Order, problems: tuple[str, ...] = ()) -> Layout:
+        """The same, sorted so; `problems` are told with its own."""
+        if (order, problems) == (self.order, ()):
+            return self
+        basis = replace(self.basis, order=order)
         return replace(self, basis=basis, problems=(*self.problems, *problems))
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -43,6 +44,7 @@ from iceberg.writer import Bounds, FileContent
 
 SCHEMAS_REMEMBERED = 64
 _CODEC: Literal["deflate"] = "deflate"
+_SORT_ORDER = [each.name for each in DATA_FILE_TYPE[2].fields].index("sort_order_id")
 _BOUND_TYPES: dict[int, PrimitiveType] = {
     PARTITION_ID: IntegerType(),
     OFFSET_ID: LongType(),
@@ -64,14 +66,16 @@ class AddedFile:
     columns: Mapping[int, ColumnMetrics] = field(default_factory=dict)
     """Of decoded columns, by Iceberg id."""
     group: Group = UNPARTITIONED
+    order_id: int = 0
+    """Of the table's sort order that its rows stand in; 0: in none that it names."""
 
 
-def added_file(location: str, made: FileContent, group: Group = UNPARTITIONED) -> AddedFile:
+def added_file(
+    location: str, made: FileContent, group: Group = UNPARTITIONED, order_id: int = 0
+) -> AddedFile:
     """A file that Floe made and stored."""
-    size = made.content.nbytes
-    return AddedFile(
-        location, size, made.rows, made.bounds, made.split_offsets, columns=made.columns, group=group
-    )
+    size, starts = made.content.nbytes, made.split_offsets
+    return AddedFile(location, size, made.rows, made.bounds, starts, None, made.columns, group, order_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +251,8 @@ def live(manifest: ManifestFile) -> bool:
 
 
 def of_engine(file: DataFile) -> AddedFile:
-    """A file that another engine has stored."""
+    """A file that another engine has stored. Whether it is sorted is not looked at, nor said."""
+    file[_SORT_ORDER] = None
     size, rows = file.file_size_in_bytes, file.record_count
     return AddedFile(file.file_path, size, rows, {}, file.split_offsets or (), file, group=group_of(file))
 
@@ -373,7 +378,7 @@ def _data_file(file: AddedFile) -> DataFile:
         key_metadata=None,
         split_offsets=list(file.split_offsets),
         equality_ids=None,
-        sort_order_id=None,
+        sort_order_id=file.order_id or None,
     )
     found.spec_id = file.group.spec_id
     return found

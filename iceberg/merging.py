@@ -2,7 +2,8 @@
 
 What the files lack of the table's columns is null, what has become wider since is widened (int to long, float
 to double), and names are those of now. Nothing is decoded anew. CPU work only: call it in a thread or in the
-helper process. Memory: the file that is made, one of those that are read, and a row group.
+helper process. Memory: the file that is made, one of those that are read, and a row group; where rows are
+sorted (sorted_rows.py), all of them once more, compressed, and what they are compared by.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ import pyarrow.parquet as pq
 
 from iceberg import arrow_types
 from iceberg.arrow_types import FIELD_ID
+from iceberg.sorted_rows import Runs
+from iceberg.sorting import Order
 from iceberg.writer import FileContent, RowGroups, facts, open_writer
 
 BATCH_ROWS = 16_384
 """Rows that are read at once."""
+
+KEYS_BYTES_MAX = 256 << 20
+"""Bytes of Arrow memory that what the rows are compared by may take, as far as it goes beyond one run."""
 
 _WIDENED = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 
@@ -39,16 +45,21 @@ class Expected(NamedTuple):
 
 
 class Merge:
-    """Makes one file: `add` the files in the order of their offsets, then `finish`."""
+    """Makes one file: `add` the files in the order of their offsets, then `finish`.
 
-    def __init__(self, fields: str, partition: int) -> None:
+    Its rows stand in the table's sort order; without one as they stood, file by file.
+    """
+
+    def __init__(self, fields: str, partition: int, order: Order = ()) -> None:
         """`fields`: the top level of the table's current Iceberg schema as JSON."""
+        self._runs = Runs(order) if order else None
         self._schema = pa.schema([arrow_types.whole(each) for each in json.loads(fields)])
         self._partition = partition
         self._sink = pa.BufferOutputStream()
         self._writer = open_writer(self._sink, self._schema)
         self._groups = RowGroups(self._schema)
-        self._offsets: list[pa.Array] = []
+        self._offsets: list[pa.Array] = []  # of each file that was added, ascending
+        self._written: list[pa.Array] = []  # in the order of the rows
         self._last = -1
         self._rows = 0
 
@@ -65,34 +76,56 @@ class Merge:
             raise UnfitFile(
                 f"{expected.name} has {source.metadata.num_rows} rows, its manifest says {expected.rows}"
             )
-        first = self._last
+        offsets = []
         same = source.schema_arrow.equals(self._schema, check_metadata=True)
         for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
             fitted = batch if same else fit(batch, self._schema)
-            offsets = self._checked(fitted, expected)
-            if first == self._last and offsets[0].as_py() != expected.first:
-                raise UnfitFile(f"{expected.name} begins at offset {offsets[0]}, its manifest says otherwise")
-            self._last = offsets[-1].as_py()
-            self._offsets.append(offsets)
-            self._rows += len(offsets)
-            for group in self._groups.take(fitted):
-                self._writer.write_table(group)
-        if self._last != expected.last:
-            raise UnfitFile(f"{expected.name} ends at offset {self._last}, not at {expected.last}")
+            offsets.append(self._checked(fitted, expected))
+            self._rows += len(fitted)
+            if self._runs is None:
+                self._write(fitted)
+            else:
+                self._sort(fitted, self._runs)
+        self._offsets.append(self._ascending(pa.concat_arrays(offsets), expected))
 
     def _checked(self, batch: pa.RecordBatch, expected: Expected) -> pa.Array:
-        """The offsets of rows, which are this partition's and ascend."""
+        """The offsets of rows, which are this partition's."""
         kafka = batch.column(batch.schema.get_field_index("kafka"))
-        partitions, offsets = kafka.field("partition"), kafka.field("offset")
-        if not pc.all(pc.equal(partitions, self._partition)).as_py():
+        if not pc.all(pc.equal(kafka.field("partition"), self._partition)).as_py():
             raise UnfitFile(f"{expected.name} has rows of another partition than {self._partition}")
-        ascending = pc.all(pc.greater(offsets[1:], offsets[:-1])).as_py() is not False
-        if not ascending or offsets[0].as_py() <= self._last:
-            raise UnfitFile(f"{expected.name} has offsets that do not ascend, near {offsets[0]}")
+        return kafka.field("offset")
+
+    def _ascending(self, offsets: pa.Array, expected: Expected) -> pa.Array:
+        """The offsets of a file in their order. Each is there once, within what the manifest says, and lies
+        beyond those of the files before.
+        """
+        offsets = offsets.sort()
+        if pc.any(pc.equal(offsets[1:], offsets[:-1])).as_py() or offsets[0].as_py() <= self._last:
+            raise UnfitFile(f"{expected.name} has offsets twice, or of files before it, from {offsets[0]} on")
+        if offsets[0].as_py() != expected.first:
+            raise UnfitFile(f"{expected.name} begins at offset {offsets[0]}, its manifest says otherwise")
+        self._last = offsets[-1].as_py()
+        if self._last != expected.last:
+            raise UnfitFile(f"{expected.name} ends at offset {self._last}, not at {expected.last}")
         return offsets
+
+    def _sort(self, batch: pa.RecordBatch, runs: Runs) -> None:
+        runs.take(batch)
+        if runs.keys_size > KEYS_BYTES_MAX:
+            raise UnfitFile(
+                f"what {self._rows} rows are sorted by takes over {KEYS_BYTES_MAX} bytes: "
+                "sort by less of long values, as truncate(16, value.page), in floe.table.sort"
+            )
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._written.append(batch.column(batch.schema.get_field_index("kafka")).field("offset"))
+        for group in self._groups.take(batch):
+            self._writer.write_table(group)
 
     def finish(self) -> FileContent:
         """The file. Its offsets are read back: they are those of the files that were added, and no others."""
+        for batch in self._runs.batches() if self._runs is not None else ():
+            self._write(batch)
         for group in self._groups.rest():
             self._writer.write_table(group)
         self._writer.close()
@@ -100,7 +133,8 @@ class Merge:
         found = facts(content, self._schema, self._groups.nans)
         read = pq.ParquetFile(pa.BufferReader(content)).read(columns=["kafka.offset"], use_threads=False)
         offsets = read.column("kafka").combine_chunks().field("offset")
-        if found.rows != self._rows or not offsets.equals(pa.concat_arrays(self._offsets)):
+        written, added = pa.concat_arrays(self._written), pa.concat_arrays(self._offsets)
+        if found.rows != self._rows or not offsets.equals(written) or not written.sort().equals(added):
             raise UnfitFile("the file that was made does not hold the offsets of those that it was made of")
         return found
 

@@ -54,7 +54,7 @@ UNPARTITIONED = Group()
 
 def resolved(text: str, fields: Iterable[Mapping[str, Any]]) -> Spec:
     """The spec that a config means for a table of these columns. Raises SpecError."""
-    columns = {name.lower(): (number, kind) for name, number, kind in _columns(fields)}
+    columns = {name.lower(): (number, kind) for name, number, kind in columns_of(fields)}
     return tuple(_resolved(each, columns) for each in parse(text))
 
 
@@ -76,14 +76,14 @@ def _resolved(term: Term, columns: Mapping[str, tuple[int, str]]) -> By:
     return By(number, term.transform)
 
 
-def _columns(fields: Iterable[Mapping[str, Any]], above: str = "") -> Iterator[tuple[str, int, str]]:
+def columns_of(fields: Iterable[Mapping[str, Any]], above: str = "") -> Iterator[tuple[str, int, str]]:
     """Name, id and type of the columns of single values."""
     for each in fields:
         kind, name = each["type"], f"{above}{each['name']}"
         if isinstance(kind, str):
             yield name, each["id"], kind
         elif kind["type"] == "struct":
-            yield from _columns(kind["fields"], f"{name}.")
+            yield from columns_of(kind["fields"], f"{name}.")
 
 
 def current(metadata: Mapping[str, Any]) -> Spec:
@@ -142,9 +142,9 @@ def _name(by: By, metadata: Metadata, taken: set[str]) -> str:
     """A name of a partition field: without dots, which engines write in ways of their own."""
     number = metadata["current-schema-id"]
     schema = next(each for each in metadata["schemas"] if each["schema-id"] == number)
-    column = next(name for name, source, _ in _columns(schema["fields"]) if source == by.source)
+    source_name = next(name for name, source, _ in columns_of(schema["fields"]) if source == by.source)
     kind, _, size = by.transform.rstrip("]").partition("[")
-    words = [column.replace(".", "_"), *([] if kind == "identity" else [kind]), *filter(None, [size])]
+    words = [source_name.replace(".", "_"), *([] if kind == "identity" else [kind]), *filter(None, [size])]
     name = "_".join(words)
     while name.lower() in taken:  # readers fold case
         name = f"{name}_{by.source}"
@@ -157,7 +157,7 @@ def split(batch: pa.RecordBatch, spec: Spec) -> Iterator[tuple[Values, pa.Record
     if not spec:
         yield (), batch
         return
-    columns = [transforms.applied(by.transform, _column(batch, by.source)) for by in spec]
+    columns = [transforms.applied(by.transform, column(batch, by.source)) for by in spec]
     rows: dict[Values, list[int]] = {}
     for at, values in enumerate(zip(*columns, strict=True)):
         rows.setdefault(values, []).append(at)
@@ -168,13 +168,13 @@ def split(batch: pa.RecordBatch, spec: Spec) -> Iterator[tuple[Values, pa.Record
         yield values, batch.take(pa.array(some, pa.int64()))
 
 
-def _column(batch: pa.RecordBatch, source: int) -> pa.Array:
+def column(batch: pa.RecordBatch, source: int) -> pa.Array:
     """The column with an id, null where a struct around it is; all null where these rows have none."""
     path = next(_paths(batch.schema, source), None)
     if path is None:
         return pa.nulls(len(batch), pa.int64())
-    column = batch.column(path[0])
-    return pc.struct_field(column, list(path[1:])) if path[1:] else column
+    found = batch.column(path[0])
+    return pc.struct_field(found, list(path[1:])) if path[1:] else found
 
 
 def _paths(fields: Iterable[pa.Field], source: int) -> Iterator[tuple[int, ...]]:

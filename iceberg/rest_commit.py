@@ -185,10 +185,16 @@ def guard_topic_table(request: CommitTableRequest, topic: str) -> None:
 
 _ELSEWHERE = "What shall be changed or deleted belongs into the topic, or into a table of your own"
 _COLUMNS = "Its columns follow the message that is bound to the topic (floe topic bind)"
+_SORTED = "It is sorted as its topic's config floe.table.sort says (floe topic config)"
+_PARTITIONED = "It is partitioned as its topic's config floe.table.partition says (floe topic config)"
 _REMEDIES = {
     "remove-snapshots": "For a shorter history set its property history.expire.max-snapshot-age-ms",
     "add-schema": _COLUMNS,
     "set-current-schema": _COLUMNS,
+    "add-spec": _PARTITIONED,
+    "set-default-spec": _PARTITIONED,
+    "add-sort-order": _SORTED,
+    "set-default-sort-order": _SORTED,
 }
 
 

@@ -11,11 +11,12 @@ from coordination.state.schemas import spans_between
 from coordination.state.types import Span, Topic
 from coordination.topic_configs import effective
 from iceberg import layout as layouts
-from iceberg import ledger, metadata, partitioning
+from iceberg import ledger, metadata, partitioning, sorting
 from iceberg.head import Head
 from iceberg.layout import Binding, Bindings, Layout
 from iceberg.ledger import Range
 from iceberg.partitioning import SpecError
+from iceberg.sorting import OrderError
 from schema.validator import BoundSchema
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class TopicLayouts:
         if topic.topic_id != self._topic_id:
             self._topic_id, self._framed, self._last = topic.topic_id, frozenset(), None
         bound = {topic.key_schema_id or 0, topic.value_schema_id or 0}
-        wanted = effective("floe.table.partition", topic.configs, self._replica.state.cluster_configs)
+        cluster = self._replica.state.cluster_configs
+        spec = effective("floe.table.partition", topic.configs, cluster)
+        order = effective("floe.table.sort", topic.configs, cluster)
         used = bound.union(self._framed, *(each[1:] for one in spans for each in one)) - {0}
         basis = (
             topic.key_schema_id,
@@ -65,7 +68,9 @@ class TopicLayouts:
             used,
             head.metadata["current-schema-id"] if head is not None else None,
             head.metadata["default-spec-id"] if head is not None else None,
-            wanted,
+            head.metadata["default-sort-order-id"] if head is not None else None,
+            spec,
+            order,
         )
         if self._last is None or self._last[0] != basis:
             known = self._replica.state.schemas
@@ -76,7 +81,7 @@ class TopicLayouts:
                 previous=metadata.current_fields(head.metadata) if head is not None else (),
                 raw_bytes=self._raw_bytes,
             )
-            built = _partitioned(built, wanted, head)
+            built = _sorted(_partitioned(built, spec, head), order, head)
             for problem in built.problems:
                 _logger.warning("topic %s: %s", topic.name, problem)
             self._last = (basis, built)
@@ -90,6 +95,15 @@ def _partitioned(built: Layout, wanted: str, head: Head | None) -> Layout:
     except SpecError as error:
         now = partitioning.current(head.metadata) if head is not None else ()
         return built.partitioned(now, (f"{error}; rows go on into the table as it is partitioned",))
+
+
+def _sorted(built: Layout, wanted: str, head: Head | None) -> Layout:
+    """The layout sorted as the config says; as the table is, with the reason, where it cannot be."""
+    try:
+        return built.sorted_by(sorting.resolved(wanted, built.fields))
+    except OrderError as error:
+        now = sorting.current(head.metadata) if head is not None else ()
+        return built.sorted_by(now, (f"{error}; rows go on into the table as it is sorted",))
 
 
 def bindings(

@@ -50,6 +50,19 @@ def applied(transform: str, column: pa.Array) -> list[Any]:
     return [None if at is None else values[at] for at in encoded.indices.to_pylist()]
 
 
+def array_of(transform: str, column: pa.Array) -> pa.Array:
+    """The same as an array, for sorting."""
+    if transform == "identity":
+        return column
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    kind = column.type if text and transform.startswith("truncate") else pa.int64()
+    of = _function(transform, column.type)
+    encoded = column.dictionary_encode()
+    return pa.array([of(each) for each in encoded.dictionary.to_pylist()], kind).take(encoded.indices)
+
+
 def _function(transform: str, kind: pa.DataType) -> Callable[[Any], Any]:
     """The transform of one value, not null. Times are µs."""
     sized = _SIZED.fullmatch(transform)
@@ -60,8 +73,16 @@ def _function(transform: str, kind: pa.DataType) -> Callable[[Any], Any]:
     if sized[1] == "bucket":
         function = BucketTransform(size).transform(of)
     else:
-        function = TruncateTransform(size).transform(of)
+        truncated: Callable[[Any], Any] = TruncateTransform(size).transform(of)
+        whole = pa.types.is_integer(kind)
+        function = (lambda value: _wrapped(truncated(value), kind.bit_width)) if whole else truncated
     return function
+
+
+def _wrapped(value: int, bits: int) -> int:
+    """The lowest numbers are truncated to lower ones than there are, which Iceberg's Java wraps around."""
+    half = 1 << bits - 1
+    return (value + half) % (half << 1) - half
 
 
 def _primitive(kind: pa.DataType) -> PrimitiveType:

@@ -19,11 +19,18 @@ from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
 from iceberg.partitioning import FILES_MAX, Values, split
 from iceberg.rows import arrow_batches
+from iceberg.sorted_rows import Gathered
+from iceberg.sorting import Order
 from objectstore.transactions import Aborted
 
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 64 << 20
 """A row group ends at this many rows or bytes of Arrow memory."""
+
+SORTED_BYTES_MAX = 256 << 20
+"""Bytes of Arrow memory of rows that one call holds to sort them. Beyond it, what most of them are of becomes
+a file, and the rows that follow another.
+"""
 
 _PARTITION, _OFFSET, _TIMESTAMP = "kafka.partition", "kafka.offset", "kafka.timestamp"
 
@@ -63,20 +70,25 @@ def write_files(
     spans: Sequence[Span] = (),
     files_max: int = FILES_MAX,
 ) -> list[FileContent]:
-    """The rows with start ≤ offset < end as Parquet, a file for each of their partition values, in order.
+    """The rows with start ≤ offset < end as Parquet, a file for each of their partition values, each in the
+    layout's order; of very many rows that are sorted several files.
 
     `spans`: by which schemas they were judged; none: by those bound now. Raises layout.MissingSchemas,
     objectstore.batch.CorruptBatch, and TooManyFiles for more files than `files_max`.
     """
     files: dict[Values, _Writing] = {}
+    made: list[FileContent] = []
     for batch in arrow_batches(layout, partition, slices, start, end, aborted, spans):
         for values, some in split(batch, layout.spec):
             if values not in files:
-                files[values] = _Writing(layout.arrow)
+                files[values] = _Writing(layout.arrow, layout.order)
             files[values].take(some)
-        if len(files) > files_max:
+        if len(made) + len(files) > files_max:
             raise TooManyFiles
-    return [replace(each.finish(), values=values) for values, each in files.items()]
+        if layout.order and sum(each.held for each in files.values()) >= SORTED_BYTES_MAX:
+            values = max(files, key=lambda values: files[values].held)
+            made.append(replace(files.pop(values).finish(), values=values))
+    return [*made, *(replace(each.finish(), values=values) for values, each in files.items())]
 
 
 def write_file(
@@ -91,7 +103,7 @@ def write_file(
     """The same rows in one file, however they are partitioned; None when there is no row."""
     written = None
     for batch in arrow_batches(layout, partition, slices, start, end, aborted, spans):
-        written = written or _Writing(layout.arrow)
+        written = written or _Writing(layout.arrow, layout.order)
         written.take(batch)
     return None if written is None else written.finish()
 
@@ -99,13 +111,25 @@ def write_file(
 class _Writing:
     """A file that is being written, opened with its first row group; several are side by side."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, order: Order) -> None:
         self._schema = schema
+        self._unsorted = Gathered(order) if order else None
         self._groups = RowGroups(schema)
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
 
+    @property
+    def held(self) -> int:
+        """Bytes of rows that wait to be sorted."""
+        return self._unsorted.size if self._unsorted is not None else 0
+
     def take(self, batch: pa.RecordBatch) -> None:
+        if self._unsorted is not None:
+            self._unsorted.take(batch)
+        else:
+            self._add(batch)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
         for group in self._groups.take(batch):
             self._write(group)
 
@@ -116,6 +140,9 @@ class _Writing:
 
     def finish(self) -> FileContent:
         """The file; it has rows."""
+        if self._unsorted is not None:
+            for batch in self._unsorted.batches():
+                self._add(batch)
         for group in self._groups.rest():
             self._write(group)
         assert self._writer is not None, "a file is begun with rows"

@@ -20,6 +20,7 @@ from iceberg.column_metrics import ColumnMetrics
 from iceberg.layout import Layout, LayoutBasis, MissingSchemas
 from iceberg.merging import Expected, Merge, UnfitFile
 from iceberg.partitioning import FILES_MAX, Values
+from iceberg.sorting import Order
 from iceberg.writer import Bounds, FileContent, TooManyFiles
 from objectstore.batch import CorruptBatch
 from objectstore.transactions import Aborted
@@ -52,7 +53,7 @@ class FileWriter(Protocol):
         """
         ...
 
-    def merging(self, fields: str, partition: int) -> Merging:
+    def merging(self, fields: str, partition: int, order: Order = ()) -> Merging:
         """Make one file of several; see iceberg.merging.Merge."""
         ...
 
@@ -91,9 +92,9 @@ class ThreadWriter:
         write = partial(writer.write_files, layout, partition, slices, start, end, aborted, spans, files_max)
         return await asyncio.to_thread(write)
 
-    def merging(self, fields: str, partition: int) -> Merging:
+    def merging(self, fields: str, partition: int, order: Order = ()) -> Merging:
         """See FileWriter."""
-        return _ThreadMerging(Merge(fields, partition))
+        return _ThreadMerging(Merge(fields, partition, order))
 
 
 class _ThreadMerging:
@@ -133,6 +134,7 @@ class MergeRequest:
     number: int
     fields: str = ""
     partition: int = 0
+    order: Order = ()
     expected: Expected | None = None
     drop: bool = False
 
@@ -199,9 +201,9 @@ class ProcessWriter:
         request = Request(layout.basis, partition, start, end, lengths, aborted, [*spans], files_max)
         return await self.ask(request, slices)
 
-    def merging(self, fields: str, partition: int) -> Merging:
+    def merging(self, fields: str, partition: int, order: Order = ()) -> Merging:
         """See FileWriter. Files of other topics are written while it goes on."""
-        return _ProcessMerging(self, MergeRequest(next(self._merges), fields, partition))
+        return _ProcessMerging(self, MergeRequest(next(self._merges), fields, partition, order))
 
     async def ask(
         self, request: Request | MergeRequest, slices: Sequence[memoryview] = ()

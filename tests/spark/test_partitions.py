@@ -1,8 +1,11 @@
-"""Spark over partitioned tables: the same rows with and without a filter, rewrites, and the audit."""
+"""Spark over tables that are partitioned and sorted: the same rows with and without a filter,
+rewrites, and the audit.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,16 @@ from tests.spark.test_streams import Streams
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg import serving
 from tests.unit.iceberg.rig import Rig
-from tests.unit.iceberg.test_tables_partitions import EAGER, FIRST, SECOND, VIEWS, Writing, partition
+from tests.unit.iceberg.test_tables_partitions import (
+    EAGER,
+    FIRST,
+    SECOND,
+    VIEWS,
+    Writing,
+    configure,
+    partition,
+)
+from tests.unit.iceberg.test_tables_sorted import BY_PAGE, disordered
 
 pytestmark = pytest.mark.services
 
@@ -49,6 +61,18 @@ def answers(spark: SparkSession) -> dict[str, tuple[int, int]]:
     return {each: (table.where(each).count(), plain.where(each).count()) for each in QUESTIONS}
 
 
+def files_by_order(spark: SparkSession) -> dict[int | None, int]:
+    """How many files name which sort order, by Iceberg's own metadata table."""
+    rows = spark.table("lake.floe.t.files").groupBy("sort_order_id").count().collect()
+    return {row["sort_order_id"]: row["count"] for row in rows}
+
+
+async def own_disordered(rig: Rig) -> list[str]:
+    """Floe's own files that are not sorted as they say; Spark has no checksum in names, and says nothing."""
+    own = re.compile(r"\.x[0-9a-f]{16}\.parquet")
+    return [each for each in await disordered(rig) if own.search(each)]
+
+
 async def assert_sound(spark: SparkSession, writing: Writing) -> None:
     """Each question finds what it should find, and the audit of the table by itself has nothing to tell."""
     for question, (seen, due) in (await asyncio.to_thread(answers, spark)).items():
@@ -59,7 +83,7 @@ async def assert_sound(spark: SparkSession, writing: Writing) -> None:
 async def test_spark_finds_each_row_under_every_spec_and_the_audit_what_is_misplaced(
     rig: Rig, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await rig.create_topic(floe__table__partition=f"{FIRST}, {SECOND}")
+    await rig.create_topic(floe__table__partition=f"{FIRST}, {SECOND}", floe__table__sort=BY_PAGE)
     await rig.bind(VIEWS, "p.View")
     writing = Writing(rig, rig.committer())
     await writing.commits(3)
@@ -67,14 +91,20 @@ async def test_spark_finds_each_row_under_every_spec_and_the_audit_what_is_mispl
         streams = Streams(spark, tmp_path, url)
         assert len(await asyncio.to_thread(streams.run, "a")) == 2 * len(writing.expected[0])
         await assert_sound(spark, writing)
-        await asyncio.to_thread(rewrite, spark, "kafka.partition = 1 AND value.deep.seen")
+        assert (await asyncio.to_thread(files_by_order, spark)).keys() == {1}
+        await asyncio.to_thread(rewrite, spark, "kafka.partition = 1 AND value.deep.seen", by="")
+        left = await asyncio.to_thread(files_by_order, spark)
+        assert left.keys() == {None, 1}, "Spark sorts as the table says; nobody looked whether it did"
         await asyncio.to_thread(spark.sql, "CALL lake.system.rewrite_manifests('floe.t')")
         assert any(ledger.BY in each["summary"] for each in (await rig.head()).metadata["snapshots"])
         writing.committer = rig.committer()
         await partition(rig, f"{SECOND}, bucket(8, value.page), hour(kafka.timestamp)")
+        await configure(rig, "floe.table.sort", "value.user desc nulls-last")
         await writing.commits(4)
         await assert_sound(spark, writing)
         assert await writing.committer.compact() is not None
+        assert 2 in await asyncio.to_thread(files_by_order, spark)
+        assert await own_disordered(rig) == []
         await assert_sound(spark, writing)
         assert len(await asyncio.to_thread(streams.run, "a", on=True)) == 2 * len(writing.expected[0])
         with pytest.raises(Exception, match="partitioned otherwise"):

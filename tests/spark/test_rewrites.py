@@ -37,12 +37,13 @@ async def commits(rig: Rig, committer: Committer, count: int) -> None:
         await rig.drain(committer)
 
 
-def rewrite(spark: SparkSession, where: str = "") -> None:
-    """Small files become large ones, by Spark."""
+def rewrite(spark: SparkSession, where: str = "", by: str = "kafka.offset") -> None:
+    """Small files become large ones, by Spark, sorted `by` these columns; empty: as the table says."""
+    order = f"sort_order => '{by}', " if by else ""
     only = f", where => '{where}'" if where else ""
     spark.sql(
         "CALL lake.system.rewrite_data_files(table => 'floe.t', strategy => 'sort', "
-        f"sort_order => 'kafka.offset', options => map('min-input-files', '2'){only})"
+        f"{order}options => map('min-input-files', '2'){only})"
     ).collect()
 
 

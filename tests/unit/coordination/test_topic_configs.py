@@ -52,6 +52,16 @@ def test_what_kafka_has() -> None:
         ("floe.table.partition", "week(kafka.timestamp)"),
         ("floe.table.partition", "value.user,"),
         ("floe.table.partition", ",".join(["value.user"] * 9)),
+        ("floe.table.partition", "value.user, Headers.key"),
+        ("floe.table.partition", "day(kafka.time)"),
+        ("floe.table.sort", "value.user up"),
+        ("floe.table.sort", "value.user asc nulls-middle"),
+        ("floe.table.sort", "value.user nulls-last asc"),
+        ("floe.table.sort", "desc(value.user)"),
+        ("floe.table.sort", "value.user desc,"),
+        ("floe.table.sort", "value.user,headers desc"),
+        ("floe.table.sort", "value"),
+        ("floe.table.sort", "kafka.time"),
         ("floe.table.history.ms", "-1"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("min.cleanable.dirty.ratio", "1.1"),
@@ -69,6 +79,26 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("value.user, headers desc", "headers is a list"),
+        ("value", "value is a struct"),
+        (
+            "bucket(4, kafka.time)",
+            "no column kafka.time: kafka has partition, offset, timestamp, timestamp_type",
+        ),
+    ],
+)
+def test_columns_that_no_table_has_are_refused_with_the_remedy(value: str, told: str) -> None:
+    for name in ("floe.table.sort", "floe.table.partition"):
+        reason = refusal(name, value.removesuffix(" desc"), 2)
+        assert reason is not None
+        assert told in reason
+        assert value.removesuffix(" desc") in reason, "the value"
+        assert "name a column of single values, as kafka.timestamp" in reason, "the remedy"
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("retention.ms", "-1"),
@@ -77,6 +107,8 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
         ("cleanup.policy", "delete,delete"),
         ("retention.bytes", "-5"),
         ("floe.table.retention", "follow"),
+        ("floe.table.sort", ""),
+        ("floe.table.sort", " value.a desc  nulls-first ,bucket( 4,key.id),day(kafka.timestamp) asc"),
         ("floe.table.history.ms", "0"),
         ("preallocate", "TRUE"),
         ("min.cleanable.dirty.ratio", "0.25"),

@@ -51,6 +51,7 @@ class Rewrite:
     gone: list[str]
     parent: int
     number: int = NUMBER
+    order_id: int = 0
 
     async def commit(self, operation: str = "replace") -> tuple[int, Any]:
         """Store it and ask the catalog to make it the table; its answer."""
@@ -58,7 +59,7 @@ class Rewrite:
         sink = io.BytesIO()
         pq.write_table(self.rows, sink)
         await self.put(location, sink.getvalue())
-        made = AddedFile(location, sink.tell(), len(self.rows), self.bounds, [4])
+        made = AddedFile(location, sink.tell(), len(self.rows), self.bounds, [4], order_id=self.order_id)
         listed = await self.listed([made] if self.gone else [])
         snapshot = {
             "snapshot-id": self.number,

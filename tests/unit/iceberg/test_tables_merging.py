@@ -162,7 +162,7 @@ def test_what_is_not_as_the_table_says_is_merged_with_nothing() -> None:
         ("has 2 rows, its manifest says 3", new, told._replace(rows=3)),
         ("the-file begins at offset 4", new, told._replace(first=3)),
         ("the-file ends at offset 5, not at 6", new, told._replace(last=6)),
-        ("offsets that do not ascend", old, expected(old)),
+        ("has offsets twice, or of files before it", old, expected(old)),
         ("cannot be read", FileContent(new.content[:-9], 2, {}, []), told),
     ]
     for reason, file, says in cases:

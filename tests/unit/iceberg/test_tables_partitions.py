@@ -92,6 +92,20 @@ def test_times_beyond_the_calendar_have_values() -> None:
     assert max(map(abs, transforms.applied("hour", far))) < 1 << 31
 
 
+async def test_the_lowest_numbers_have_values(rig: Rig) -> None:
+    """Truncated they are lower than there are numbers; no commit may fail for that."""
+    assert transforms.applied("truncate[10]", pa.array([-(1 << 31), None], pa.int32())) == [
+        (1 << 31) - 2,
+        None,
+    ]
+    assert transforms.applied("truncate[10]", pa.array([-(1 << 63)])) == [(1 << 63) - 2]
+    await rig.create_topic(floe__table__partition="truncate(10, value.user)")
+    await rig.bind(VIEWS, "p.View")
+    lowest: Any = load(samples.descriptor_set(VIEWS), "p.View").message_class(user=-(1 << 63))
+    await rig.produce([lowest.SerializeToString()])
+    assert await rig.drain(rig.committer()) == 1
+
+
 def test_terms_are_read_as_they_are_written() -> None:
     text = " day( kafka.timestamp ),bucket(16,value.user) , value.page,value.page, identity(key.id) "
     assert PATTERN.fullmatch(text)
@@ -141,10 +155,15 @@ class Writing:
         await assert_queries(self.rig)
 
 
-async def partition(rig: Rig, text: str, topic: str = "t") -> None:
-    """Give a topic another `floe.table.partition`."""
-    change = AlterTopicConfigs.Change(name="floe.table.partition", value=text)
-    assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic=topic, changes=[change])), Done)
+async def partition(rig: Rig, text: str) -> None:
+    """Give the topic another `floe.table.partition`."""
+    await configure(rig, "floe.table.partition", text)
+
+
+async def configure(rig: Rig, name: str, value: str) -> None:
+    """Give the topic another value of a config."""
+    change = AlterTopicConfigs.Change(name=name, value=value)
+    assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic="t", changes=[change])), Done)
 
 
 async def misplaced(rig: Rig) -> list[object]:
@@ -160,13 +179,14 @@ async def misplaced(rig: Rig) -> list[object]:
             assert file.spec_id == manifest.partition_spec_id
             rows = pq.read_table(io.BytesIO(await rig.store.get(rig.warehouse.key(file.file_path))))
             for row in rows.to_pylist():
-                due = tuple(_value(schema, row, each) for each in spec)
+                due = tuple(value_of(schema, row, each) for each in spec)
                 if due != manifests.group_of(file).values:
                     found.append((file.file_path, row, due))
     return found
 
 
-def _value(schema: Schema, row: Any, field: Any) -> Any:
+def value_of(schema: Schema, row: Any, field: Any) -> Any:
+    """What a row has in a field of a partition spec or a sort order."""
     name = schema.find_column_name(field["source-id"])
     assert name is not None
     for part in name.split("."):
