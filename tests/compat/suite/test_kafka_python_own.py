@@ -29,19 +29,20 @@ TESTS = (Path(__file__).parent / "kafka_python_own.txt").read_text().split()
 
 @pytest.fixture(scope="session")
 def own_results(session_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """test → how it failed, nothing when it passed. They expect one broker: one poll brings all."""
-    report = tmp_path_factory.mktemp("own") / "report.xml"
+    """test → how it failed, nothing when it passed. They expect one broker: one poll brings all.
+
+    What failed runs once more: several of them give a new consumer one poll of a second or two for it all,
+    which a machine that is busy with other tests does not always keep. A defect fails twice.
+    """
+    folder = tmp_path_factory.mktemp("own")
     with session_broker.alone() as bootstrap:
-        _run(bootstrap, report)
-    found = {}
-    for case in ET.parse(report).iter("testcase"):
-        area = case.attrib["classname"].rpartition(".")[2].removeprefix("test_").removesuffix("_integration")
-        wrong = [child.attrib.get("message", "") for child in case if child.tag in ("failure", "error")]
-        found[f"{area}::{case.attrib['name']}"] = "; ".join(wrong)
+        found = _run(bootstrap, folder / "first.xml", TESTS)
+        if failed := [name for name, wrong in found.items() if wrong]:
+            found |= _run(bootstrap, folder / "again.xml", failed)
     return found
 
 
-def _run(bootstrap: str, report: Path) -> None:
+def _run(bootstrap: str, report: Path, names: list[str]) -> dict[str, str]:
     folder = ensure()
     environment = {
         **{key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"},
@@ -51,14 +52,28 @@ def _run(bootstrap: str, report: Path) -> None:
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
     command += [f"--timeout={TEST_S_MAX}", "--timeout-method=signal", "-o", "log_level=WARNING"]
-    for name in LEFT_OUT:
-        area, _, test = name.partition("::")
-        command.append(f"--deselect=test/integration/test_{area}_integration.py::{test}")
-    command += [f"test/integration/test_{area}_integration.py" for area in ("admin", "consumer", "producer")]
+    command += [f"--deselect={_node(name)}" for name in LEFT_OUT]
+    # Whole files the first time, so that a test that is not in the list shows.
+    command += (
+        sorted({_node(name).partition("::")[0] for name in names}) if names == TESTS else map(_node, names)
+    )
     done = subprocess.run(
         command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=RUN_S_MAX
     )
     assert report.exists(), done.stdout + done.stderr
+    return dict(map(_result, ET.parse(report).iter("testcase")))
+
+
+def _node(name: str) -> str:
+    area, _, test = name.partition("::")
+    return f"test/integration/test_{area}_integration.py::{test}"
+
+
+def _result(case: ET.Element) -> tuple[str, str]:
+    """Its name, how it failed."""
+    area = case.attrib["classname"].rpartition(".")[2].removeprefix("test_").removesuffix("_integration")
+    wrong = [child.attrib.get("message", "") for child in case if child.tag in ("failure", "error")]
+    return f"{area}::{case.attrib['name']}", "; ".join(wrong)
 
 
 @pytest.mark.parametrize("name", TESTS)
