@@ -51,8 +51,8 @@ class StateView:
 
     def manifest_of(self, partition: int) -> ManifestId | None:
         """See MergedView."""
-        known = self._replica.state.partitions
-        found = known[partition] if partition < len(known) else None
+        known, leaving = self._replica.state.partitions, self._replica.state.leaving
+        found = (known[partition] if partition < len(known) else None) or leaving.get(partition)
         return found.merged.manifest if found is not None and found.merged is not None else None
 
     def let_go_whole(self, partition: int) -> bool:

@@ -5,7 +5,8 @@ A snapshot of the replicated state: what every agent has in memory after applyin
 revision. Field numbers never change meaning; code of the same feature level, older or newer, loads it.
 
 The file: the header of coordination/snapshot.py, then one zstd stream of length-delimited (varint)
-Sections in this order: head, topics, schemas, tables, namespaces, chunks, tail. Lists keep the order
+Sections in this order: head, topics, schemas, tables, namespaces, chunks, tail; partitions of deleted topics
+stand behind the topics. Lists keep the order
 of the state's own dicts (which is the log's order), so that two agents write the same bytes.
 """
 
@@ -48,6 +49,7 @@ class Section(_message.Message):
     PENDING_OFFSETS_FIELD_NUMBER: _builtins.int
     EXTENTS_FIELD_NUMBER: _builtins.int
     PARTITION_REST_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -88,6 +90,8 @@ class Section(_message.Message):
     def extents(self) -> Global___Extents: ...
     @_builtins.property
     def partition_rest(self) -> Global___PartitionRest: ...
+    @_builtins.property
+    def leaving(self) -> Global___Leaving: ...
     def __init__(
         self,
         *,
@@ -111,12 +115,13 @@ class Section(_message.Message):
         pending_offsets: Global___PendingOffsets | None = ...,
         extents: Global___Extents | None = ...,
         partition_rest: Global___PartitionRest | None = ...,
+        leaving: Global___Leaving | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -449,6 +454,30 @@ class Topic(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015
+
+@_typing.final
+class Leaving(_message.Message):
+    """The partitions that follow are of deleted topics and hold something still (coordination/state/leaving.py):
+    of each only its handle, its rows and its merged range are written. From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    partitions: _builtins.int
+    """how many"""
+    def __init__(
+        self,
+        *,
+        partitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Leaving: _TypeAlias = Leaving  # noqa: Y015
 
 @_typing.final
 class PartitionGroup(_message.Message):

@@ -37,6 +37,7 @@ class StateData:
         self.names_without_dots: dict[str, tuple[str, ...]] = {}
         self.partitions: list[Partition | None] = []  # by handle
         self.chunks = ChunkTable()
+        self.leaving: dict[int, Partition] = {}  # of deleted topics, oldest first, by handle (leaving.py)
         # Objects that nothing refers to any more → Unix ms of the entry that let go of them. A manifest with
         # True takes the segments that it names along.
         self.segment_garbage: dict[SegmentId, int] = {}

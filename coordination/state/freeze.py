@@ -22,6 +22,7 @@ from coordination.state.freeze_partitions import (
     FrozenPartition,
     FrozenProducers,
     PartitionSections,
+    note_leaving,
     note_partition,
 )
 from coordination.state.freeze_transactions import note_extents, transaction_sections
@@ -42,6 +43,7 @@ class Frozen:
 
     head: pb.Head
     topics: list[tuple[pb.Topic, list[FrozenPartition]]] = field(default_factory=list)
+    leaving: list[FrozenPartition] = field(default_factory=list)
     producers: FrozenProducers = field(default_factory=FrozenProducers)
     schemas: list[Schema] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -71,6 +73,9 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.features, frozen.features_epoch = dict(state.features), state.features_epoch
     yield frozen
     yield from _topics(frozen, state)
+    for partitions in _groups(state.leaving.values(), PARTITIONS_PER_STEP):
+        frozen.leaving += map(note_leaving, partitions)
+        yield frozen
     for consumers in _groups(state.groups.values(), GROUPS_PER_STEP):
         frozen.groups += [note_group(one) for one in consumers]
         yield frozen
@@ -136,6 +141,9 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
         if topic.name in frozen.extents:
             yield pb.Section(extents=pb.Extents(numbers=frozen.extents[topic.name]))
         yield from partition_sections.of(partitions)
+    if frozen.leaving:
+        yield pb.Section(leaving=pb.Leaving(partitions=len(frozen.leaving)))
+        yield from partition_sections.of(frozen.leaving)
     for schema in frozen.schemas:
         yield pb.Section(schema=_schema(schema))
     for table in frozen.tables:

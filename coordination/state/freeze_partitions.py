@@ -76,6 +76,14 @@ def note_partition(partition: Partition) -> FrozenPartition:
     )
 
 
+def note_leaving(partition: Partition) -> FrozenPartition:
+    """The same of a deleted topic's partition: what it holds until entries to come let go of it."""
+    slices = partition.slices
+    merged = _note_merged(partition.merged)
+    rows = (slices.first_offset, slices.rows, slices.head, len(slices.rows))
+    return (partition.handle, 0, 0, *rows, 0, merged, b"", (), ())
+
+
 def _note_merged(merged: Merged | None) -> tuple[int, ...] | None:
     """Incarnation, number and the summary, flat."""
     return None if merged is None else (merged.manifest.incarnation, merged.manifest.number, *merged[1:])

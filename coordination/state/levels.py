@@ -14,6 +14,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 | 2 | SkipDamaged |
 | 2 | CommitTables |
+| 2 | DeleteTopic of what holds more than 4,096 rows: entries that follow let go of them (leaving.py) |
 | 2 | each partition remembers from which offset on its topic was bound to which schemas; BindSchema is refused where a partition could have more than 1,024 such spans |
 | 2 | DropTable.expected: a table is dropped or renamed only where its author saw it |
 | 2 | DropTable.claim: a topic's table gets the name it is configured for; a topic has one table; `floe.table.name` is refused where another topic or table has it |
@@ -46,6 +47,7 @@ SKIPPED_DAMAGE = 2  # and damaged records can be passed over
 BINDING_SPANS = 2  # and it is remembered which schemas were in force at an offset
 TOLD_PACE = 2  # and agents tell each other how fast they are
 EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author saw it
+LEAVING = 2  # and a topic that holds very much leaves over many entries
 TABLES_TOGETHER = 2  # and pointers of several tables move at one point of the log
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 

@@ -121,7 +121,10 @@ class SliceIndex:
 
     def trim(self, offset: int) -> list[int]:
         """Drop rows that end at or below `offset`; returns the chunk serial of each that lies in a chunk."""
-        count = self._find(offset)
+        return self.drop(self._find(offset))
+
+    def drop(self, count: int) -> list[int]:
+        """Drop the first `count` rows, of those there are; returns as `trim`."""
         if not count:
             return []
         dropped = [serial for serial in self._column("q", 1, count) if serial >= 0]

@@ -26,6 +26,7 @@ from coordination.state import (
     features,
     group_offsets,
     groups,
+    leaving,
     members,
     multipart,
     pending_offsets,
@@ -160,6 +161,8 @@ class State(StateData):
         author = self._author(log_entry, entry)
         at = At(log_entry.revision, author, self._now_ms(entry.proposed_ms))
         results = tuple(self.dispatch(commands, kinds, at))
+        if self.leaving:
+            leaving.go_on(self, at.now_ms)
         self.revision = log_entry.revision
         self.digest = chain(self.digest, log_entry, results)
         self._hashes.append((self.revision, self.digest))

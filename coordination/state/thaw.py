@@ -59,12 +59,14 @@ class Thaw:
         self.finished = False
         self._sections = 0
         self._topic: Topic | None = None
+        self._leaving = 0  # partitions of deleted topics that there are; above 0, those that come are of them
         self._group: Group | None = None
         self._take: dict[str, Callable[[Any], Steps | None]] = {
             "head": self._head,
             "topic": self._new_topic,
             "partitions": self._partitions,
             "partition_rest": self._partition_rest,
+            "leaving": self._now_leaving,
             "schema": self._schema,
             "table": self._table,
             "namespace": self._namespace,
@@ -174,35 +176,46 @@ class Thaw:
         state.names_without_dots[unified] = (*state.names_without_dots.get(unified, ()), topic.name)
         table_names.note(state, topic)
 
+    def _now_leaving(self, message: pb.Leaving) -> None:
+        self._topic, self._leaving = Topic("", b"", {}, 0), message.partitions
+
     def _partitions(self, group: pb.PartitionGroup) -> Steps:
         topic, state = self._topic, self.state
         if topic is None:
             raise BadSnapshot("partitions before the first topic")
         for message in group.partitions:
             yield
-            slices = SliceIndex(state.chunks)
-            slices.rows = bytearray(message.rows)
-            if len(slices.rows) % ROW_BYTES:
-                raise BadSnapshot(f"partition {message.handle}: {len(slices.rows)} bytes are no whole rows")
-            slices.first_offset = message.first_offset
-            slices.size_bytes = slices.sum_of_lengths()
-            partition = Partition(message.handle, topic, len(topic.partitions), slices)
-            partition.log_start = message.log_start
-            partition.high_watermark = message.high_watermark
-            if message.HasField("merged"):
-                partition.merged = _merged(message.handle, message.merged)
-            if message.transactions:
-                partition.transactions = thaw_partition(message.transactions)
-            partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
-            partition.spans = thaw_spans(message.spans)
-            partition.begins_span = state.feature_level >= BINDING_SPANS and spans.begins(partition)
+            partition = self._partition(topic, message)
             topic.partitions.append(partition)
+            if self._leaving:
+                state.leaving[message.handle] = partition
+                continue
+            state.partition_count += 1
             state.partitions[message.handle] = partition
             state.live_in_range[message.handle // HANDLE_RANGE] += 1
             if message.producers:
                 yield from _producers(partition, pb.Producers.FromString(message.producers))
                 state.producer_count += len(partition.producers)
-        state.partition_count += len(group.partitions)
+
+    def _partition(self, topic: Topic, message: pb.Partition) -> Partition:
+        """A partition but for its producers."""
+        slices = SliceIndex(self.state.chunks)
+        slices.rows = bytearray(message.rows)
+        if len(slices.rows) % ROW_BYTES:
+            raise BadSnapshot(f"partition {message.handle}: {len(slices.rows)} bytes are no whole rows")
+        slices.first_offset = message.first_offset
+        slices.size_bytes = slices.sum_of_lengths()
+        partition = Partition(message.handle, topic, len(topic.partitions), slices)
+        partition.log_start = message.log_start
+        partition.high_watermark = message.high_watermark
+        if message.HasField("merged"):
+            partition.merged = _merged(message.handle, message.merged)
+        if message.transactions:
+            partition.transactions = thaw_partition(message.transactions)
+        partition.skipped = tuple(Skipped(s.start, s.end, s.since_ms, s.by) for s in message.skipped)
+        partition.spans = thaw_spans(message.spans)
+        partition.begins_span = self.state.feature_level >= BINDING_SPANS and spans.begins(partition)
+        return partition
 
     def _partition_rest(self, rest: pb.PartitionRest) -> Steps:
         if self._topic is None or not self._topic.partitions:
@@ -315,6 +328,9 @@ class Thaw:
     def _tail(self, tail: pb.Tail) -> None:
         if tail.sections != self._sections:
             raise BadSnapshot(f"{self._sections} sections came, {tail.sections} were written")
+        if len(self.state.leaving) != self._leaving:
+            came = len(self.state.leaving)
+            raise BadSnapshot(f"{came} partitions of deleted topics came, {self._leaving} were written")
         self.finished = True
 
 

@@ -16,6 +16,7 @@ from coordination.state import bounds, skipped, spans, table_names
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
+from coordination.state.leaving import leave
 from coordination.state.levels import BINDING_SPANS, NAMES_OF_ONE_REQUEST
 from coordination.state.segments import drop_merged
 from coordination.state.slices import SliceIndex
@@ -115,15 +116,14 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     del state.topics_by_id[topic.topic_id]
     _forget_name(state, topic.name)
     table_names.forget(state, topic)
-    for partition in topic.partitions:
-        state.chunks.release(partition.slices.serials(), at.now_ms)
-        partition.slices = SliceIndex(state.chunks)  # who still looks at it finds nothing, not what is gone
-        drop_merged(state, partition, at.now_ms)
-        state.partitions[partition.handle] = None
-        state.producer_count -= len(partition.producers)
-        state.live_in_range[partition.handle // HANDLE_RANGE] -= 1
-        state.partition_count -= 1
-        at.touched.append(partition.handle)
+    handles = [partition.handle for partition in topic.partitions]
+    for handle in handles:
+        state.partitions[handle] = None
+        state.live_in_range[handle // HANDLE_RANGE] -= 1
+    state.producer_count -= sum([len(partition.producers) for partition in topic.partitions])
+    state.partition_count -= len(handles)
+    at.touched += handles
+    leave(state, topic.partitions, at.now_ms)
     for schema_id in topic.schema_ids:
         del state.schemas[schema_id]
     return Done(topic.topic_id)

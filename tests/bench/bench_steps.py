@@ -26,6 +26,7 @@ from agent.net.wire.generated import describe_log_dirs as dl
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import offset_fetch as of
 from coordination.commands import (
+    AllocateProducerIds,
     BindSchema,
     CommitChunk,
     CreateTopic,
@@ -161,7 +162,7 @@ def bindings(count: int = 10_000) -> Iterator[Figure]:
 
 
 def topics() -> Iterator[Figure]:
-    """Deleting a topic whose partitions have a tail of 16 slices each: one entry, however large it is."""
+    """Deleting a topic whose partitions have 16 slices each; later entries let go of most of them."""
     for count in (1_000, 10_000):
         log = Log()
         log.apply(CreateTopic(name="t", topic_id=bytes(16), partitions=count))
@@ -175,6 +176,10 @@ def topics() -> Iterator[Figure]:
                 ))  # fmt: skip
         gc.disable()
         yield _step(f"DeleteTopic of {count:,} partitions", log.apply(DeleteTopic(name="t")))
+        after = []
+        while log.state.leaving:
+            after.append(log.apply(AllocateProducerIds(count=1)))
+        yield _step(f"DeleteTopic of {count:,} partitions, each of {len(after)} entries after it", max(after))
         gc.enable()
 
 

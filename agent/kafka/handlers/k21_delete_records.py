@@ -29,6 +29,7 @@ from coordination.topic_configs import compacts, deletes
 
 KEY = 21
 VERSIONS = (0, 2)
+MOVES_MAX = 1_000  # partitions of one command: each lets go of its rows, and apply is not to take long
 NO_WATERMARK = -1
 HIGH_WATERMARK = -1  # as an offset asked for
 
@@ -43,7 +44,7 @@ class _Sound:
 
 
 async def handle(ctx: Context, request: DeleteRecordsRequest, version: int) -> DeleteRecordsResponse:
-    """One answer per partition, in the request's order; one command for all of them."""
+    """One answer per partition, in the request's order; a command for every MOVES_MAX of them."""
     fresh = await ctx.barrier()
     response = DeleteRecordsResponse()
     sound: list[_Sound] = []
@@ -51,11 +52,12 @@ async def handle(ctx: Context, request: DeleteRecordsRequest, version: int) -> D
         topic = ctx.state.topics.get(asked.name)
         results = [_checked(ctx, topic, each, sound, fresh) for each in asked.partitions]
         response.topics.append(DeleteRecordsTopicResult(asked.name, results))
-    if sound:
+    for start in range(0, len(sound), MOVES_MAX):
+        some = sound[start : start + MOVES_MAX]
         message = MoveLogStart(
-            partition=[each.handle for each in sound], offset=[each.offset for each in sound]
+            partition=[each.handle for each in some], offset=[each.offset for each in some]
         )
-        _fill(sound, await propose_one(ctx, message, request.timeout_ms))
+        _fill(some, await propose_one(ctx, message, request.timeout_ms))
     return response
 
 

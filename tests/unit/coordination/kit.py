@@ -246,6 +246,11 @@ def tiles(state: State) -> None:
         assert partition.slices.size_bytes == sum(found.length for found in slices)
         for serial in partition.slices.serials():
             references[serial] = references.get(serial, 0) + 1
+    for leaving in state.leaving.values():
+        assert state.partitions[leaving.handle] is None
+        assert leaving.merged is None or leaving.merged.manifest not in state.manifest_garbage
+        for serial in leaving.slices.serials():
+            references[serial] = references.get(serial, 0) + 1
     assert references == {serial: c.references for serial, c in state.chunks.by_serial.items()}
 
 

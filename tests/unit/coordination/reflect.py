@@ -78,6 +78,9 @@ def _attribute(owner: object, name: str) -> object:
         return value.name
     if isinstance(owner, State) and name == "partitions":  # they are in the topics, once
         return tuple(None if one is None else (one.topic.name, one.index) for one in owner.partitions)
+    if isinstance(owner, State) and name == "leaving":  # of these, only what they hold counts
+        held = owner.leaving.items()
+        return tuple((handle, plain(one.slices), plain(one.merged)) for handle, one in held)
     if isinstance(owner, State) and name == "topics_by_id":
         return tuple((key, topic.name) for key, topic in owner.topics_by_id.items())
     if isinstance(owner, State) and name == "whole_garbage":  # its order says nothing

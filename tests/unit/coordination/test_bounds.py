@@ -203,6 +203,7 @@ ORIGINS: dict[str, Origin] = {
     "SkippedRange.end": copied("SkipDamaged.end"),
     "SkippedRange.since_ms": STAMP,
     "Tail.sections": Counted("sections of one snapshot"),
+    "Leaving.partitions": Counted("partitions of one snapshot"),
     "Feature.level": copied("UpdateFeatures.Update.level"),
     "Administration.features_epoch": Counted("changes of features"),
     "Transaction.producer_id": PRODUCER,

@@ -49,7 +49,15 @@ from coordination.commands import (
 )
 from coordination.proto import snapshot_pb2 as pb
 from coordination.snapshot import decode, encode
-from coordination.state import ChunkCommitted, Done, Refused, State, UnsupportedFeature, freeze_partitions
+from coordination.state import (
+    ChunkCommitted,
+    Done,
+    Refused,
+    State,
+    UnsupportedFeature,
+    freeze_partitions,
+    leaving,
+)
 from coordination.state.freeze import freeze_now, sections
 from coordination.state.slices import ROW_BYTES
 from coordination.state.thaw import BadSnapshot, Thaw
@@ -232,9 +240,21 @@ def rest(script: Script) -> None:
     assert script.one(A, skip) == Done(3)
     script.apply(B, Begin(id=3), Part(id=3, content=b"abc"))
     script.one(A, chunk(99, (7 << 20, 1)))
+    leaves(script)
     script.state.snapshots.append(SnapshotRecord(3, "k", 4))
     script.state.trimmed_through = 2
     script.state.clock_doubt_ms = 6
+
+
+def leaves(script: Script) -> None:
+    """A deleted topic that holds much: behind all commands, since every entry lets go of some of it."""
+    (handle,) = script.topic(A, "large")
+    for _ in range(9):
+        script.commit(B, (handle, 1))
+    assert script.one(A, swap(script.state, handle, 1, 2)) == Done()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving, "ROWS_AT_ONCE_MAX", 3)
+        script.one(A, DeleteTopic(name="large"))
 
 
 FULL = full()

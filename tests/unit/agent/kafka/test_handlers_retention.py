@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from agent.kafka.context import Context
+from agent.kafka.handlers import k21_delete_records
 from agent.net.wire.generated import delete_records as dr
 from agent.net.wire.generated import produce as p
+from coordination.commands import MoveLogStart
 from coordination.kafka_codes import Code
+from coordination.state.types import Result
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
 from schema.validator import BAD_RECORDS_MAX
@@ -42,6 +48,31 @@ async def test_deleted_records_are_gone_on_every_agent_once_answered(start: Star
     assert starts == [2, 3, 0]
     found = await delete(a, "t", p0=4, p1=1, p2=1)
     assert found == [(Code.OFFSET_OUT_OF_RANGE, -1), (0, 3), (Code.OFFSET_OUT_OF_RANGE, -1)]
+
+
+async def test_many_partitions_move_in_portions(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command lets go of the rows of so many partitions at most: apply is short."""
+    monkeypatch.setattr(k21_delete_records, "MOVES_MAX", 2)
+    await create(agent, topic("t", 5))
+    for partition in range(5):
+        await send(agent, "t", batch(b"1", b"2"), partition)
+    moved: list[int] = []
+    propose_one = k21_delete_records.propose_one
+
+    async def noted(ctx: Context, message: MoveLogStart, timeout_ms: int) -> Result:
+        moved.append(len(message.partition))
+        return await propose_one(ctx, message, timeout_ms)
+
+    monkeypatch.setattr(k21_delete_records, "propose_one", noted)
+    assert await delete(agent, "t", p0=1, p1=-1, p9=0, p2=0, p3=3, p4=2) == [
+        (0, 1),
+        (0, 2),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (0, 0),
+        (Code.OFFSET_OUT_OF_RANGE, -1),
+        (0, 2),
+    ]
+    assert moved == [2, 2]
 
 
 async def test_one_bad_partition_does_not_hold_up_the_others(agent: Agent) -> None:
