@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tests.sim.controls import CONTROLS, Control
 from tests.sim.controls_of_bindings import BINDINGS
 from tests.sim.controls_of_damage import DAMAGE
+from tests.sim.controls_of_deletion import DELETION
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
 from tests.sim.controls_of_tables import TABLES
@@ -31,7 +32,7 @@ class Caught(NamedTuple):
 
 def catch(names: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[Caught]:
     """Each control, or those of these names."""
-    for control in (*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *HEALTH):
+    for control in (*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *DELETION, *HEALTH):
         if not names or control.name in names:
             yield _catch(control, seconds)
 

@@ -51,6 +51,7 @@ from tests.sim.clock import SimClock
 from tests.sim.controls import CONTROLS, Control
 from tests.sim.controls_of_bindings import BINDINGS
 from tests.sim.controls_of_damage import DAMAGE
+from tests.sim.controls_of_deletion import DELETION
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
 from tests.sim.controls_of_tables import TABLES
@@ -455,7 +456,9 @@ def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "control", [*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *HEALTH], ids=lambda each: str(each.name)
+    "control",
+    [*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *DELETION, *HEALTH],
+    ids=lambda each: str(each.name),
 )
 def test_what_a_control_breaks_is_there(control: Control) -> None:
     """Product code moves: a control that no longer breaks anything would only be seen when all are run."""

@@ -50,6 +50,7 @@ from tests.sim.keepers import (
     Restorer,
 )
 from tests.sim.keys import Keys
+from tests.sim.limits import small_limits
 from tests.sim.loop import NODE, VirtualLoop
 from tests.sim.members import GROUP as MEMBERS
 from tests.sim.members import PATIENCE_S, SHARED, Member
@@ -158,12 +159,10 @@ class World:
         self.clients: list[Node] = []
         self.living: dict[str, Living] = {}
         self.seen = Seen(NODE.get)
-        self.ledger = Ledger()
-        self.witness = Witness()
+        self.ledger, self.witness = Ledger(), Witness()
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
-        self.sickbed = Sickbed(self)
-        self.hurt = Hurt(self.objects, self.agents)
+        self.sickbed, self.hurt = Sickbed(self), Hurt(self.objects, self.agents)
 
     def trace(self, text: str) -> None:
         """One line of the trace, stamped with virtual time."""
@@ -182,6 +181,7 @@ class World:
                 without_collector(),
                 without_list_of_tasks(),
                 quick_waits(),
+                small_limits(),
             ):
                 judgement = self.loop.run_until_complete(self._main())
                 virtual_s, lines = self.loop.time(), list(self.lines)
