@@ -21,7 +21,9 @@ ROWS_AT_ONCE_MAX = 4096  # rows, and partitions, that one entry lets go of; some
 
 def leave(state: StateData, partitions: Sequence[Partition], now_ms: int) -> None:
     """Let go of what the partitions of a deleted topic hold: at once when it is little, else from now on."""
-    held = len(partitions) + sum([len(partition.slices.rows) for partition in partitions]) // ROW_BYTES
+    slices = [partition.slices for partition in partitions]
+    # Dead bytes before the head do not count: a replica that began with a snapshot has none.
+    held = len(slices) + sum([len(each.rows) - each.head for each in slices]) // ROW_BYTES
     if held > ROWS_AT_ONCE_MAX and state.feature_level >= LEAVING:
         state.leaving.update((partition.handle, partition) for partition in partitions)
         return

@@ -109,6 +109,23 @@ def test_a_small_topic_goes_with_its_entry_and_so_does_any_at_level_1() -> None:
     tiles(script.state)
 
 
+def test_an_agent_that_began_with_a_snapshot_decides_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that were merged stay as dead bytes where they were applied, and are not in a snapshot."""
+    script, handles = held()
+    most = len(handles) + 2 * FULL - 1  # what `t` holds
+    (first,) = script.topic(A, "first")
+    for _ in range(2 * most):
+        script.commit(B, (first, 1))
+    other = decode(encode(script.state))
+    assert script.state.topics["t"].partitions[0].slices.head > 0
+    monkeypatch.setattr(leaving, "ROWS_AT_ONCE_MAX", most)
+    entry = script.entry(A, [DeleteTopic(name="first"), DeleteTopic(name="t")])
+    script.state.apply(entry)
+    other.apply(entry)
+    assert list(script.state.leaving) == [first]
+    assert plain(other) == plain(script.state)
+
+
 def test_many_partitions_that_hold_nothing_leave_in_portions_too() -> None:
     script = Script()
     script.register(A)
