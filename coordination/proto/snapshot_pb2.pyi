@@ -5,9 +5,9 @@ A snapshot of the replicated state: what every agent has in memory after applyin
 revision. Field numbers never change meaning; code of the same feature level, older or newer, loads it.
 
 The file: the header of coordination/snapshot.py, then one zstd stream of length-delimited (varint)
-Sections in this order: head, topics, schemas, tables, namespaces, chunks, tail; partitions of deleted topics
-stand behind the topics. Lists keep the order
-of the state's own dicts (which is the log's order), so that two agents write the same bytes.
+Sections in this order: head, topics, partitions of deleted topics, schemas, tables, namespaces, chunks,
+tail. Lists keep the order of the state's own dicts (which is the log's order), so that two agents write
+the same bytes.
 """
 
 from collections import abc as _abc

@@ -26,6 +26,7 @@ TOPIC_NAME_LENGTH_MAX = 249  # Kafka's Topic.MAX_NAME_LENGTH
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 200_000  # of the cluster
 TOPIC_ID_BYTES = 16
+MOVES_MAX = 1_000  # partitions that agents put into one MoveLogStart: apply lets go of the rows of all
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -21,6 +21,7 @@ from coordination.jobs import Job
 from coordination.replica import Replica
 from coordination.replica.clock_watch import deletion_ms
 from coordination.state import ClaimHolder
+from coordination.state.topics import MOVES_MAX
 from coordination.state.types import Done, Merged, Partition, Refused
 from objectstore.merged import DamagedIndex, MergedRanges
 from objectstore.reader import ChunkMissing
@@ -29,7 +30,6 @@ from objectstore.store import StoreError
 _log = logger("retention")
 
 POLL_S = 1.0  # how often the interval is looked at
-MOVES_MAX = 1_000  # partitions that one command moves
 LOOKS_MAX = 500  # partitions looked at before the event loop gets a turn
 INTERVAL = "log.retention.check.interval.ms"
 

@@ -24,12 +24,12 @@ from agent.net.wire.generated.delete_records import (
 )
 from coordination.commands import MoveLogStart
 from coordination.kafka_codes import Code
+from coordination.state.topics import MOVES_MAX
 from coordination.state.types import Done, Refused, Result, Topic
 from coordination.topic_configs import compacts, deletes
 
 KEY = 21
 VERSIONS = (0, 2)
-MOVES_MAX = 1_000  # partitions of one command: each lets go of its rows, and apply is not to take long
 NO_WATERMARK = -1
 HIGH_WATERMARK = -1  # as an offset asked for
 
