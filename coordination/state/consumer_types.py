@@ -10,6 +10,7 @@ LEFT_FOR_A_WHILE = -2  # the epoch of a static member that left and is expected 
 
 Assignment = Mapping[bytes, tuple[int, ...]]  # topic id → partitions, rising
 Owned = Mapping[bytes, Mapping[int, int]]  # topic id → partition → member epoch at which it was given
+Owners = dict[bytes, dict[int, str]]  # topic id → partition → member id; no topic without partitions
 
 
 class MemberState(IntEnum):
@@ -72,7 +73,7 @@ class ConsumerGroupData:
     metadata_hash: bytes = b""
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
-    owners: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    owners: Owners = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
 
     def reindex(self) -> None:
@@ -93,7 +94,7 @@ class ConsumerGroupData:
             self.metadata_hash,
             dict(self.members),
             dict(self.targets),
-            dict(self.owners),
+            {topic_id: dict(row) for topic_id, row in self.owners.items()},
             dict(self.static),
         )
 
@@ -104,6 +105,14 @@ class ConsumerGroupData:
         )
         noted.members, noted.targets = dict(self.members), dict(self.targets)
         return noted
+
+    def owner(self, topic_id: bytes, partition: int) -> str | None:
+        """The member that holds the partition, or has still to give it back."""
+        return self.owners.get(topic_id, {}).get(partition)
+
+    def owned(self) -> int:
+        """How many partitions have an owner."""
+        return sum(map(len, self.owners.values()))
 
     def put(self, member: ConsumerMember) -> None:
         """Add or replace a member. Raises ValueError when another one holds a partition of it."""
@@ -135,12 +144,17 @@ class ConsumerGroupData:
             del self.static[member.instance_id]
 
 
-def claim(owners: dict[tuple[bytes, int], str], member: ConsumerMember) -> None:
+def claim(owners: Owners, member: ConsumerMember) -> None:
     """Note what a member holds. Raises ValueError when another one holds it."""
     for table in (member.assigned, member.revoking):
         for topic_id, partitions in table.items():
+            row = owners.get(topic_id)
+            if row is None:  # a first member has 100,000 of them
+                if partitions:
+                    owners[topic_id] = dict.fromkeys(partitions, member.member_id)
+                continue
             for partition in partitions:
-                owner = owners.setdefault((topic_id, partition), member.member_id)
+                owner = row.setdefault(partition, member.member_id)
                 if owner != member.member_id:
                     raise ValueError(
                         f"partition {partition} of topic {topic_id.hex()} belongs to {owner!r} and "
@@ -148,10 +162,15 @@ def claim(owners: dict[tuple[bytes, int], str], member: ConsumerMember) -> None:
                     )
 
 
-def release(owners: dict[tuple[bytes, int], str], member: ConsumerMember) -> None:
+def release(owners: Owners, member: ConsumerMember) -> None:
     """Forget what a member holds."""
     for table in (member.assigned, member.revoking):
         for topic_id, partitions in table.items():
+            row = owners.get(topic_id)
+            if row is None:
+                continue
             for partition in partitions:
-                if owners.get((topic_id, partition)) == member.member_id:
-                    del owners[topic_id, partition]
+                if row.get(partition) == member.member_id:
+                    del row[partition]
+            if not row:
+                del owners[topic_id]

@@ -182,7 +182,7 @@ def test_a_snapshot_keeps_members_epochs_and_owners() -> None:
     ours, theirs = group.script.state.groups["g"].consumer, other.groups["g"].consumer
     assert ours == theirs
     assert ours is not None
-    assert ours.owners == {(TOPIC, 0): "a", (TOPIC, 1): "b"}
+    assert ours.owners == {TOPIC: {0: "a", 1: "b"}}
 
 
 def test_a_group_goes_on_as_a_classic_one() -> None:

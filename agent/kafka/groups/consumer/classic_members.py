@@ -159,7 +159,7 @@ def heartbeat(
 def _waits(data: ConsumerGroupData, member: ConsumerMember) -> bool:
     """Whether others hold any of what the member shall have."""
     return any(
-        data.owners.get((topic_id, partition), member.member_id) != member.member_id
+        data.owner(topic_id, partition) not in (None, member.member_id)
         for topic_id, row in data.targets.get(member.member_id, {}).items()
         for partition in row
     )

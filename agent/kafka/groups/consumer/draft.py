@@ -114,13 +114,12 @@ class Draft:
         self, member: ConsumerMember, reported: Reported | None, *, subscription_changed: bool
     ) -> ConsumerMember:
         """Take the member's next step towards its target, and note it."""
-        owners = self.data.owners
         after = reconciled(
             member,
             self.data.assignment_epoch,
             self.target_of(member),
             lambda topic_id: self.wanted.wants(member, topic_id),
-            lambda topic_id, partition: owners.get((topic_id, partition)),
+            self.data.owner,
             reported,
             subscription_changed=subscription_changed,
         )

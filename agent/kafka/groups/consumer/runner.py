@@ -284,7 +284,7 @@ def session_seconds(state: StateData, group_id: str) -> float:
 def _size(draft: Draft, works: list[Work]) -> int:
     """What a plan is long by; a new group owns nothing yet, and all that it wants is assigned."""
     members = draft.data.members.values()
-    size = len(members) + len(draft.data.owners)
+    size = len(members) + draft.data.owned()
     wishes = chain(((work.topics, work.regex) for work in works), ((m.topics, m.regex) for m in members))
     return size if size >= OFFLOAD_FROM else size + wanted_partitions(draft.topics, wishes, OFFLOAD_FROM)
 
