@@ -263,8 +263,13 @@ def look_through(batch: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> N
     of a compressed batch also that offsets are side by side, as Kafka demands of these only.
     """
     with memoryview(batch) as view:
-        codec, count = peek(view).attributes & _CODEC_MASK, peek(view).record_count
-        padded = uncompressed(view, decoded_bytes_max)
+        header = peek(view)
+        codec, count = header.attributes & _CODEC_MASK, header.record_count
+        padded = (
+            uncompressed(view, decoded_bytes_max)
+            if codec or count < 0 or len(view) > decoded_bytes_max
+            else b"".join((view, _OVERRUN))
+        )
     found = DefaultRecordBatch(memoryview(padded)[:-OVERRUN_BYTES])
     try:
         if not codec:
@@ -277,6 +282,7 @@ def look_through(batch: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> N
 
 # The codec reads variable-length numbers without looking where its buffer ends.
 OVERRUN_BYTES = 16
+_OVERRUN = bytes(OVERRUN_BYTES)
 BROKEN_RECORDS = (CorruptRecordException, UnicodeDecodeError, OverflowError, MemoryError)
 
 

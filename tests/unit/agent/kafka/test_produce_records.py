@@ -110,3 +110,16 @@ def test_what_passes_can_be_read_by_everybody(seed: int) -> None:
     except CorruptBatch:
         return
     assert len(list(records(raw))) == 3
+
+
+def test_a_batch_that_is_not_compressed_has_no_more_room_than_others() -> None:
+    large = build([NewRecord(0, None, bytes(1_000))])
+    with pytest.raises(CorruptBatch, match="limit of 900 bytes"):
+        look_through(large, 900)
+    look_through(large, len(large))
+
+
+def test_a_batch_of_fewer_records_than_none_is_not_sound() -> None:
+    header = peek(build([NewRecord(0, None, b"v")]))
+    with pytest.raises(CorruptBatch, match="record count -1"):
+        look_through(seal(header._replace(record_count=-1), b""))
