@@ -99,11 +99,16 @@ class Etcd(Service):
         self._call("kv/compaction", {"revision": revision, "physical": True})
         return revision
 
-    def revoke_lease_of(self, key: str) -> None:
-        """Revoke the lease that a key hangs on: the key is gone, its owner hears nothing of it."""
+    def revoke_lease_of(self, key: str) -> bool:
+        """Revoke the lease that a key hangs on: the key is gone, its owner hears nothing of it.
+
+        False when there is no such key.
+        """
         encoded = base64.b64encode(key.encode()).decode()
-        (found,) = self._call("kv/range", {"key": encoded})["kvs"]
-        self._call("lease/revoke", {"ID": found["lease"]})
+        found = self._call("kv/range", {"key": encoded}).get("kvs", [])
+        for each in found:
+            self._call("lease/revoke", {"ID": each["lease"]})
+        return bool(found)
 
     def _call(self, method: str, body: dict[str, object]) -> dict[str, Any]:
         """etcd's JSON gateway (without TLS): enough for administration, no client of its own needed."""

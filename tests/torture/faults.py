@@ -16,6 +16,7 @@ from tests.torture.cluster import LEASE_S, Cluster, Member
 from tests.torture.links import StoreProxy
 
 BITE_SECONDS_MAX = 20.0
+REGISTERED_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.05
 SHORT = (1.0, 2.0)  # seconds, below the lease
 USUAL = (1.0, 6.0)
@@ -76,8 +77,12 @@ def _compact_below_an_agent(cluster: Cluster, member: Member) -> Bitten:
 
 
 def _revoke_lease(cluster: Cluster, member: Member) -> Bitten:
-    before = member.status()["incarnation"]
-    cluster.etcd.revoke_lease_of(f"/floe/floe/agents/{before}")
+    deadline = time.monotonic() + REGISTERED_SECONDS_MAX  # it may be about to register after the last fault
+    before = str(member.status()["incarnation"])
+    while not cluster.etcd.revoke_lease_of(f"/floe/floe/agents/{before}"):
+        assert time.monotonic() < deadline, f"{before} has no key in etcd for {REGISTERED_SECONDS_MAX} s"
+        time.sleep(0.2)
+        before = str(member.status()["incarnation"])
     return lambda: member.status()["incarnation"] not in (before, "0" * 16)
 
 
