@@ -1,7 +1,7 @@
 """`make bench [ONLY=name]`: every figure as a JSON line in build/bench/, and docs/benchmarks.md.
 
 A bench is a module of this folder named bench_*.py with `figures() -> Iterable[Figure]`. The page shows the
-last run of each bench, so `ONLY` refreshes its own rows; the page is left alone while a bench has never run.
+last run of each bench, so `ONLY` refreshes its own rows; rows of benches that never ran here stay.
 """
 
 from __future__ import annotations
@@ -37,17 +37,22 @@ def row(figure: Figure) -> str:
     return f"| {figure.name} | {figure.value:,.2f} {figure.unit} | {peer} | {ratio} | {goal} | {met} |"
 
 
-def publish(figures: Iterable[Figure]) -> None:
-    """Write the table between the marks of docs/benchmarks.md."""
+HEADS = ("| figure | value | peer | ratio | goal | met |", "|---|---|---|---|---|---|")
+
+
+def publish(figures: Iterable[Figure], *, whole: bool) -> None:
+    """Write the table of docs/benchmarks.md; not `whole`: rows take the places of those of the same names."""
     text = PAGE.read_text()
     head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    table = [
-        "| figure | value | peer | ratio | goal | met |",
-        "|---|---|---|---|---|---|",
-        *map(row, figures),
-    ]
-    PAGE.write_text("\n".join([f"{head}{BEGIN}", "", *table, "", f"{END}{tail}"]))
+    old, tail = rest.split(END)
+    rows = {} if whole else {name_of(line): line for line in old.split(HEADS[1])[1].split("\n") if line}
+    rows |= {name_of(line): line for line in map(row, figures)}
+    PAGE.write_text("\n".join([f"{head}{BEGIN}", "", *HEADS, *rows.values(), "", f"{END}{tail}"]))
+
+
+def name_of(line: str) -> str:
+    """What a row of the table is of."""
+    return line.split("|")[1].strip()
 
 
 def main() -> int:
@@ -65,8 +70,11 @@ def main() -> int:
             lines.append(figure.line() + "\n")
         (OUTPUT / f"{name}.jsonl").write_text("".join(lines))  # only whole runs are shown
     kept = [OUTPUT / f"{name}.jsonl" for name in benches("")]
-    if all(path.exists() for path in kept):
-        publish(Figure.read(line) for path in kept for line in path.read_text().splitlines())
+    there = [path for path in kept if path.exists()]
+    publish(
+        (Figure.read(line) for path in there for line in path.read_text().splitlines()),
+        whole=there == kept,
+    )
     return 0
 
 

@@ -81,6 +81,7 @@ def longest(steps: Iterable[object]) -> tuple[float, float]:
 def write(size: int, path: str) -> None:
     """Build, measure freezing and encoding, leave the snapshot in `path`."""
     state = build(size)
+    gc.freeze()  # as an agent does once it has loaded
     total, worst = longest(freeze(state))
     figure("freezing, apply waits", size, total, "s")
     figure("freezing, the loop waits", size, worst * 1e3, "ms")
@@ -104,8 +105,8 @@ def load(size: int, path: str) -> None:
 async def start(size: int, content: bytes) -> None:
     """Start a replica from the snapshot: from nothing to registered and ready."""
     server, store, clock = MemoryServer(), MemoryStore(), SystemClock()
-    server._state.revision = 1 << 40  # a log that has gone on
-    revision = next(iter(decode_steps(content))).revision
+    revision = 1 + size // PER_TOPIC + SLICES * -(-size // PER_CHUNK)  # the entries of build()
+    server._state.revision, server._state.trimmed = 1 << 40, revision  # a log that has gone on
     await store.put(snapshot_key(revision, INCARNATION), [content])
     del content
     begun = time.perf_counter()

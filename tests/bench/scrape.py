@@ -9,6 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 def metric(http: str, name: str, **labels: str) -> float:
     """The sum of a sample over its labels that agree with `labels`. Raises KeyError when there is none."""
+    return sum(metrics(http, name, **labels))
+
+
+def metrics(http: str, name: str, **labels: str) -> list[float]:
+    """A sample's values with labels that agree with `labels`. Raises KeyError when there is none."""
     with urllib.request.urlopen(f"{http}/metrics", timeout=10) as response:
         text = response.read().decode()
     found = [
@@ -19,4 +24,4 @@ def metric(http: str, name: str, **labels: str) -> float:
     ]
     if not found:
         raise KeyError(f"{http}/metrics has no {name} {labels}")
-    return sum(found)
+    return found
