@@ -270,6 +270,7 @@ class App:
             damages=self.damages,
             refusals=self.refusals,
             committers=self.background.committers,
+            latest=self.background.latest,
             publishers=self.background.publishers,
             queues=self._queues,
             reads=self._reads,

@@ -14,6 +14,7 @@ from agent.net.wire.api import APIS
 from coordination.state.state import HANDLERS as COMMANDS
 from coordination.steps import STEPS
 from iceberg.steps import STEPS as TABLE_STEPS
+from iceberg.upsert.steps import STEPS as LATEST_STEPS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
 BEGIN = "<!-- drawn by `python -m agent.architecture` -->"
@@ -51,13 +52,15 @@ def _commands() -> list[str]:
 
 def _paths() -> list[str]:
     """The long ways, step by step: a death between any two of them loses nothing."""
-    title = "**Steps between which an agent may die** (`coordination/steps.py`, `iceberg/steps.py`):"
+    where = "`coordination/steps.py`, `iceberg/steps.py`, `iceberg/upsert/steps.py`"
+    title = f"**Steps between which an agent may die** ({where}):"
     rows = [
         f"| {path} | {' → '.join(step.partition('/')[2] for step in steps)} |"
         for path, steps in groupby(STEPS, key=lambda step: step.partition("/")[0])
     ]
-    table = f"| table | {' → '.join(TABLE_STEPS)} |"
-    return [title, "", "| path | steps |", "|---|---|", *rows, table, ""]
+    tables = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
+    rows += [f"| {path} | {' → '.join(steps)} |" for path, steps in tables]
+    return [title, "", "| path | steps |", "|---|---|", *rows, ""]
 
 
 if __name__ == "__main__":

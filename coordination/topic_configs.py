@@ -144,6 +144,16 @@ _TABLE: tuple[TopicConfig, ...] = (
     TopicConfig("floe.table.compaction", _B, "true",
                 "Whether small data files of the table become large ones (`tables.compacted_file_bytes`).",
                 broker_name="floe.table.compaction", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.mode", _S, "append",
+                "`append`: the table has a row of each record. `upsert`: beside it stands a second table, "
+                "called like it with `__latest` behind, which has the newest row of each record key.",
+                choices=("append", "upsert"), broker_name="floe.table.mode", in_effect=True,
+                known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.envelope", _S, "none",
+                "What the rows of the `__latest` table are, where there is one. `none`: the records, and a "
+                "null value deletes. `debezium`: `after` of the values; a value whose `op` is `d` deletes.",
+                choices=("none", "debezium"), broker_name="floe.table.envelope", in_effect=True,
+                known_from=NEW_CONFIGS),
     TopicConfig("floe.table.publish", _B, "true",
                 "Whether the table is published to the other catalogs that the agents are configured with "
                 "(`catalogs`).",

@@ -23,10 +23,10 @@ def claim_name(topic: str) -> str:
 
 
 class TopicClaim:
-    """One topic's claim, as this agent takes it and gives it back. `revision`: what it commits by, or 0."""
+    """One table's claim, as this agent takes it and gives it back. `revision`: what it commits by, or 0."""
 
-    def __init__(self, replica: Replica, topic: str) -> None:
-        self.name = claim_name(topic)
+    def __init__(self, replica: Replica, name: str) -> None:
+        self.name = name
         self.revision = 0
         self._replica = replica
 

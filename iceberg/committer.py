@@ -20,7 +20,7 @@ from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Topic
 from iceberg import history, ledger, metadata, partitioning, sorting
-from iceberg.claim import TopicClaim
+from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
 from iceberg.head import Head, compacts, follows, load, place, pointer
@@ -32,7 +32,7 @@ from iceberg.options import Committed, CommitterOptions, Compacted, Parts
 from iceberg.plan import CommitPlan, Unplanned, fitting
 from iceberg.sealed import sealed
 from iceberg.segments import HistoryKeeper
-from iceberg.setup import TableSetup, properties_of
+from iceberg.setup import NewTable, TableSetup, properties_of
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
@@ -60,7 +60,7 @@ class Committer:
 
     def __init__(self, parts: Parts, topic: str, steps: Steps | None = None) -> None:
         self.topic = topic
-        self.claim = TopicClaim(parts.replica, topic)
+        self.claim = TopicClaim(parts.replica, claim_name(topic))
         self._parts = parts
         self._steps = steps or Steps()
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
@@ -301,7 +301,9 @@ class Committer:
             if head is not None:
                 await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._layouts.build(topic, None)
-            head = await self._setup.create(topic, key, fresh, self.claim.revision, incarnation)
+            told = properties_of(topic, fresh)
+            made = NewTable(key, topic.name, topic.topic_id, fresh.fields, fresh.ids.last, told)
+            head = await self._setup.create(made, self.claim, incarnation)
         self._head = head
         if head.location == self._unsure:
             self._unsure = ""
@@ -431,7 +433,7 @@ class Committer:
             self._head = None
             if result.code is Code.NOT_COORDINATOR:
                 self.claim.revision = 0
-            if result.code in _RACES:
+            if result.code in RACES:
                 raise LostRace(f"table {namespace}.{name}: {result.message}")
             raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
 
@@ -442,13 +444,14 @@ def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> 
     return sorting.with_order(partitioning.with_spec(base, layout.spec), layout.order)
 
 
-_RACES = (
+RACES = (
     Code.NOT_COORDINATOR,
     Code.INVALID_UPDATE_VERSION,
     Code.RESOURCE_NOT_FOUND,
     Code.STALE_BROKER_EPOCH,
     Code.BROKER_ID_NOT_REGISTERED,
 )
+"""Refusals of a commit that say: the table or the claim moved on."""
 
 
 _ANY = 1 << 31  # files of a commit of few rows: a transaction is taken whole

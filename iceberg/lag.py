@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coordination.clock import Clock
-from coordination.state.types import Partition, Topic
+from coordination.state.types import Partition, Table, Topic
 from iceberg.head import enabled, place
 from iceberg.looking import Looking
 
@@ -46,10 +46,10 @@ MARKED_MAX = 10_000  # partitions with so many; others have two
 class TableLags(Looking):
     """Looks at all tables every LOOK_S. What it remembers is no more than the state's partitions."""
 
-    def __init__(self, replica: Replica, clock: Clock) -> None:
+    def __init__(self, replica: Replica, clock: Clock, name: str = "lags of tables") -> None:
         self.now: dict[str, Lag] = {}
         """By topic that wants a table: as it was at the last look."""
-        super().__init__(replica, "lags of tables", LOOK_S)
+        super().__init__(replica, name, LOOK_S)
         self._clock = clock
         self._marks: dict[int, Marks] = {}  # by handle, of partitions that are behind
         self._looked = 0
@@ -60,16 +60,25 @@ class TableLags(Looking):
         found: dict[str, Lag] = {}
         marks: dict[int, Marks] = {}
         for topic in list(state.topics.values()):
-            if enabled(topic, state.cluster_configs):
-                found[topic.name] = await self._lag(topic, marks)
+            wanted = self._wanted(topic)
+            if wanted is not None:
+                found[topic.name] = await self._lag(topic, *wanted, marks)
         self.now, self._marks = found, marks
 
-    async def _lag(self, topic: Topic, marks: dict[int, Marks]) -> Lag:
+    def _wanted(self, topic: Topic) -> tuple[tuple[str, str], Table | None] | None:
+        """The name of the table that the topic shall have, and that table once it is made; None for none."""
         state = self._replica.state
+        if not enabled(topic, state.cluster_configs):
+            return None
         key = place(state, topic)
         table = state.tables.get(key)
         own = table is not None and table.topic == topic.name and table.topic_id in (topic.topic_id, b"")
-        done = table.next_offsets if table is not None and own else ()
+        return key, table if own else None
+
+    async def _lag(
+        self, topic: Topic, key: tuple[str, str], table: Table | None, marks: dict[int, Marks]
+    ) -> Lag:
+        done = table.next_offsets if table is not None else ()
         rows, oldest_s, now_s = 0, None, self._clock.monotonic()
         for start in range(0, len(topic.partitions), PARTITIONS_STEP):
             some = topic.partitions[start : start + PARTITIONS_STEP]
@@ -82,7 +91,7 @@ class TableLags(Looking):
                 rows += lacked
                 if lacked and (oldest_s is None or since_s < oldest_s):
                     oldest_s = since_s
-        return Lag(".".join(key), own, rows, 0.0 if oldest_s is None else now_s - oldest_s)
+        return Lag(".".join(key), table is not None, rows, 0.0 if oldest_s is None else now_s - oldest_s)
 
     def _partition(
         self, partition: Partition, done: Sequence[int], now_s: float, marks: dict[int, Marks]

@@ -34,6 +34,8 @@ class CommitterOptions:
     retention: Retention = Retention()  # noqa: RUF009  # frozen
     orphan_grace_s: float = 86_400
     raw_bytes: bool = True
+    latest_file_bytes: int = 32 << 20
+    latest_bytes_max: int = 256 << 20
 
     @property
     def bounds(self) -> Bounds:

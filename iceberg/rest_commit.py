@@ -183,6 +183,16 @@ def guard_topic_table(request: CommitTableRequest, topic: str) -> None:
             )
 
 
+def guard_latest_table(request: CommitTableRequest, topic: str) -> None:
+    """The table of a topic's newest rows takes properties. Raises CatalogError 403 for anything else."""
+    for update in request.updates:
+        if not isinstance(update, SetPropertiesUpdate | RemovePropertiesUpdate):
+            raise forbidden(
+                f"{update.action} refused: this table is written by Floe alone, from topic {topic!r}; "
+                f"properties may be set. {_ELSEWHERE}"
+            )
+
+
 _ELSEWHERE = "What shall be changed or deleted belongs into the topic, or into a table of your own"
 _COLUMNS = "Its columns follow the message that is bound to the topic (floe topic bind)"
 _SORTED = "It is sorted as its topic's config floe.table.sort says (floe topic config)"

@@ -15,6 +15,7 @@ from iceberg import history, rest_commit, rest_refs
 from iceberg import metadata as table_metadata
 from iceberg.foreign import Replacement, Unlike
 from iceberg.head import load, taken
+from iceberg.latest_ids import topic_behind
 from iceberg.maintenance import purge
 from iceberg.metadata import Retention
 from iceberg.rest_errors import (
@@ -211,10 +212,20 @@ class Tables:
         """Give a table another name."""
         self._need_namespace(target[0])
         self.location_of(source)
+        self._require_not_latest(source)
         there = self._parts.replica.state.tables.get(target)
         if there is not None and is_view(there.metadata_location):
             raise already_exists("View", ".".join(target), f"Cannot rename {'.'.join(source)} to ")
         await self._take(source, (target[0], name_of(target[1])))
+
+    def _require_not_latest(self, key: Key) -> None:
+        """Raises 403 for a living topic's latest table, which is called as its topic's is."""
+        state = self._parts.replica.state
+        topic = topic_behind(state, state.tables[key])
+        if topic is not None:
+            raise forbidden(
+                f"this is the table of the newest rows of topic {topic.name!r}: set its floe.table.name"
+            )
 
     async def _take(
         self, key: Key, target: Key | None, *, purge_files: bool = False
@@ -255,6 +266,7 @@ class Tables:
         """
         topic_id, topic = rest_commit.topic_of(metadata)
         if not topic_id or not self._topic_lives(topic_id):
+            self._guard_latest(key, topic, request)
             return False
         if self._parts.replica.state.tables_by_topic.get(bytes.fromhex(topic_id), key) != key:
             return False
@@ -264,6 +276,13 @@ class Tables:
             )
         rest_commit.guard_topic_table(request, topic)
         return True
+
+    def _guard_latest(self, key: Key, topic: str, request: CommitTableRequest | None) -> None:
+        """A living topic's latest table takes properties; it may be dropped, and is then made anew."""
+        state = self._parts.replica.state
+        table = state.tables.get(key)
+        if table is not None and request is not None and topic_behind(state, table) is not None:
+            rest_commit.guard_latest_table(request, topic)
 
     def _topic_lives(self, topic_id: str) -> bool:
         return bytes.fromhex(topic_id) in self._parts.replica.state.topics_by_id

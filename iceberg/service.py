@@ -9,7 +9,6 @@ one commit and waits for its next turn behind the others that are due.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -29,6 +28,8 @@ from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
 from iceberg.head import enabled, follows, place, table_key
 from iceberg.lag import TableLags
 from iceberg.ledger import LedgerError
+from iceberg.pace import Pace
+from iceberg.rendezvous import goes_first
 from iceberg.setup import TableConflict
 from iceberg.steps import Steps
 from iceberg.writers import ProcessWriter, WriterDied
@@ -51,10 +52,12 @@ TOPICS_STEP = 100
 class ServiceOptions:
     """Times in seconds. A failing topic is tried again after `retry_s`, doubling up to `retry_s_max`.
 
-    `writer_process` makes Parquet in a helper process, so that the event loop never waits for it.
+    `writer_process` makes Parquet in a helper process, so that the event loop never waits for it;
+    `objects_per_s_max` is of small commits (pace.py).
     """
 
     interval_s: float = 5.0
+    objects_per_s_max: float = 0.0
     committers_in_flight_max: int = 2
     retry_s: float = 1.0
     retry_s_max: float = 60.0
@@ -90,13 +93,15 @@ class TopicStatus:
 class _Job:
     """One topic's place in the schedule. Times are the event loop's.
 
-    `more`: its last commit left records. `over`: it is given up as soon as its claim is.
+    `more`: its last commit left records, `large`: it was of much data. `over`: it is given up as soon as its
+    claim is.
     """
 
     committer: Committer
     due: float
     failures: int = 0
     more: bool = False
+    large: bool = False
     over: bool = False
     followed: float = 0.0
     collected: float = 0.0
@@ -126,6 +131,7 @@ class CommitterService:
         self._options = options or ServiceOptions()
         self._writer = ProcessWriter() if self._options.writer_process else None
         self._parts = parts if self._writer is None else replace(parts, writer=self._writer)
+        self._pace = Pace(self._options.objects_per_s_max)
         self.on_commit: OnCommit | None = None
         self._steps = steps or (lambda topic: Steps())
         self._jobs: dict[str, _Job] = {}
@@ -305,9 +311,7 @@ class CommitterService:
 
     def _head_start(self, topic: Topic) -> float:
         """Seconds that this agent leaves to the one that the rendezvous hash names."""
-        replica = self._parts.replica
-        nodes = [b.node_id for b in replica.state.brokers.values() if runs_jobs(replica.state, b.incarnation)]
-        if not nodes or _chosen(topic.topic_id, nodes) == replica.node_id:
+        if goes_first(self._parts.replica, topic.topic_id):
             return 0.0
         return 2 * self._options.interval_s
 
@@ -322,11 +326,12 @@ class CommitterService:
         if not runs_jobs(replica.state, replica.incarnation):
             self._leave_to_others()
             return
+        allowed = self._pace.allows(now)
         for name in list(self._dirty):
             if len(self._running) >= self._options.committers_in_flight_max:
                 return
             job = self._jobs.get(name)
-            if job is not None and job.due > now and not job.failures:
+            if job is not None and (job.due > now or not (allowed or job.large)) and not job.failures:
                 continue  # of very many a look at each claim takes too long
             if job is None or job.over or self._held_by_another(name):
                 self._dirty.pop(name)
@@ -444,6 +449,7 @@ class CommitterService:
         status.rows += done.rows
         status.bytes += done.bytes
         status.last_commit_ms, job.problems = self._parts.clock.now_ms(), done.problems
+        job.large = done.more or self._pace.large(done.files, done.bytes)
         job.committed = asyncio.get_running_loop().time()
         if not done.more and done.rows:
             status.freshness_ms = max(0, self._parts.clock.now_ms() - newest_ms)
@@ -490,10 +496,3 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-def _chosen(topic_id: bytes, nodes: list[int]) -> int:
-    """The node that goes first for a topic: highest random weight."""
-    return max(
-        nodes, key=lambda node: hashlib.blake2b(topic_id + node.to_bytes(8, "big", signed=True)).digest()
-    )

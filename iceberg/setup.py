@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from coordination.clock import Clock
 from coordination.commands import CommitTable, PutNamespace
@@ -14,6 +16,7 @@ from iceberg import ledger, metadata
 from iceberg.claim import TopicClaim
 from iceberg.folders import neighbour
 from iceberg.head import Head, pointer, table_key, taken
+from iceberg.latest_ids import lives
 from iceberg.layout import Layout
 from iceberg.sealed import sealed
 from iceberg.steps import Steps
@@ -35,6 +38,20 @@ _PROPERTIES = {
 
 class TableConflict(Exception):
     """The name of a topic's table is taken by a table that Floe did not make. It is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made: its name, its topic, the id that the state shall know it by, its columns in
+    Iceberg's JSON, the highest id of these, and properties beside those that every table has.
+    """
+
+    key: tuple[str, str]
+    topic: str
+    table_id: bytes
+    fields: Sequence[Mapping[str, Any]]
+    last_column_id: int
+    properties: Mapping[str, str]
 
 
 class TableSetup:
@@ -59,10 +76,10 @@ class TableSetup:
         own = replica.state.tables_by_topic.get(topic.topic_id)
         if own is None or own == wanted:
             return ""
-        await self._make_namespace(wanted[0], incarnation)
+        await self.make_namespace(wanted[0], incarnation)
         in_the_way = replica.state.tables.get(wanted)
         try:
-            if in_the_way is not None and _left_behind(replica.state, in_the_way):
+            if in_the_way is not None and left_behind(replica.state, in_the_way):
                 old = in_the_way.topic_id.hex()
                 await self.set_aside(wanted, in_the_way.metadata_location, old, incarnation)
         except TableConflict as conflict:
@@ -106,20 +123,17 @@ class TableSetup:
             raise TableConflict(f"table {namespace}.{name} of an older topic: {result.message}")
         _logger.info("table %s.%s belonged to an older topic: it is %s now", namespace, name, aside)
 
-    async def create(
-        self, topic: Topic, key: tuple[str, str], layout: Layout, claim_revision: int, incarnation: int
-    ) -> Head:
-        """An empty table for the topic. Raises TableConflict."""
-        namespace, name = key
-        topic_id, topic_name = topic.topic_id, topic.name
-        await self._make_namespace(namespace, incarnation)
-        folder = self._free_folder(topic, key)
+    async def create(self, table: NewTable, claim: TopicClaim, incarnation: int) -> Head:
+        """An empty table. Raises TableConflict."""
+        namespace, name = table.key
+        await self.make_namespace(namespace, incarnation)
+        folder = self._free_folder(table)
         first = metadata.new_table(
             _uuid(self._clock.random_bytes(16)),
             folder,
-            layout.fields,
-            layout.ids.last,
-            {**_PROPERTIES, **properties_of(topic, layout)},
+            table.fields,
+            table.last_column_id,
+            {**_PROPERTIES, **table.properties},
             self._replica.wall_ms(),
         )
         content = metadata.encode(first)
@@ -133,10 +147,10 @@ class TableSetup:
                 namespace=namespace,
                 name=name,
                 metadata_location=location,
-                claim=f"committer/{topic_name}",
-                claim_revision=claim_revision,
-                topic=topic_name,
-                topic_id=topic_id,
+                claim=claim.name,
+                claim_revision=claim.revision,
+                topic=table.topic,
+                topic_id=table.table_id,
             ),
             incarnation=incarnation,
         )
@@ -144,19 +158,20 @@ class TableSetup:
             raise TableConflict(f"table {namespace}.{name}: {Code(result.code).name}: {result.message}")
         return Head(location, first, ())
 
-    async def _make_namespace(self, namespace: str, incarnation: int) -> None:
+    async def make_namespace(self, namespace: str, incarnation: int) -> None:
+        """Create the namespace where there is none."""
         if namespace not in self._replica.state.namespaces:
             await self._steps.before("create-namespace")
             await self._replica.propose(
                 PutNamespace(name=namespace, must_not_exist=True), incarnation=incarnation
             )
 
-    def _free_folder(self, topic: Topic, key: tuple[str, str]) -> str:
-        """Where the topic's table will be. Raises TableConflict where another one is."""
-        namespace, name = key
-        unique = topic.topic_id.hex()[:TABLE_FOLDER_DIGITS]
+    def _free_folder(self, table: NewTable) -> str:
+        """Where the table will be. Raises TableConflict where another one is."""
+        namespace, name = table.key
+        unique = table.table_id.hex()[:TABLE_FOLDER_DIGITS]
         folder = f"{self._warehouse.location}/{namespace}/{name}-{unique}"
-        other = neighbour(self._replica.state.tables, self._warehouse, folder, key)
+        other = neighbour(self._replica.state.tables, self._warehouse, folder, table.key)
         if other is not None:
             raise TableConflict(
                 f"table {namespace}.{name} would lie at {folder}, in one folder with table {other.namespace}."
@@ -165,9 +180,9 @@ class TableSetup:
         return folder
 
 
-def _left_behind(state: State, table: Table) -> bool:
+def left_behind(state: State, table: Table) -> bool:
     """Whether the table is that of a topic that is gone."""
-    return bool(table.topic_id) and table.topic_id not in state.topics_by_id
+    return bool(table.topic_id) and not lives(state, table.topic_id)
 
 
 def properties_of(topic: Topic, layout: Layout) -> dict[str, str]:

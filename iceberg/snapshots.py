@@ -118,6 +118,33 @@ class SnapshotBuilder:
         listed = [*added, *rewritten, *listed]
         return await self._finish(base, listed, snapshot_id, {**counts, **summary}, now_ms)
 
+    async def overwrite(
+        self,
+        base: Metadata,
+        before: Sequence[ManifestFile],
+        files: Sequence[AddedFile],
+        gone: Set[str],
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        now_ms: int,
+    ) -> Head:
+        """The table with `files`, of which rows are new, for those at the locations `gone`: operation
+        `overwrite`, or `append` where none goes. Raises ValueError when the table does not name each of those
+        once. Manifests are read one by one; those that name such a file become one.
+        """
+        prefix = _prefix(base, snapshot_id)
+        rewritten: list[ManifestFile] = []
+        listed, removed = [*filter(manifests.live, before)], None
+        if gone:
+            rewritten, listed, removed = await self._without(base, before, gone, snapshot_id, prefix)
+            if removed.files != len(gone):
+                raise ValueError(f"{base['location']} names {removed.files} of {len(gone)} files that go")
+        listed = await self._merge(base, listed, snapshot_id, prefix)
+        added = await self._added(base, files, snapshot_id, prefix, None)
+        counts = _counts(ledger.current_snapshot(base), files, removed)
+        told = {"operation": "overwrite" if gone else "append", **counts, **summary}
+        return await self._finish(base, [*added, *rewritten, *listed], snapshot_id, told, now_ms)
+
     async def regroup(
         self,
         base: Metadata,

@@ -203,7 +203,8 @@ def facts(content: pa.Buffer, schema: pa.Schema, nans: Collection[int]) -> FileC
         bounds[number] = Bounds(min(lowest), max(highest))
     starts = [_start(metadata.row_group(at).column(0)) for at in range(metadata.num_row_groups)]
     told = column_metrics.of_file(metadata, schema, nans)
-    return FileContent(memoryview(content), metadata.num_rows, bounds, starts, told)
+    octets = memoryview(content).cast("B")  # Arrow calls them signed, which S3 clients refuse
+    return FileContent(octets, metadata.num_rows, bounds, starts, told)
 
 
 def _number(raw: object) -> int:

@@ -16,7 +16,7 @@ from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Parts as MergingParts
 from agent.background.rewriting.merging.planner import MergeRules
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.tables import catalog_of, committers_of
+from agent.background.tables import catalog_of, committers_of, latest_of
 from agent.config import Config
 from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
@@ -27,6 +27,7 @@ from coordination.replica import Replica
 from coordination.snapshot_keeper import SnapshotKeeper, SnapshotOptions
 from coordination.trouble import Trouble, Troubles
 from iceberg.service import CommitterService
+from iceberg.upsert.service import UpsertService
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore
@@ -57,8 +58,11 @@ class Background:
         self.catalog = catalog_of(config, replica, store, clock)
         self.committers: CommitterService | None = None
         """What makes tables of topics; None where `tables.enabled` is false."""
+        self.latest: UpsertService | None = None
+        """What keeps the tables of topics' newest rows; None likewise."""
         if config.tables.enabled:
             self.committers = committers_of(config, replica, reader, merged, store, clock, metrics)
+            self.latest = latest_of(config, replica, reader, merged, store, clock, metrics)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""
         figures = CatalogFigures(metrics, lambda: late_of(self.publishers))
@@ -75,18 +79,8 @@ class Background:
             ProducerExpiry(replica, clock, poll_s=EXPIRY_POLL_S),
             *self.publishers,
         ]
-        collection = config.collection
-        if collection.enabled:
-            self._jobs.append(
-                Collection(
-                    replica,
-                    make_collector(replica, store, clock, collection.grace_s),
-                    make_merged_collector(replica, store, merged, clock, collection.grace_s),
-                    metrics,
-                    interval_s=collection.interval_s,
-                    dry_run=collection.dry_run,
-                )
-            )
+        if config.collection.enabled:
+            self._jobs.append(self._collection())
 
     async def start(self, cluster_id: bytes) -> None:
         """Begin every job. `cluster_id` (16 bytes) goes into every segment."""
@@ -100,6 +94,9 @@ class Background:
         if self.committers is not None:
             self.committers.troubles = self._troubles
             await self.committers.start()
+        if self.latest is not None:
+            self.latest.troubles = self._troubles
+            await self.latest.start()
 
     def _failing_items(self) -> list[Trouble]:
         """The partitions, topics and objects that single jobs pass over."""
@@ -108,10 +105,24 @@ class Background:
 
     async def stop(self) -> None:
         """End every job, wherever it is. Idempotent."""
+        if self.latest is not None:
+            await self.latest.stop()
         if self.committers is not None:
             await self.committers.stop()
         for job in reversed(self._jobs):
             await job.stop()
+
+    def _collection(self) -> Collection:
+        """The job that removes objects that the log does not know."""
+        replica, store, clock, options = self._replica, self._store, self._clock, self._config.collection
+        return Collection(
+            replica,
+            make_collector(replica, store, clock, options.grace_s),
+            make_merged_collector(replica, store, self._merged, clock, options.grace_s),
+            self._metrics,
+            interval_s=options.interval_s,
+            dry_run=options.dry_run,
+        )
 
     def _merging(self, cluster_id: bytes) -> Merging:
         """The job that merges small slices."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.config import Config
+from agent.telemetry.latest_figures import LatestFigures
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.table_figures import TableFigures
 from coordination.clock import Clock
@@ -13,6 +14,8 @@ from iceberg.metadata import Retention
 from iceberg.rest_pointers import CatalogParts
 from iceberg.service import CommitterService, ServiceOptions
 from iceberg.small_files import FileSizes
+from iceberg.upsert.plan import Pace
+from iceberg.upsert.service import UpsertOptions, UpsertService
 from iceberg.warehouse import Warehouse, s3_client_config
 from objectstore.merged import MergedRanges
 from objectstore.reader import ChunkReader
@@ -46,7 +49,54 @@ def committers_of(
 ) -> CommitterService:
     """The service that turns topics into tables."""
     tables = config.tables
-    options = CommitterOptions(
+    service = CommitterService(
+        Parts(replica, reader, merged, store, warehouse_of(config), clock, _options(config)),
+        ServiceOptions(
+            interval_s=tables.interval_ms / 1000,
+            objects_per_s_max=tables.objects_per_s_max,
+            committers_in_flight_max=tables.committers_in_flight_max,
+            collect_s=tables.orphan_interval_s,
+        ),
+    )
+    figures = TableFigures(metrics, service.freshness_s)
+    figures.also(
+        lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
+        lambda: {topic: len(problems) for topic, problems in service.problems().items()},
+        service.sizes,
+        lambda: service.audits.now,
+    )
+    service.on_commit = lambda topic, done: figures.note(topic, done.rows)
+    return service
+
+
+def latest_of(
+    config: Config,
+    replica: Replica,
+    reader: ChunkReader,
+    merged: MergedRanges,
+    store: ObjectStore,
+    clock: Clock,
+    metrics: Metrics,
+) -> UpsertService:
+    """The service that keeps the tables of topics' newest rows."""
+    tables = config.tables
+    service = UpsertService(
+        Parts(replica, reader, merged, store, warehouse_of(config), clock, _options(config)),
+        UpsertOptions(
+            interval_s=tables.interval_ms / 1000,
+            pace=Pace(tables.latest_age_s, tables.latest_share_percent),
+            busy_percent_max=tables.latest_busy_percent,
+            collect_s=tables.orphan_interval_s,
+        ),
+    )
+    LatestFigures(metrics, service)
+    return service
+
+
+def _options(config: Config) -> CommitterOptions:
+    """What bounds the tables of all topics."""
+    tables = config.tables
+    return CommitterOptions(
         rows_per_commit_max=tables.rows_per_commit_max,
         bytes_per_commit_max=tables.bytes_per_commit_max,
         rows_per_file_max=tables.rows_per_file_max,
@@ -64,21 +114,6 @@ def committers_of(
         manifests_merged_at=tables.manifests_merged_at,
         orphan_grace_s=tables.orphan_grace_s,
         raw_bytes=tables.raw_bytes,
+        latest_file_bytes=tables.latest_file_bytes,
+        latest_bytes_max=tables.latest_bytes_max,
     )
-    service = CommitterService(
-        Parts(replica, reader, merged, store, warehouse_of(config), clock, options),
-        ServiceOptions(
-            interval_s=tables.interval_ms / 1000,
-            committers_in_flight_max=tables.committers_in_flight_max,
-            collect_s=tables.orphan_interval_s,
-        ),
-    )
-    figures = TableFigures(metrics, service.freshness_s)
-    figures.also(
-        lambda: {topic: (lag.rows, lag.seconds) for topic, lag in service.lags.now.items()},
-        lambda: {topic: len(problems) for topic, problems in service.problems().items()},
-        service.sizes,
-        lambda: service.audits.now,
-    )
-    service.on_commit = lambda topic, done: figures.note(topic, done.rows)
-    return service

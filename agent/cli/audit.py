@@ -22,6 +22,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from agent.cli import agent_http, requests
+from agent.cli.audit_latest import with_latest
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.cli.holes import Range, holes
 from agent.cli.output import progress, remarks
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 FETCH_MS = 500
 COMPARISONS_MAX = 3
-"""Of one audit, when records leave the topic while it is compared."""
+"""Of one audit by Spark, when records leave the topic while it is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,7 @@ async def caught_up(given: Auditing, bounds: Sequence[Bounds]) -> str:
     while True:
         tables = (await asyncio.to_thread(agent_http.ask, given.http, "/status.json"))["tables"]
         own = (t for t in tables if t["topic"] == given.topic and t["records_behind"] is not None)
+        own = (t for t in own if not t["latest"])
         table = next(own, None)  # not that of a deleted topic of this name
         behind = _behind(table, bounds)
         if table is not None and not behind:
@@ -294,7 +296,7 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     from iceberg.spark.consumed import untold
 
     before = audits.last(spark, own) if given.since_last else audits.Last({})
-    bounds = asyncio.run(readable(given, before.offsets))
+    bounds, topic = asyncio.run(readable(given, before.offsets)), given.topic
     compared = _gathered(given, bounds, before)
     try:
         verdict = (_by_spark if given.connector else _by_client)(given, spark, compared, bounds, history)
@@ -303,14 +305,23 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
             raise
         remarks().print("a timestamp that Spark cannot read: one consumer reads the topic", style="dim")
         verdict = _by_client(given, spark, compared, bounds, history)
+    verdict = with_latest(
+        spark, verdict, given.http, topic, compared.tables[topic], lambda: _left_by_table(given)
+    )
     if given.keep:
         done = {
             partition: (compared.since.get((topic, partition), 0), end)
-            for (topic, partition), end in compared.ends.items()
+            for (_, partition), end in compared.ends.items()
         }
         looked_at = verdict.snapshots.get(given.topic)
         audits.keep(spark, given.topic, own, done, sum(verdict.counts.values()), looked_at)
     return verdict
+
+
+def _left_by_table(given: Auditing) -> dict[int, int]:
+    """By partition the log start, where rows below it leave the table too."""
+    starts, leaving = asyncio.run(departed(given))
+    return {partition: start for (_, partition), start in starts.items()} if leaving.table_follows else {}
 
 
 def _by_spark(
@@ -318,7 +329,8 @@ def _by_spark(
 ) -> Verdict:
     """The verdict, the topic read by Spark's tasks while the comparison goes on.
 
-    Records may leave the topic meanwhile. What is found may be that: then it is compared again.
+    Records may leave the topic meanwhile. What is found may be that: then it is compared again, and when that
+    goes on, one consumer reads first, and what leaves behind it is known.
     """
     from iceberg.spark.audit import audit as compare
     from iceberg.spark.consumed import consumed_history
@@ -333,9 +345,10 @@ def _by_spark(
         verdict = replace(compare(spark, replace(compared, consumed=reading)), read_by="spark")
         starts, _leaving = asyncio.run(departed(given))
         if verdict.equal or starts == compared.log_start:
-            break
+            return verdict
         compared = replace(compared, log_start=starts)
-    return verdict
+    remarks().print("records keep leaving the topic meanwhile: one consumer reads it first", style="dim")
+    return _by_client(given, spark, compared, bounds, history)
 
 
 def _by_client(

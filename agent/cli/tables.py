@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from agent.cli.options import (
 )
 from agent.cli.output import print_json, print_table
 from agent.config import load
+
+if TYPE_CHECKING:
+    from iceberg.spark.verdict import Verdict
 
 app = typer.Typer(help="Tables: list them, audit one against its topic.", epilog=EPILOG)
 
@@ -134,6 +137,8 @@ def audit_table(
     consumer of this process), the table through Spark and the REST catalog;
     both are joined on (partition, offset) and key, value, headers and timestamp compared. Each row's
     bytes are decoded anew by the row's own schema, and compared with every column of the table.
+    A table of the topic's newest rows (floe.table.mode=upsert) is compared with what Spark works out from the
+    topic's own table.
     Rows of records that retention or compaction took from the topic are right where the table keeps them.
     For tables in S3 give the agent's --config: Spark needs the same credentials.
     """
@@ -165,14 +170,21 @@ def audit_table(
     if output is Form.JSON:
         print(verdict.to_json())
     else:
-        for line in (*verdict.skipped, *verdict.findings):
-            print(line)
-        rows = sum(count.table for count in verdict.topics)
-        history = sum(count.history for count in verdict.topics)
-        of_them = f", {history:,} of them gone from the topic" if history else ""
-        later = sum(count.later for count in verdict.topics)
-        of_them += f", {later:,} newer ones not judged" if later else ""
-        kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())
-        print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,}{of_them} · {kinds}")
+        _tell(verdict)
     if not verdict.equal:
         raise typer.Exit(Status.FAILED)
+
+
+def _tell(verdict: Verdict) -> None:
+    """Everything that was found, and a last line with the outcome."""
+    for line in (*verdict.skipped, *verdict.findings):
+        print(line)
+    rows = sum(count.table for count in verdict.topics)
+    history = sum(count.history for count in verdict.topics)
+    of_them = f", {history:,} of them gone from the topic" if history else ""
+    later = sum(count.later for count in verdict.topics)
+    of_them += f", {later:,} newer ones not judged" if later else ""
+    for each in verdict.latest:
+        of_them += f" · {each.table}: {each.rows:,}"
+    kinds = " · ".join(f"{kind} {count}" for kind, count in verdict.counts.items())
+    print(f"verdict: {'equal' if verdict.equal else 'UNEQUAL'} · rows {rows:,}{of_them} · {kinds}")

@@ -179,6 +179,11 @@ class TablesConfig(Section):
     interval_ms: Annotated[int, Field(ge=10, le=86_400_000)] = 5_000
     """Time between two commits of a topic that has new records, milliseconds: the table's freshness."""
 
+    objects_per_s_max: Annotated[int, Field(ge=0, le=1_000_000)] = 30
+    """Objects that small commits of this agent store per second on average; 0: no bound. Where its topics
+    want more, each is committed less often than `interval_ms` says. Commits of 256 KiB or more for each of
+    their objects do not count."""
+
     rows_per_commit_max: Count = 2_000_000
     """Records in one commit."""
 
@@ -222,6 +227,22 @@ class TablesConfig(Section):
 
     compaction_busy_percent: Annotated[int, Field(ge=1, le=100)] = 25
     """Share of a topic's time that goes into its compaction at most, percent: its commits wait for it."""
+
+    latest_file_bytes: Annotated[int, Field(ge=MIB, le=512 * MIB)] = 32 * MIB
+    """What data files of `__latest` tables (`floe.table.mode=upsert`) are made to be, bytes, about."""
+
+    latest_age_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 300
+    """How long new records wait at most until they are in the `__latest` table, seconds, as far as
+    `latest_busy_percent` lets it be: each time the files whose keys they touch are made anew."""
+
+    latest_share_percent: Annotated[int, Field(ge=0, le=10_000)] = 10
+    """New records that are folded into the `__latest` table sooner: percent of the rows that it has."""
+
+    latest_bytes_max: Bytes = 256 * MIB
+    """Bytes of the append table's files that one turn of a `__latest` table reads, but one file at least."""
+
+    latest_busy_percent: Annotated[int, Field(ge=1, le=100)] = 25
+    """Share of a `__latest` table's time that its turns take at most, percent."""
 
     orphan_interval_s: Annotated[int, Field(ge=1, le=366 * 86_400)] = 3_600
     """Time between two looks for files of a table that no snapshot names, seconds."""

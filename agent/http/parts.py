@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coordination.replica import Replica
     from iceberg.publish.publisher import Publisher
     from iceberg.service import CommitterService
+    from iceberg.upsert.service import UpsertService
     from objectstore.store import ObjectStore
 
 
@@ -52,6 +53,8 @@ class Parts:
     """The newest batches that were refused; shown by /status."""
     committers: CommitterService | None = None
     """The tables that this agent commits, and how far all are behind; None: it does not look at tables."""
+    latest: UpsertService | None = None
+    """The tables of topics' newest rows that this agent keeps; None likewise."""
     publishers: Sequence[Publisher] = ()
     """What tells other catalogs of tables."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)

@@ -8,10 +8,13 @@ from agent.http.catalogs import entries
 from agent.http.health import when
 from agent.http.parts import Parts
 from coordination.state.tables import topic_id_of
-from coordination.state.types import Table
+from coordination.state.types import ClaimHolder, Table, Topic
 from iceberg.claim import claim_name
 from iceberg.lag import Lag
+from iceberg.latest_ids import topic_behind
 from iceberg.service import CommitterService, TopicStatus
+from iceberg.upsert.committer import claim_name as latest_claim
+from iceberg.upsert.service import LatestStatus
 from iceberg.view_metadata import is_view
 
 Row = dict[str, object]
@@ -36,12 +39,29 @@ def tables_not_made(parts: Parts) -> list[Row]:
             continue
         more = _told(parts, topic)
         if lag.rows or more["last_error"]:
-            row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows}
+            row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows, "latest": False}
+            found.append({**row, **_late(lag), **more})
+    return found + _latest_not_made(parts)
+
+
+def _latest_not_made(parts: Parts) -> list[Row]:
+    """The same of tables of newest rows."""
+    found: list[Row] = []
+    lags = parts.latest.lags.now if parts.latest is not None else {}
+    for topic, lag in lags.items():
+        if lag.made or topic not in parts.replica.state.topics:
+            continue
+        more = _told_of_latest(parts, topic)
+        if lag.rows or more["last_error"]:
+            row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows, "latest": True}
             found.append({**row, **_late(lag), **more})
     return found
 
 
 def _table(parts: Parts, table: Table) -> Row:
+    latest = topic_behind(parts.replica.state, table)
+    if latest is not None:
+        return _latest(parts, table, latest)
     topic_id = topic_id_of(parts.replica.state, table)
     behind = _behind(parts, topic_id, table.next_offsets)
     lives = behind is not None
@@ -56,7 +76,51 @@ def _table(parts: Parts, table: Table) -> Row:
         **_told(parts, table.topic if lives else ""),
         **_facts(committers, table.topic if lives else ""),
         **_audited(committers, table.topic if lives else ""),
+        "latest": False,
     }
+
+
+def _latest(parts: Parts, table: Table, topic: Topic) -> Row:
+    """The table of a topic's newest rows."""
+    lag = parts.latest.lags.now.get(topic.name) if parts.latest is not None else None
+    sizes = parts.latest.sizes() if parts.latest is not None else {}
+    files, size, snapshots = sizes.get(topic.name, (None, None, None))
+    return {
+        "table": f"{table.namespace}.{table.name}",
+        "topic": topic.name,
+        "next_offsets": list(table.next_offsets),
+        "records_behind": _behind(parts, topic.topic_id, table.next_offsets),
+        **_late(lag),
+        **_told_of_latest(parts, topic.name),
+        "files": files,
+        "bytes": size,
+        "snapshots": snapshots,
+        **_audited(None, ""),
+        "latest": True,
+    }
+
+
+def _told_of_latest(parts: Parts, topic: str) -> dict[str, Any]:
+    """Who keeps a topic's latest table, and what this agent knows of how that goes. It has no compaction."""
+    status = parts.latest.status_of(topic) if parts.latest is not None else None
+    known = status or LatestStatus()
+    return {
+        "committed_by": _broker(parts, parts.replica.state.claims.get(latest_claim(topic))),
+        "last_error": known.last_error,
+        "failing_since": when(known.failing_since_ms) if known.failing_since_ms else "",
+        "last_commit": when(known.last_ms) if known.last_ms else None,
+        "problems": list(parts.latest.problems_of(topic)) if parts.latest is not None else [],
+        "last_compaction": None,
+        "files_compacted": None,
+        "bytes_compacted": None,
+    }
+
+
+def _broker(parts: Parts, holder: ClaimHolder | None) -> str:
+    """The name of the agent that holds a claim; empty for none."""
+    brokers = parts.replica.state.brokers.values()
+    found = (each.name for each in brokers if holder and each.incarnation == holder.incarnation)
+    return next(found, "")
 
 
 def _late(lag: Lag | None) -> Row:
@@ -67,13 +131,11 @@ def _told(parts: Parts, topic: str) -> dict[str, Any]:
     """Who commits the topic, and what this agent knows of how that goes."""
     state = parts.replica.state
     holder = state.claims.get(claim_name(topic))
-    brokers = (each for each in state.brokers.values() if holder and each.incarnation == holder.incarnation)
-    broker = next(brokers, None)
     here = holder is not None and holder.incarnation == parts.replica.incarnation
     committers = parts.committers if here else None
     status = committers.status_of(topic) if committers is not None else TopicStatus()
     return {
-        "committed_by": broker.name if broker is not None else "",
+        "committed_by": _broker(parts, holder),
         "last_error": status.last_error,
         "failing_since": when(status.failing_since_ms) if status.failing_since_ms else "",
         "last_commit": when(status.last_commit_ms) if status.last_commit_ms else None,

@@ -40,6 +40,7 @@ class Metrics:
         self._fetch()
         self._log()
         self._tables()
+        self._latest()
         self._around_tables()
         ProcessCollector(registry=self.registry)  # CPU seconds, resident memory, open files
         GCCollector(registry=self.registry)
@@ -136,6 +137,23 @@ class Metrics:
         self.table_problems = self._gauge(
             "table_problems", "What is wrong with a table that goes on all the same", "topic"
         )
+
+    def _latest(self) -> None:
+        """Of the tables of topics' newest rows (`floe.table.mode=upsert`)."""
+        self.latest_rows_behind = self._gauge(
+            "latest_rows_behind", "Offsets that a __latest table has not taken; each agent says it", "topic"
+        )
+        self.latest_seconds_behind = self._gauge(
+            "latest_seconds_behind",
+            "Age of the oldest record that a __latest table lacks; each agent says it",
+            "topic",
+        )
+        self.latest_problems = self._gauge(
+            "latest_problems", "What is wrong with a __latest table that goes on all the same", "topic"
+        )
+        self.latest_files = self._gauge("latest_files", "Data files of a __latest table", "topic")
+        self.latest_bytes = self._gauge("latest_bytes", "Bytes of these", "topic")
+        self.latest_snapshots = self._gauge("latest_snapshots", "Snapshots of a __latest table", "topic")
 
     def _around_tables(self) -> None:
         self.audit_last_equal_seconds = self._gauge(

@@ -14,6 +14,7 @@ from coordination.state.types import TABLE_FOLDER_DIGITS, Table
 from coordination.topic_configs import effective_bool
 from iceberg.folders import folder_of
 from iceberg.head import place
+from iceberg.latest_ids import topic_behind
 from iceberg.metadata import version_of
 from iceberg.publish.other import Key
 
@@ -96,8 +97,11 @@ def published(state: State, table: Table, rules: Rules) -> Published | None:
         return None
     topic = state.topics_by_id.get(topic_id_of(state, table))
     wanted: bool | None = None
+    own = topic is not None and place(state, topic) == (table.namespace, table.name)
+    if topic is None:
+        topic = topic_behind(state, table)
+        own = topic is not None
     if topic is not None:
-        own = place(state, topic) == (table.namespace, table.name)
         on = effective_bool(SWITCH, topic.configs, state.cluster_configs)
         wanted = own and on and rules.takes(topic.name)
     key = rules.namespace_of(table.namespace), table.name

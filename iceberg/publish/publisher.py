@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordination.jobs import Job
 from coordination.state.types import ClaimHolder
-from iceberg import ledger, metadata
+from iceberg import latest_ids, ledger, metadata
 from iceberg.folders import folder_of
 from iceberg.publish.other import (
     CannotReplace,
@@ -227,7 +227,8 @@ class Publisher(Job):
             return plain
         try:
             content = await read(self._store, self._warehouse, plain)
-            return plain if ledger.owner(await in_turns(metadata.decode_steps(content))) else ""
+            found = await in_turns(metadata.decode_steps(content))
+            return plain if ledger.owner(found) or latest_ids.owner(found) else ""
         except NotFound:
             return plain if is_topics(folder_of(plain)) else ""
         except (StoreError, ValueError) as error:

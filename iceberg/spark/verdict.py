@@ -89,6 +89,16 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True)
+class LatestCount:
+    """What was compared of a topic's `__latest` table: its rows, and by partition up to which offset."""
+
+    topic: str
+    table: str
+    rows: int
+    upto: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of an audit. `counts` holds every kind of KINDS; `findings` the first of each.
 
@@ -103,6 +113,8 @@ class Verdict:
     since: Sequence[Since] = ()
     read_by: str = ""
     snapshots: Mapping[str, int] = field(default_factory=dict)
+    latest: Sequence[LatestCount] = ()
+    """Of topics that have a table of newest rows."""
 
     @property
     def equal(self) -> bool:
@@ -125,4 +137,5 @@ class Verdict:
             since=tuple(Since(**each) for each in data.get("since", ())),
             read_by=data.get("read_by", ""),
             snapshots=data.get("snapshots", {}),
+            latest=tuple(LatestCount(**each) for each in data.get("latest", ())),
         )

@@ -70,7 +70,8 @@ async def test_alerts_ask_for_metrics_that_agents_have_and_docs_explain(
     app.health.troubles.failed("snapshot", "full")
     metrics = app.metrics
     of_tables = (metrics.table_seconds_behind, metrics.table_problems)
-    for told in (*of_tables, metrics.audit_findings, metrics.audit_last_equal_seconds):
+    of_latest = (metrics.latest_seconds_behind, metrics.latest_problems)
+    for told in (*of_tables, *of_latest, metrics.audit_findings, metrics.audit_last_equal_seconds):
         told.labels("t").set(1)
     late = metrics.table_publish_seconds_behind
     metrics.before_reading.append(lambda: late.labels("lake", "t").set(1))

@@ -24,7 +24,7 @@ from objectstore.reader import ChunkReader
 from objectstore.store import ObjectStore, StoreError
 from objectstore.transactions import Transactions
 from tests.checker.findings import Finding
-from tests.sim import columns
+from tests.sim import columns, newest
 from tests.sim.bindings import BOUND, Bindings
 from tests.sim.clerk import ASIDE
 from tests.sim.damage import HURT
@@ -58,6 +58,8 @@ async def audit(
         for topic in [each for each in state.topics if each != HURT]:  # which has none
             known = _Topic(topic, agents[0], Readers(ranges, reader))
             findings += await _table(known, objects, ledger, bindings)
+            if not findings and known.tables:  # its newest rows are those of that table
+                findings += await newest.judged(app, topic, objects)
     await ranges.close()
     await reader.close()
     return findings

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.state.data import FEATURE_LEVEL_MAX
 from iceberg.compactor import Compactor, Merged
 from iceberg.head import Head
 from iceberg.manifests import Removed
 from iceberg.small_files import LiveFile
 from iceberg.snapshots import SnapshotBuilder
+from iceberg.upsert import folding
+from iceberg.upsert.merging import KeyMerge
+from iceberg.upsert.plan import KeyFile
+from iceberg.writer import FileContent
 from tests.sim.controls import Control, patched
 from tests.sim.plan import Plan
 
@@ -42,6 +50,39 @@ def _merged_files_stay() -> tuple[tuple[Any, str, Any], ...]:
     return ((SnapshotBuilder, "_without", without),)
 
 
+def _older_row_wins() -> tuple[tuple[Any, str, Any], ...]:
+    """Of the rows of a key that one turn reads, the oldest is taken."""
+
+    def oldest(rows: pa.Table) -> pa.Table:
+        found: dict[bytes, int] = {}
+        offsets = [each["offset"] for each in rows.column("kafka").to_pylist()]
+        keys = folding.keys_of(rows).to_pylist()
+        for at in sorted(range(len(keys)), key=lambda at: offsets[at]):
+            found.setdefault(keys[at], at)
+        return rows.take(pa.array([found[key] for key in sorted(found)], pa.int64())).combine_chunks()
+
+    return ((folding, "newest", oldest),)
+
+
+def _forgets_deletes() -> tuple[tuple[Any, str, Any], ...]:
+    """A tombstone takes no row away."""
+    real = KeyMerge.merge
+
+    def merge(self: KeyMerge, content: memoryview, file: KeyFile, new: pa.Table) -> Iterator[FileContent]:
+        return real(self, content, file, new.filter(pc.invert(new.column(folding.GONE))))
+
+    return ((KeyMerge, "merge", merge),)
+
+
+def _upserts(plan: Plan) -> Plan:
+    """A compacted topic that has such a table, and clients of it."""
+    return replace(plan, keepers=True, upsert=True)
+
+
+def _newest_level(plan: Plan) -> bool:
+    return plan.level == FEATURE_LEVEL_MAX
+
+
 def _merges(plan: Plan) -> bool:
     return plan.merges_files
 
@@ -60,5 +101,21 @@ TABLES = (
         frozenset({"table-doubled"}),
         lambda: patched(*_merged_files_stay()),
         _merges,
+    ),
+    Control(
+        "older-row-wins",
+        "tables: the newest row of each key is that of its greatest offset",
+        frozenset({"latest-differs"}),
+        lambda: patched(*_older_row_wins()),
+        _newest_level,
+        _upserts,
+    ),
+    Control(
+        "deletes-are-forgotten",
+        "tables: a tombstone takes its key's newest row away",
+        frozenset({"latest-differs"}),
+        lambda: patched(*_forgets_deletes()),
+        _newest_level,
+        _upserts,
     ),
 )

@@ -17,13 +17,15 @@ from agent.net.wire.api import APIS
 from coordination import steps
 from coordination.state.state import HANDLERS as COMMANDS
 from iceberg.steps import STEPS as TABLE_STEPS
+from iceberg.upsert.steps import STEPS as LATEST_STEPS
 from tests.sim.faults import FAULTS
 from tests.sim.network import EVENTS
 
 if TYPE_CHECKING:
     from tests.sim.world import Outcome
 
-STEPS = (*steps.STEPS, *(f"table/{step}" for step in TABLE_STEPS))
+_OF_TABLES = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
+STEPS = (*steps.STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
 RULES: Mapping[str, tuple[str, ...]] = {
     "1 ack means durable": ("command commit_chunk", "fault kill"),
     "2 leases drive liveness only": ("fault expire-lease", "command fence_incarnation"),

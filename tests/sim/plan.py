@@ -15,6 +15,8 @@ from tests.sim.node import Ways
 QUIET_S = 2.0
 COMMON_FAULT_OF = 0.5
 RESTORED_OF, HURT_OF, BOUND_OF = 0.15, 0.15, 0.1
+UPSERT_OF = 0.25
+"""Of the plans with keepers, which are four of ten."""
 UPGRADED_OF, UPGRADED_S = 0.1, (3.0, 10.0)
 LEVEL_BEFORE = 1
 """Time that deletes was not agreed on yet: whose clock is off may do harm there."""
@@ -25,6 +27,8 @@ STORES_S = ((0.0, 0.0), (0.002, 0.02), (0.0, 0.075))
 LOGS_S = ((0.0, 0.0), (0.0, 0.004), (0.001, 0.002))
 """One way, s: nothing as in one process, near, and up to 150 ms there and back, or 8."""
 
+LATEST = {"latest_age_s": 2, "latest_busy_percent": 100, "latest_bytes_max": 4096}
+"""The table of newest rows has turns often, and takes what it lacks in pieces."""
 TABLES = {"orphan_interval_s": 8, "orphan_grace_s": 6, "compaction_busy_percent": 100}
 
 
@@ -95,6 +99,8 @@ class Plan:
     """Whether records of a topic are damaged for good, and passed over."""
     merges_files: bool = False
     """Whether small files of tables become large ones."""
+    upsert: bool = False
+    """Whether the compacted topic has a table of the newest row of each key beside its own."""
     level: int = FEATURE_LEVEL_MAX
     """The feature level at which the cluster begins."""
 
@@ -107,7 +113,16 @@ class Plan:
         or never in a run.
         """
         at = 3 if self.merges_files else 1000
-        return {"interval_ms": self.table_ms, "compacted_at_files": at, **TABLES}
+        return {
+            "interval_ms": self.table_ms,
+            "compacted_at_files": at,
+            **TABLES,
+            **(LATEST if self.upsert else {}),
+        }
+
+    def kept(self) -> dict[str, str]:
+        """What else the compacted topic is configured with."""
+        return {"floe.table.mode": "upsert"} if self.upsert else {}
 
     def dump(self) -> str:
         """As JSON that `load` reads."""
@@ -168,13 +183,14 @@ def plan_of(seed: int, seconds: float = 20.0) -> Plan:
 
 
 def _maybe_more(plan: Plan) -> Plan:
-    """Tables are compacted; at times with bindings, or damage: to pass it over is of the newest level, and no
-    backup brings it back.
+    """Tables are compacted; at times with bindings, newest rows, or damage: to pass it over is of the newest
+    level, as newest rows are, and no backup brings it back.
     """
     hurt = Random(plan.seed ^ 0xDA3A).random() < HURT_OF and not plan.restored
     bound = Random(plan.seed ^ 0xB18D).random() < BOUND_OF
-    hurt = hurt and plan.level == FEATURE_LEVEL_MAX
-    return replace(plan, hurt=hurt, binder=bound, merges_files=True)
+    upsert = plan.keepers and Random(plan.seed ^ 0x0B5E).random() < UPSERT_OF
+    hurt, upsert = (each and plan.level == FEATURE_LEVEL_MAX for each in (hurt, upsert))
+    return replace(plan, hurt=hurt, binder=bound, merges_files=True, upsert=upsert)
 
 
 def _maybe_upgraded(plan: Plan, random: Random) -> Plan:

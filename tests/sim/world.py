@@ -492,7 +492,7 @@ class World:
                 NewTopic(TOPIC, self.plan.partitions, 1),
                 NewTopic(COPIES, COPIES_PARTITIONS, 1),
                 NewTopic(SHARED, COPIES_PARTITIONS, 1),
-                NewTopic(KEPT, KEPT_PARTITIONS, 1, topic_configs=COMPACTED),
+                NewTopic(KEPT, KEPT_PARTITIONS, 1, topic_configs=COMPACTED | self.plan.kept()),
                 NewTopic(SHORT_LIVED, SHORT_PARTITIONS, 1, topic_configs=SHORT_RETENTION),
             ]
         )

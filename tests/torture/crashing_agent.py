@@ -17,8 +17,10 @@ from typing import Any
 from coordination.steps import STEPS, install
 from deploy.services.floe import FloeAgent
 from iceberg.steps import STEPS as TABLE_STEPS
+from iceberg.upsert.steps import STEPS as LATEST_STEPS
 
-ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
+_OF_TABLES = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
+ALL_STEPS = (*STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
 
 
 class Armed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog.rest import RestCatalog
@@ -122,6 +122,31 @@ def table_differs(
         if expected[place] != held[place]:
             findings.append(Finding("table-changed", f"{topic}-{place[0]}", f"offset {place[1]}"))
     return findings
+
+
+def latest_differs(
+    catalog: RestCatalog, topic: str, sent: Sequence[Sent], final: Mapping[Place, Sequence[tuple[int, bytes]]]
+) -> list[Finding]:
+    """How the table of the topic's newest rows differs from a dictionary of what was read of the topic, once
+    it has had time to catch up. A record's key is what its writer gave it.
+    """
+    keys = {send.value: send.key for send in sent}
+    newest = {
+        (p, keys[value]): ((p, offset), value) for (_, p), rows in final.items() for offset, value in rows
+    }
+    due = sorted(newest.values())
+    deadline = time.monotonic() + TABLE_SECONDS_MAX
+    while (rows := sorted(_table(catalog, f"{topic}__latest"))) != due and time.monotonic() < deadline:
+        time.sleep(1)
+    return [
+        Finding(
+            "latest-differs", f"{topic}-{place[0]}", f"offset {place[1]}, of {len(rows)} rows, {len(due)} due"
+        )
+        for place, _ in [
+            *(each for each in rows if each not in due),
+            *(each for each in due if each not in rows),
+        ]
+    ] or [Finding("latest-doubled", topic, f"{len(rows)} rows, {len(due)} due")] * (len(rows) != len(due))
 
 
 def _table(catalog: RestCatalog, topic: str) -> list[tuple[tuple[int, int], bytes]]:

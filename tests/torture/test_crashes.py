@@ -1,4 +1,4 @@
-"""A process killed before every step of flush, snapshot, trim, commit and collection [rules 1, 3, 9].
+"""A process killed before every step of flush, snapshot, trim, tables and collection [rules 1, 3, 9].
 
 Two agents write, commit and collect under load; one step is armed; whichever agent reaches it first dies
 there, the other carries on, the dead one comes back. Then topic, table and chunks are judged.
@@ -21,7 +21,7 @@ from tests.compat.raw import call
 from tests.torture.cluster import Cluster, Member
 from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent
 from tests.torture.inside import inspect
-from tests.torture.run import create_topic, open_catalog, table_differs
+from tests.torture.run import create_topic, latest_differs, open_catalog, table_differs
 from tests.torture.verdict import Finding, Place, judge, superseded
 from tests.torture.workload import BASE, Writer, read_all
 
@@ -38,6 +38,7 @@ BUSY = {
     "tables": {
         "interval_ms": 300, "manifests_merged_at": 3, "orphan_interval_s": 1, "orphan_grace_s": 0,
         "compacted_at_files": 3, "compaction_busy_percent": 100,
+        "latest_age_s": 1, "latest_busy_percent": 100,
     },
 }  # fmt: skip
 
@@ -49,17 +50,29 @@ BEGINNINGS = (
     "table/store-first-metadata",
     "table/create-table",
     "table/find-old-files",
+    "latest/claim",
+    "latest/store-first-metadata",
+    "latest/create-table",
 )
 """Steps at the beginning of a topic's table."""
 
 CHANGES = "change/"  # steps of a request too large for one entry: test_large_changes_killed.py dies there
-LATE = ("table/store-base",)
-"""By a topic's 160th commit at the earliest: tests/unit/iceberg/test_tables_history.py dies there."""
+LATE = (
+    "table/store-base",
+    "latest/rename-table",
+    "latest/set-old-table-aside",
+    "latest/create-namespace",
+    "latest/merge-manifests",
+)
+"""By a topic's 160th commit at the earliest, or by a story of its own: test_tables_history.py and
+test_latest_tables.py of tests/unit/iceberg die there.
+"""
 TOPICS, BROKERS = 2, 4  # as kinds of resources
 DELETE = 1  # as an operation on a config
 KEYS = 10  # of each partition of a compacted topic
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 FOLLOWED = {"floe.table.retention": "follow"}
+UPSERT = {"floe.table.mode": "upsert"}
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +140,8 @@ def _table_findings(
 ) -> list[Finding]:
     """How the table differs from the topic, as the agent that came back tells of it."""
     catalog = open_catalog(dead.agent.http, cluster.s3_properties)
+    if topic.startswith("t-latest-"):
+        return table_differs(catalog, topic, final) + latest_differs(catalog, topic, writer.sent, final)
     if not topic.startswith("t-compact-"):
         return table_differs(catalog, topic, final)
     unknown = frozenset(send.value for send in writer.sent if send.outcome != "ok")
@@ -141,6 +156,8 @@ def _config(cluster: Cluster, step: str) -> dict[str, str]:
         answer = asyncio.run(call(cluster.bootstrap, "IncrementalAlterConfigs", request, 1))
         assert answer.responses[0].error_code == 0, answer
         return COMPACTED
+    if step.startswith("latest/"):
+        return UPSERT
     if step == "table/rename-table":
         return {"floe.table.name": "renamed"}
     return FOLLOWED if step == "table/find-old-files" else {}
@@ -149,7 +166,7 @@ def _config(cluster: Cluster, step: str) -> dict[str, str]:
 def _begin(cluster: Cluster, topic: str, config: dict[str, str] | None = None) -> Writer:
     """A new topic that is being written to."""
     create_topic(cluster.bootstrap, topic, len(PARTITIONS), config)
-    keys = KEYS if config == COMPACTED else 0
+    keys = KEYS if config in (COMPACTED, UPSERT) else 0
     writer = Writer("w", cluster.bootstrap, topic, PARTITIONS, rate=100, keys=keys)
     writer.start()
     _until(lambda: len(writer.sent) > 0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coordination.steps import STEPS
 from iceberg.steps import STEPS as TABLE_STEPS
+from iceberg.upsert.steps import STEPS as LATEST_STEPS
 from objectstore.faulty import FaultRates
 from tests.sim.faults.fault import Fault
 from tests.sim.node import AgentNode
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 SLOW = FaultRates(slow=1.0, slow_s_max=1.5, stale_writes=0)
 COMMIT_STEPS = ("plan", "read-records", "store-file", "store-manifest-list")
-ALL_STEPS = (*STEPS, *(f"table/{step}" for step in TABLE_STEPS))
+_OF_TABLES = (("table", TABLE_STEPS), ("latest", LATEST_STEPS))
+ALL_STEPS = (*STEPS, *(f"{path}/{step}" for path, names in _OF_TABLES for step in names))
 
 
 def _kill(world: World, targets: Sequence[AgentNode]) -> None:

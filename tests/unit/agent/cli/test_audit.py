@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ from deploy.setup.java import java_home
 from objectstore.batch import NewRecord, build
 from tests.bench.load import produce_all, produce_frame
 from tests.compat.raw import set_broker_config
-from tests.unit.agent.cli.conftest import Dev, floe
+from tests.unit.agent.cli.conftest import CLEAN, ROOT, Dev, floe
 
 LEAVING, DELETED = 200, 30  # records written to a topic, and of them deleted by request
 ROWS = 5_000  # enough for a better compression of the damaged file to make up for its metadata
@@ -153,15 +155,20 @@ def transactions(dev: Dev, topic: str) -> dict[int, int]:
 
 
 def test_what_left_the_topic_by_right_stays_in_its_table(dev: Dev) -> None:
-    """Records that were deleted, and those that compaction took: history, and no difference."""
+    """Records that were deleted, and those that compaction took: history, and no difference.
+
+    Beside it is a table of the newest rows, which is audited with it.
+    """
     configs = ("message.timestamp.type=LogAppendTime",)
     configs += ("cleanup.policy=compact,delete", "max.compaction.lag.ms=1", "retention.ms=-1")
+    configs += ("floe.table.mode=upsert",)
     options = [part for config in configs for part in ("--config", config)]
     assert dev.run("topic", "create", "leaves", "--partitions", "1", *options).status == 0
     assert asyncio.run(set_broker_config(dev.bootstrap, "log.cleaner.backoff.ms", "50")) == 0
     lines = "".join(f"key {n % 7}\tvalue {n}\n" for n in range(LEAVING))
     assert dev.run("produce", "leaves", "--key-separator", "\t", stdin=lines).status == 0
     until(lambda: behind(dev, "leaves") == 0, "the table has no record")  # before the first ones go
+    until(lambda: behind(dev, "leaves", latest=True) is not None, "there is no table of newest rows")
     start = [TopicPartition("leaves", 0, DELETED)]
     admin = AdminClient({"bootstrap.servers": dev.bootstrap})
     admin.delete_records(start)[start[0]].result(WAIT_S_MAX)
@@ -173,6 +180,10 @@ def test_what_left_the_topic_by_right_stays_in_its_table(dev: Dev) -> None:
     assert count["table"] == LEAVING
     assert 7 <= count["consumed"] < LEAVING - DELETED, "read after it was compacted"
     assert count["history"] == LEAVING - count["consumed"]
+    (latest,) = verdict["latest"]
+    assert latest["table"] == "floe.floe.leaves__latest"
+    assert latest["rows"] <= 7, "keys"
+    assert latest["upto"][0] <= LEAVING
 
 
 def until(done: Callable[[], bool], otherwise: str) -> None:
@@ -183,11 +194,12 @@ def until(done: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.2)
 
 
-def behind(dev: Dev, topic: str) -> int | None:
-    """Records that the topic's table lacks; None before there is one."""
+def behind(dev: Dev, topic: str, latest: bool = False) -> int | None:
+    """Records that the topic's table lacks, or that of its newest rows; None before there is one."""
     with urllib.request.urlopen(f"{dev.http}/status.json", timeout=WAIT_S_MAX) as answer:
         tables = json.load(answer)["tables"]
-    return next((row["records_behind"] for row in tables if row["topic"] == topic), None)
+    own = (row for row in tables if row["topic"] == topic and row["latest"] == latest)
+    return next((row["records_behind"] for row in own), None)
 
 
 def compacted_away(dev: Dev) -> float:
@@ -230,6 +242,45 @@ def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
     kept = catalog.load_table("audits.offsets").scan(row_filter="topic = 'grows'").to_arrow().to_pylist()
     assert all(row["equal"] for row in kept)
     assert sum(row["next_offset"] - row["from_offset"] for row in kept) == 86
+
+
+@pytest.mark.parametrize(("rounds", "compared", "read_by"), [(1, 2, "spark"), (9, 4, "client")])
+def test_records_that_leave_while_they_are_compared_are_no_difference(
+    dev: Dev, rounds: int, compared: int, read_by: str
+) -> None:
+    """It is compared again with what has left by then; when more leaves each time, one consumer reads."""
+    topic = f"leaving-{rounds}"
+    assert dev.run("topic", "create", topic, "--partitions", "1").status == 0
+    assert dev.run("produce", topic, stdin="".join(f"value {n}\n" for n in range(LEAVING))).status == 0
+    words = ["table", "audit", topic, "--output", "json", "--java-home", str(java_home())]
+    driver = [sys.executable, "-W", "error", "-m", "tests.unit.agent.cli.leaving_audit"]
+    ran = subprocess.run(
+        [*driver, dev.bootstrap, topic, str(rounds), *words, "--jars", str(ensure("iceberg")[0].parent)],
+        env={**CLEAN, "FLOE_BOOTSTRAP": dev.bootstrap, "FLOE_HTTP": dev.http},
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    verdict = json.loads(ran.stdout)
+    assert (ran.returncode, verdict["equal"], verdict["read_by"]) == (0, True, read_by), ran.stdout
+    assert f"compared {compared} times" in ran.stderr
+    (count,) = verdict["topics"]
+    assert (count["table"], count["history"]) == (LEAVING, LEAVING - count["consumed"])
+    assert count["consumed"] < LEAVING
+
+
+def test_without_spark_s_jars_for_kafka_one_consumer_reads(dev: Dev, tmp_path: Path) -> None:
+    assert dev.run("topic", "create", "one-reads", "--partitions", "2").status == 0
+    assert dev.run("produce", "one-reads", stdin="a\nb\n").status == 0
+    jars = ensure("iceberg")[0].parent
+    words = ("--jars", str(jars), "--kafka-jars", str(tmp_path), "--java-home", str(java_home()))
+    ran = floe(
+        "table", "audit", "one-reads", *words, "--output", "json",
+        FLOE_BOOTSTRAP=dev.bootstrap, FLOE_HTTP=dev.http,
+    )  # fmt: skip
+    verdict = json.loads(ran.out)
+    assert (ran.status, verdict["equal"], verdict["read_by"]) == (0, True, "client"), ran
+    assert "python -m deploy.setup.jars sparkkafka" in " ".join(ran.err.split())
+    (count,) = verdict["topics"]
+    assert (count["consumed"], count["table"]) == (2, 2)
 
 
 async def before_1600(dev: Dev, topic: str) -> None:

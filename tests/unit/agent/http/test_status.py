@@ -9,7 +9,10 @@ import httpx
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from coordination.clock import ManualClock
-from coordination.commands import CommitTable, PutNamespace
+from coordination.commands import Claim, CommitTable, DeleteTopic, PutNamespace
+from coordination.state.types import Done
+from iceberg.latest_ids import latest_id
+from iceberg.upsert.committer import claim_name
 from tests.unit.agent.http.conftest import Edge, connect
 
 
@@ -57,6 +60,32 @@ async def test_tables_say_how_far_they_are_behind(edge: Edge, client: httpx.Asyn
     known = {"table": "floe.orders", "topic": "orders", "next_offsets": [0], "records_behind": 0}
     assert {name: row[name] for name in known} == known
     assert row["files"] is None, "only the agent that commits it knows"
+
+
+async def test_the_table_of_newest_rows_is_told_beside_the_topics_own(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    """Each with its own offsets and holder; nobody but its holder knows more of it."""
+    await edge.topic("orders", **{"floe.table.mode": "upsert"})
+    topic_id = edge.replica.state.topics["orders"].topic_id
+    await edge.replica.propose(PutNamespace(name="floe"))
+    for name, table_id in (("orders", topic_id), ("orders__latest", latest_id(topic_id))):
+        made = CommitTable(namespace="floe", name=name, metadata_location=name, topic="orders")
+        made.topic_id, made.next_offsets[:] = table_id, [0]
+        assert isinstance(await edge.replica.propose(made), Done)
+    claim = Claim(name=claim_name("orders"))
+    assert isinstance(await edge.replica.propose(claim, incarnation=edge.replica.incarnation), Done)
+    own, latest = (await client.get("/status")).json()["tables"]
+    assert set(own) == set(latest), "readers find the same fields"
+    assert (own["table"], own["latest"], own["committed_by"]) == ("floe.orders", False, "")
+    assert (latest["table"], latest["topic"]) == ("floe.orders__latest", "orders")
+    assert (latest["latest"], latest["committed_by"], latest["records_behind"]) == (True, "edge", 0)
+    assert latest["files"] is None, "only the agent that keeps it knows"
+    page = (await client.get("/status", headers={"Accept": "text/html"})).text
+    assert "floe.orders__latest" in page
+    await edge.replica.propose(DeleteTopic(name="orders"))
+    _, left = (await client.get("/status")).json()["tables"]
+    assert (left["table"], left["records_behind"]) == ("floe.orders__latest", None)
 
 
 async def test_the_newest_refused_records_are_listed_and_escaped(
