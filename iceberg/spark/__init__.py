@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from iceberg.spark.session import S3Access, session
 
 if TYPE_CHECKING:
+    from iceberg.spark.backfill import Repaired, Span, rebuild, repair
+    from iceberg.spark.decoding import decoder
     from iceberg.spark.jobs import (
         Given,
         Progress,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         exactly_once_rows,
         watermark_of,
     )
+    from iceberg.spark.maintenance import Outcome, Upkeep, maintain
     from iceberg.spark.reading import Increment, read_since, stream
     from iceberg.spark.sinks import merge_into, newest
     from iceberg.spark.watermark import (
@@ -48,6 +51,9 @@ _HOMES = {
         "Watermark", "JobError", "UnknownTable", "OtherTopic", "NotSoFar", "RowsGone", "Unmarked",
         "MissingColumns", "TargetMoved",
     ),
+    "backfill": ("rebuild", "repair", "Span", "Repaired"),
+    "decoding": ("decoder",),
+    "maintenance": ("maintain", "Upkeep", "Outcome"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -66,4 +72,6 @@ __all__ = [
     "watermark_of",
     "Watermark", "JobError", "UnknownTable", "OtherTopic", "NotSoFar", "RowsGone", "Unmarked",
     "MissingColumns", "TargetMoved",
+    "rebuild", "repair", "Span", "Repaired", "decoder",
+    "maintain", "Upkeep", "Outcome",
 ]  # fmt: skip

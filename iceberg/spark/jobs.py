@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.spark.reading import Increment, beyond, increment
-from iceberg.spark.topics import TopicTable, head_of, table_properties, topic_table
+from iceberg.spark.topics import TopicTable, head_of, now_ms, table_properties, topic_table
 from iceberg.spark.watermark import OtherTopic, TargetMoved, Unmarked, Watermark
 
 PROPERTY = "floe-watermark."
@@ -329,7 +329,7 @@ class _Run:
 
     def _checked_head(self) -> int:
         """The branch's snapshot, which comes from the base by this run's commits only. Raises TargetMoved."""
-        if _now_ms(self._spark) - self._began_ms > RUN_HOURS_MAX * 3_600_000:
+        if now_ms(self._spark) - self._began_ms > RUN_HOURS_MAX * 3_600_000:
             raise TargetMoved(
                 f"target {self._target}: the run took over {RUN_HOURS_MAX} h, and its branch may be "
                 "gone: run it again with less, by offsets_max"
@@ -378,10 +378,6 @@ def _name(spark: SparkSession) -> tuple[str, int]:
         "SELECT unix_millis(current_timestamp()) AS ms, replace(uuid(), '-') AS unique"
     ).collect()[0]
     return f"{BRANCH}{row['ms']}_{row['unique']}", row["ms"]
-
-
-def _now_ms(spark: SparkSession) -> int:
-    return int(spark.sql("SELECT unix_millis(current_timestamp()) AS ms").collect()[0]["ms"])
 
 
 def _drop_leftovers(spark: SparkSession, target: str) -> None:

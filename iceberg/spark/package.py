@@ -1,6 +1,7 @@
 """`python -m iceberg.spark.package floe-spark.zip`: what users of Spark need of Floe, for `--py-files`.
 
-The modules that `iceberg.spark` exports names of, and no other: they import pyspark and themselves only.
+The modules that `iceberg.spark` exports names of, and what those need: they import pyspark and themselves
+only.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-MODULES = ("session", "watermark", "topics", "reading", "sinks", "jobs")
+MODULES = (
+    "session", "watermark", "topics", "reading", "sinks", "jobs",
+    "commands", "decoding", "backfill", "rewriting", "procedures", "maintenance",
+)  # fmt: skip
 _ROOT = Path(__file__).resolve().parents[2]
 _STAMP = (2026, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 

@@ -37,10 +37,11 @@ PACKAGES = (
 )
 """Maven coordinates of the jars, for `jars=PACKAGES` or `spark-submit --packages`."""
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit's JVM was there first: what it was told holds
+_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _EVERYWHERE = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.extensions": _EXTENSIONS,
 }
 
 THOROUGH = "-XX:+UseParallelGC"
@@ -98,13 +99,15 @@ def session(
     jobs of about a minute: the JVM compiles quickly rather than well. `settings` of Spark's own win over
     those from here.
 
-    Raises FileNotFoundError when a jar is missing and ValueError for `master` with `remote`. A JVM that runs
-    already keeps its memory bound and jars.
+    Raises FileNotFoundError when a jar is missing, and ValueError for what does not go with `remote` or a
+    server that lacks Iceberg's SQL. A JVM that runs already keeps its memory bound and jars.
     """
     from pyspark.sql import SparkSession
 
     if master and remote:
         raise ValueError(f"master={master!r} and remote={remote!r}: give one of them")
+    if remote:
+        _check_remote(remote, jars=jars, scratch=scratch, java_home=java_home)
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
     if remote:
@@ -127,9 +130,25 @@ def session(
     return spark
 
 
+def _check_remote(remote: str, **given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name}={value!r} with remote={remote!r}: that is the server's own; start it with it, and "
+                "leave it out here"
+            )
+
+
 def _connected(sessions: type[SparkSession], remote: str, settings: Mapping[str, str]) -> SparkSession:
     """A session on a Connect server; the catalog is a matter of this session alone."""
     spark = sessions.builder.remote(remote).getOrCreate()
+    found = spark.conf.get("spark.sql.extensions", "") or ""
+    if _EXTENSIONS not in found:
+        spark.stop()
+        raise ValueError(
+            f"remote={remote!r}: its spark.sql.extensions are {found!r}, and jobs need Iceberg's: start the "
+            f"server with --packages {','.join(PACKAGES)} --conf spark.sql.extensions={_EXTENSIONS}"
+        )
     for name, value in {"spark.sql.session.timeZone": "UTC", **settings}.items():
         spark.conf.set(name, value)
     return spark

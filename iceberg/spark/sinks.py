@@ -19,15 +19,21 @@ _BOUNDED = ("tinyint", "smallint", "int", "bigint", "string", "date")
 
 
 def merge_into(
-    rows: DataFrame, target: str, key: Sequence[str] = PLACE, *, newest_by: Sequence[str] = ()
+    rows: DataFrame,
+    target: str,
+    key: Sequence[str] = PLACE,
+    *,
+    newest_by: Sequence[str] = (),
+    again: bool = False,
 ) -> None:
     """Put rows into an Iceberg table, one row per key, in one commit.
 
     A key that the target has is overwritten; with `newest_by` only by a row that is greater in these columns,
-    so that rows which come late or once more do no harm. Of several rows with one key the greatest counts
-    (any of them without `newest_by`). Rows have the target's columns, by name; further ones are ignored. The
-    keys' lowest and highest values (whole numbers, text, dates) are looked up first: files of the target that
-    lie outside are not opened.
+    so that rows which come late or once more do no harm; with `again` also by one that is equal in them, so
+    that a row which was computed otherwise before is made anew. Of several rows with one key the greatest
+    counts (any of them without `newest_by`). Rows have the target's columns, by name; further ones are
+    ignored. The keys' lowest and highest values (whole numbers, text, dates) are looked up first: files of
+    the target that lie outside are not opened.
     Raises UnknownTable and MissingColumns, before anything is written.
     """
     spark = rows.sparkSession
@@ -39,7 +45,8 @@ def merge_into(
         return
     on = [f"t.`{name}` = s.`{name}`" for name in key]
     on += [f"t.`{key[at]}` BETWEEN :low{at} AND :high{at}" for at in range(len(key)) if f"low{at}" in bounds]
-    newer = f"AND {_struct('s', newest_by)} > {_struct('t', newest_by)} " if newest_by else ""
+    than = ">=" if again else ">"
+    newer = f"AND {_struct('s', newest_by)} {than} {_struct('t', newest_by)} " if newest_by else ""
     given = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
     names = ", ".join(f"`{name}`" for name in columns)
     values = ", ".join(f"s.`{name}`" for name in columns)

@@ -95,5 +95,10 @@ def table_properties(spark: SparkSession, table: str) -> dict[str, str]:
     return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
 
 
+def now_ms(spark: SparkSession) -> int:
+    """The time by Spark's clock, in Unix milliseconds."""
+    return int(spark.sql("SELECT unix_millis(current_timestamp()) AS ms").collect()[0]["ms"])
+
+
 def _offsets(text: str | None) -> tuple[int, ...]:
     return tuple(int(each) for each in text.split(",")) if text else ()

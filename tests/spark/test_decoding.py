@@ -5,15 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import types as T
 
 from deploy.run.broken import confluent
 from deploy.run.source import TOPICS, message_class
-from iceberg.spark.pipelines.decoding import ERROR, RAW, decoder
+from iceberg.spark.decoding import ERROR, RAW, decoder
+from iceberg.spark.watermark import JobError
 from schema.compiler import compile_protos
 
 FLIGHTS = next(topic for topic in TOPICS if topic.name == "flights")
 DESCRIPTORS = compile_protos({FLIGHTS.proto.name: FLIGHTS.proto.read_bytes()})
+WITHOUT_IMPORTS = FileDescriptorSet(
+    file=[each for each in FileDescriptorSet.FromString(DESCRIPTORS).file if each.name == FLIGHTS.proto.name]
+).SerializeToString()
 MOVEMENT = T.StructType().add("scheduled_time", T.IntegerType()).add("actual_time", T.IntegerType())
 VALUE = (
     T.StructType()
@@ -75,5 +80,24 @@ def test_what_is_not_the_message_has_its_reason_and_its_bytes(raw: bytes, framed
 
 def test_a_column_that_cannot_be_decoded_here_is_named() -> None:
     value = T.StructType().add("a", T.StructType().add("b", T.ArrayType(T.IntegerType())))
-    with pytest.raises(TypeError, match=r"column value\.a\.b is array<int>: only scalars"):
+    with pytest.raises(JobError, match=r"column value\.a\.b is array<int>: only scalars"):
         decoder(DESCRIPTORS, FLIGHTS.message, value, framed=False)
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "message", "says"),
+    [
+        (
+            DESCRIPTORS,
+            "nycflights.Flights",
+            r"message 'nycflights.Flights' is not in the descriptors: name one of .*nycflights.Flight\b",
+        ),
+        (b"\x0a", FLIGHTS.message, r"descriptors of 1 bytes: .*; make them by protoc --include_imports"),
+        (WITHOUT_IMPORTS, FLIGHTS.message, r"descriptors of [0-9]+ bytes: .*; make them by protoc"),
+    ],
+)
+def test_descriptors_without_the_message_are_told_before_any_record(
+    descriptors: bytes, message: str, says: str
+) -> None:
+    with pytest.raises(JobError, match=says):
+        decoder(descriptors, message, VALUE, framed=True)

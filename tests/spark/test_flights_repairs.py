@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iceberg.spark import JobError
+from iceberg.spark.decoding import decoder
 from iceberg.spark.pipelines import flight_repairs as repairs
 from iceberg.spark.pipelines import flights
-from iceberg.spark.pipelines.decoding import decoder
 from schema.compiler import compile_protos
 from tests.spark.flights_lake import (
     FIRST,

@@ -16,17 +16,25 @@ import yaml
 
 from deploy.run.stages import Embedded
 from tests.spark.cluster import QUICK, Cluster, standalone
+from tests.spark.connect import EXTENSIONS, Connect
 
 KUBERNETES = "1.36.0"
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "spark.md"
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`((?:python|spark-submit|spark-class|floe|make|pip) [^`]+)`")
+ELSEWHERE = {
+    "make run",  # tests/spark/test_main_job.py runs its job
+    "floe table audit",  # tests/unit/agent/cli/test_audit.py
+}
 DONE_BEFORE = re.compile(r"^make setup\b.*$", re.MULTILINE)  # `make test` begins with it
 RUNNING = {  # what the fixtures start, on ports of their own
     "floe dev\n",
     "spark-class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077\n",
     "spark-class org.apache.spark.deploy.worker.Worker spark://127.0.0.1:7077 --host 127.0.0.1 "
     "--cores 1 --memory 512m\n",
+    "spark-submit --class org.apache.spark.sql.connect.service.SparkConnectServer --jars $JARS \\\n"
+    f"    --conf {EXTENSIONS} spark-internal\n",
 }
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
@@ -63,7 +71,7 @@ class Shell:
         return text
 
     def run(self, text: str) -> None:
-        """One block; its standard output is kept."""
+        """One block; what it says is kept."""
         state = self.home / ".state"
         script = f"set -eo pipefail\n{self.of_here(text)}\npwd > {state}; env -0 >> {state}\n"
         ran = subprocess.run(
@@ -74,17 +82,21 @@ class Shell:
         folder, _, variables = state.read_text().partition("\n")
         self.folder = Path(folder)
         self.environment = dict(each.split("=", 1) for each in variables.split("\0") if "=" in each)
-        self.said = ran.stdout.splitlines()
+        self.said = [*ran.stderr.splitlines(), *ran.stdout.splitlines()]
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    """A terminal with Floe and a Spark cluster running beside it."""
-    with Embedded(tmp_path / "floe") as floe, standalone(tmp_path / "spark") as cluster:
-        yield terminal(tmp_path, floe, cluster)
+    """A terminal with Floe, a Spark cluster and a Connect server running beside it."""
+    with (
+        Embedded(tmp_path / "floe") as floe,
+        standalone(tmp_path / "spark") as cluster,
+        Connect(tmp_path / "connect") as connect,
+    ):
+        yield terminal(tmp_path, floe, cluster, connect)
 
 
-def terminal(tmp_path: Path, floe: Embedded, cluster: Cluster) -> Shell:
+def terminal(tmp_path: Path, floe: Embedded, cluster: Cluster, connect: Connect) -> Shell:
     home = tmp_path / "home"
     home.mkdir()
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
@@ -93,6 +105,7 @@ def terminal(tmp_path: Path, floe: Embedded, cluster: Cluster) -> Shell:
     instead = {
         "http://127.0.0.1:8080": floe.http[0],
         "spark://127.0.0.1:7077": cluster.url,
+        "sc://127.0.0.1:15002": connect.url,
         ". .venv/bin/activate": "true",
     }
     return Shell(home, instead, {**kept, **here, **QUICK, "PATH": venv, "SPARK_LOCAL_IP": "127.0.0.1"})
@@ -143,4 +156,10 @@ def test_every_command_of_the_page_runs_and_says_what_the_page_says(shell: Shell
             assert block.language == "text", block
             for line in block.text.splitlines():
                 assert any(each.startswith(line) for each in shell.said), (line, shell.said)
-    assert ran >= 7
+    assert ran >= 13
+
+
+def test_a_command_within_the_text_is_one_that_runs() -> None:
+    text = PAGE.read_text()
+    run = "\n".join(block.text for block in blocks() if block.language == "sh")
+    assert {each for each in INLINE.findall(BLOCK.sub("", text)) if each not in run} <= ELSEWHERE

@@ -1,7 +1,8 @@
 """`python -m iceberg.spark.pipelines URI run|backfill|repair|stream`: the flights pipeline and its repairs.
 
 `URI` is Floe's catalog, `http://host:port/iceberg`. It runs locally, or by what spark-submit was told. Exit
-status 0: done; 1: it could not be done, and the last line says why.
+status 0: done; 1: it could not be done, and the last line says why. A topic of which there is no table yet is
+waited for with `--wait SECONDS`, and is such a reason without it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,22 @@ import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from threading import Event
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T
 
+from iceberg.spark.commands import add_reach, ended, started
+from iceberg.spark.decoding import decoder
 from iceberg.spark.pipelines import flight_repairs as repairs
 from iceberg.spark.pipelines import flight_streams as streams
 from iceberg.spark.pipelines import flights
-from iceberg.spark.pipelines.decoding import decoder
-from iceberg.spark.session import jars_in, session
-from iceberg.spark.watermark import JobError
+from iceberg.spark.session import jars_in
+from iceberg.spark.topics import now_ms
 
 MESSAGE = "nycflights.Flight"
+LOOK_S = 1.0
+"""Between two looks at whether tables are there, seconds."""
 KAFKA_JARS = Path("build/jars/sparkkafka")
 """Below a checkout; elsewhere spark-submit is given them (`--packages`)."""
 
@@ -32,16 +37,35 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser().parse_args(words)
     lake = flights.Lake({topic: f"floe.floe.{topic}" for topic in flights.TOPICS}, arguments.results)
     jars = [*jars_in(), *jars_in(KAFKA_JARS)] if KAFKA_JARS.is_dir() else None
-    spark = session(arguments.uri, jars, short_lived=arguments.what != "stream")
-    try:
-        for line in DO[arguments.what](spark, lake, arguments):
-            print(line)
-    except JobError as error:
-        print(error, file=sys.stderr)
-        return 1
-    finally:
-        spark.stop()
-    return 0
+
+    def work() -> int:
+        spark = started(arguments, jars, short_lived=arguments.what != "stream")
+        try:
+            wait(spark, lake, arguments.wait)
+            for line in DO[arguments.what](spark, lake, arguments):
+                print(line)
+        finally:
+            spark.stop()
+        return 0
+
+    return ended("flights", work)
+
+
+def wait(spark: SparkSession, lake: flights.Lake, seconds: int) -> None:
+    """Until each table that the stages read is there, for so long at most, with a line for each change.
+
+    Raises UnknownTable, which names those that are not.
+    """
+    told: list[str] = []
+    lacking = flights.missing(spark, lake)
+    until_ms = now_ms(spark) + seconds * 1_000  # from here: a first look may take seconds
+    while lacking and now_ms(spark) < until_ms:
+        if lacking != told:
+            print(f"waiting up to {seconds} s for {', '.join(lacking)}", file=sys.stderr, flush=True)
+            told = lacking
+        Event().wait(LOOK_S)
+        lacking = flights.missing(spark, lake)
+    flights.require(spark, lake)
 
 
 def run(spark: SparkSession, lake: flights.Lake, arguments: argparse.Namespace) -> list[str]:
@@ -97,7 +121,8 @@ def _decoder(
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
     found = argparse.ArgumentParser(prog="python -m iceberg.spark.pipelines", description=__doc__)
-    found.add_argument("uri", help="Floe's catalog, http://host:port/iceberg")
+    add_reach(found)
+    found.add_argument("--wait", type=int, default=0, metavar="SECONDS", help="for tables to come")
     found.add_argument("--results", default="floe.results", help="namespace of the pipeline's tables")
     what = found.add_subparsers(dest="what", required=True)
     what.add_parser("run", help="bring all stages up to date")

@@ -30,9 +30,11 @@ from iceberg.spark.pipelines import flight_delays as delays
 from iceberg.spark.pipelines import flight_rows as rows_of
 from iceberg.spark.sinks import PLACE, merge_into
 from iceberg.spark.topics import head_of, topic_table
-from iceberg.spark.watermark import Watermark
+from iceberg.spark.watermark import UnknownTable, Watermark
 
 TOPICS = ("flights", "airlines", "airports", "planes", "weather")
+NEEDED = ("flights", "planes", "weather")
+"""Topics that the stages read; the others give names to what is asked of gold."""
 DAYS_MAX = 20_000
 """Days that one run brings up to date: their list goes by way of the driver."""
 Before = Callable[[str, str], None]
@@ -97,8 +99,10 @@ def run(
 ) -> list[Stage]:
     """Bring all stages up to date with the topics; those that had nothing to do are left out.
 
-    `until` bounds what is read of flights. Raises what `exactly_once` raises; run it again.
+    `until` bounds what is read of flights. Raises UnknownTable, before anything is done, when a topic of
+    NEEDED has no table yet, and what `exactly_once` raises; run it again.
     """
+    require(spark, lake)
     lake.create(spark)
     end = until or topic_table(spark, lake.bronze["flights"]).end
     done = [
@@ -107,6 +111,20 @@ def run(
         aggregate(spark, lake, lambda step: before("gold", step)),
     ]
     return [stage for stage in done if stage is not None]
+
+
+def missing(spark: SparkSession, lake: Lake) -> list[str]:
+    """Tables of NEEDED that are not there."""
+    return [lake.bronze[topic] for topic in NEEDED if not spark.catalog.tableExists(lake.bronze[topic])]
+
+
+def require(spark: SparkSession, lake: Lake) -> None:
+    """Raises UnknownTable, which names all that are missing."""
+    if lacking := missing(spark, lake):
+        raise UnknownTable(
+            f"there is no table {', '.join(lacking)}: a topic's table comes some seconds after its first "
+            "record; write to the topic, or wait for the table (--wait SECONDS)"
+        )
 
 
 def put_aside(
@@ -151,14 +169,13 @@ def aggregate(spark: SparkSession, lake: Lake, before: Callable[[str], None]) ->
         before("take old days out")
         compute(spark, lake, days, [each.whole() for each in given[1:]], target, before)
 
-    topics = ("flights", "planes", "weather")
     bounds = {"flights": until}
-    sources = [Source(lake.bronze[topic], until=bounds.get(topic)) for topic in topics]
+    sources = [Source(lake.bronze[topic], until=bounds.get(topic)) for topic in NEEDED]
     base = head_of(spark, lake.gold)
     done = exactly_once_from(spark, sources, lake.gold, job, before=before)
     if done is None:
         return None
-    progress = dict(zip(topics, done, strict=True))
+    progress = dict(zip(NEEDED, done, strict=True))
     return told(spark, "gold", lake.gold, base, progress, len(days))
 
 

@@ -44,3 +44,5 @@ def test_what_is_missing_or_contradicts_itself_is_said(
         jar_settings(None, local=True)
     with pytest.raises(ValueError, match="give one of them"):
         session("http://127.0.0.1:1/iceberg", master="spark://a:1", remote="sc://b:2")
+    with pytest.raises(ValueError, match=r"jars=\[\] with remote='sc://b:2': that is the server's own"):
+        session("http://127.0.0.1:1/iceberg", [], remote="sc://b:2")

@@ -8,13 +8,15 @@ repository of its others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
+from iceberg.spark.watermark import JobError
 
 ERROR, RAW = "__err__", "__raw__"
 FRAME_BYTES = 5
@@ -32,9 +34,15 @@ def decoder(
     `descriptors`: a FileDescriptorSet with all imports (`protoc --include_imports -o`); `message`: a full
     name; `framed`: bytes begin with Confluent's frame, whose schema id is not looked at. Fields may be
     scalars, messages and google.protobuf.Timestamp. What is not the message has its reason in `__err__` and
-    its bytes in `__raw__`; null stays null. Raises TypeError for a column of another kind.
+    its bytes in `__raw__`; null stays null. Raises JobError for a column of another kind, and for a message
+    that the descriptors do not have.
     """
-    _check(value, "value")
+    if other := next(_others(value, "value"), None):
+        raise JobError(
+            f"column {other}: only scalars, messages and Timestamp are decoded here; give a "
+            "function of your own instead"
+        )
+    _class_of(descriptors, message)  # else each record would say what is wrong with them
 
     def decode(raw: bytes | None) -> dict[str, Any] | None:
         if raw is None:
@@ -51,29 +59,41 @@ def decoder(
     return made
 
 
-def _check(struct: T.StructType, path: str) -> None:
+def _others(struct: T.StructType, path: str) -> Iterator[str]:
+    """Columns that `decoder` cannot make, and their types."""
     for field in struct.fields:
         name = f"{path}.{field.name}"
         if isinstance(field.dataType, T.StructType):
-            _check(field.dataType, name)
+            yield from _others(field.dataType, name)
         elif not isinstance(field.dataType, (*SCALARS, T.TimestampType)):
-            kind = field.dataType.simpleString()
-            raise TypeError(f"column {name} is {kind}: only scalars, messages and Timestamp are decoded here")
+            yield f"{name} is {field.dataType.simpleString()}"
 
 
 _classes: dict[tuple[bytes, str], Any] = {}
 
 
 def _class_of(descriptors: bytes, message: str) -> Any:
-    """Once per executor's process and schema."""
-    from google.protobuf import descriptor_pb2, message_factory
-
+    """Once per executor's process and schema. Raises JobError."""
     known = _classes.get((descriptors, message))
     if known is None:
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
-        known = message_factory.GetMessages(files.file)[message]
-        _classes[descriptors, message] = known
+        known = _classes[descriptors, message] = _made(descriptors, message)
     return known
+
+
+def _made(descriptors: bytes, message: str) -> Any:
+    from google.protobuf import descriptor_pb2, message_factory
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
+        found = message_factory.GetMessages(files.file)
+    except (DecodeError, TypeError, KeyError) as error:  # the last two: an import is not in the set
+        raise JobError(
+            f"descriptors of {len(descriptors)} bytes: {error}; make them by protoc --include_imports -o"
+        ) from error
+    if message not in found:
+        raise JobError(f"message {message!r} is not in the descriptors: name one of {', '.join(found)}")
+    return found[message]
 
 
 def _frame(raw: bytes) -> int:
