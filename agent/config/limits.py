@@ -45,11 +45,11 @@ class ProduceConfig(Section):
     """Longest time a Produce waits for its answer, milliseconds; then REQUEST_TIMED_OUT."""
 
     first_batches_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Producers of one connection whose first batch is remembered, by partition, until the partition knows
-    them; the oldest is forgotten first. Nothing of theirs is taken in front of a first batch that failed."""
+    """Producers of one connection of which is remembered, by partition, where they begin, and which batch was
+    refused until it comes again; the oldest is forgotten first. Nothing of theirs is taken before it."""
 
     first_batch_ms_max: Annotated[int, Field(ge=0, le=3_600_000)] = 30_000
-    """How long such a first batch is waited for, milliseconds (clients' request.timeout.ms): one that was
+    """How long such a batch is waited for, milliseconds (clients' request.timeout.ms): one that was
     left out for good holds its producer up no longer."""
 
 

@@ -5,6 +5,10 @@ copies may still be at work. The broker remembers the last five batches of a pro
 at most five under way each one is found again, and the oldest is always the one that is due. One behind it
 may be acknowledged first where all of them are stored: an agent that steps aside refuses the oldest and is
 back before it is asked for the next (seed 495). So their offsets tell whether one was taken before its turn.
+
+Told of a gap before one that is not the oldest, it does as librdkafka: once all have their answers it takes
+the producer's next epoch, and sends all that is not acknowledged once more, numbered anew. What an agent
+still had under way of it, and stores afterwards, is there twice then: a gap is told of when it is sure.
 """
 
 from __future__ import annotations
@@ -48,6 +52,10 @@ class _Batch:
     offset: int = -1
 
 
+class _Gap(Exception):
+    """A batch that is not the oldest under way was refused for what is missing before it."""
+
+
 class Pipeliner:
     """One client. `pending`: what a crash leaves unanswered."""
 
@@ -74,11 +82,11 @@ class Pipeliner:
             except ERRORS:
                 await asyncio.sleep(RETRY_S)
 
-    async def _begin(self) -> None:
+    async def _begin(self, pair: tuple[int, int] = (-1, -1)) -> None:
+        """A producer id, or the next epoch of the one in `pair` (KIP-360)."""
         self._connection = await self._connected()
-        answer = await self._connection.call(
-            "InitProducerId", InitProducerIdRequest(None, 60_000), INIT_VERSION
-        )
+        request = InitProducerIdRequest(None, 60_000, *pair)
+        answer = await self._connection.call("InitProducerId", request, INIT_VERSION)
         if answer.error_code:
             raise Refusal(Code(answer.error_code).name)
         self._pair, self._sequences = (answer.producer_id, answer.producer_epoch), {}
@@ -129,13 +137,30 @@ class Pipeliner:
                 self._connection = None  # stays open: what is under way on it still arrives
                 self._around.counts["pipelined again"] += 1
                 await asyncio.sleep(RETRY_S)
+            except _Gap:
+                await self._numbered_anew(key, due)
+
+    async def _numbered_anew(self, key: TopicPartition, due: deque[_Batch]) -> None:
+        """The next epoch of the producer, and numbers from 0 for all that is not acknowledged."""
+        self._around.counts["pipelined anew"] += 1
+        while True:
+            try:
+                await self._begin(self._pair)
+                break
+            except ERRORS:
+                await asyncio.sleep(RETRY_S)
+        sequence = 0
+        for batch in due:
+            if batch.offset < 0:
+                batch.sequence, sequence = sequence, sequence + len(batch.values)
+        self._sequences[key] = sequence
 
     async def _sent(self, connection: Connection, key: TopicPartition, due: deque[_Batch]) -> None:
         """The first ones, side by side; none is due any more once it and all before it are acknowledged."""
         window = [batch for batch in islice(due, UNDER_WAY_MAX) if batch.offset < 0]
         for batch in window:
             await connection.send("Produce", self._request(key, batch), VERSION)
-        again = False
+        again = gap = False
         for batch in window:
             async with asyncio.timeout(ANSWER_S_MAX):
                 answer = await connection.receive("Produce", VERSION)
@@ -150,7 +175,9 @@ class Pipeliner:
             elif code != GAP and Code(code) not in RETRIABLE:
                 raise Refusal(Code(code).name)
             else:
-                again = True
+                again, gap = True, gap or code == GAP
+        if gap and due and due[0].offset < 0:
+            raise _Gap
         if again:
             self._connection = None
             await asyncio.sleep(RETRY_S)

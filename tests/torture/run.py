@@ -68,6 +68,8 @@ def torture(
     catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
     verdict.findings += table_differs(catalog, topic, final)
     verdict.findings += inspect(cluster)
+    for writer in writing if verdict.findings else ():
+        print(*(f"  {writer.name}: {line}" for line in writer.told), sep="\n", flush=True)
     return verdict
 
 

@@ -6,8 +6,10 @@ Each lives in a thread of its own with a librdkafka client, as an application wo
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +33,21 @@ BASE: Client = {
     "allow.auto.create.topics": False,  # a producer's refresh would make a topic anew that a test deleted
     "log_level": 0,
 }
+
+
+class _Told(logging.Handler):
+    """Keeps what librdkafka says of a producer's epochs: it numbers anew what it sends again after one."""
+
+    WORDS = ("ERRSEQ", "bump", "desync", "epoch")
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: deque[str] = deque(maxlen=100)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if any(word in text for word in self.WORDS):
+            self.lines.append(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 class Writer(threading.Thread):
@@ -66,7 +83,12 @@ class Writer(threading.Thread):
         self._told = str(settings.get("acks")) != "0"  # nobody tells offsets then; librdkafka makes some up
         self._halt = threading.Event()
         client = {"bootstrap.servers": bootstrap, "delivery.timeout.ms": DELIVERY_TIMEOUT_MS, "linger.ms": 5}
-        self._producer = Producer({**BASE, "enable.idempotence": True, **client, **settings})
+        told, log = _Told(), logging.Logger(name, logging.DEBUG)
+        log.addHandler(told)
+        self.told = told.lines
+        """What the client said of its epochs, for whoever has to explain a finding."""
+        spoken = {"debug": "eos", "log_level": 7, "logger": log}
+        self._producer = Producer({**BASE, "enable.idempotence": True, **client, **spoken, **settings})
 
     def run(self) -> None:
         begun = time.monotonic()

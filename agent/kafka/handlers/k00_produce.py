@@ -151,12 +151,13 @@ async def _admit_in_order(
         if not admitted.offered:
             return response, None, admitted
         refusal = await _room(ctx, request, admitted, came)
-        ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
         if refusal is not None:
             ctx.client.failures += 1
-            for answer in admitted.answers:
+            for at, answer in enumerate(admitted.answers):
                 _fail(answer, Code.NOT_ENOUGH_REPLICAS, refusal)
+                _waits(ctx, admitted, at)
             return response, None, admitted
+        ctx.client.firsts.note(admitted.firsts(), came, asyncio.get_running_loop().time())
         return response, ctx.services.produce.append(ctx.client.connection, admitted.offered), admitted
 
 
@@ -183,6 +184,12 @@ def _wait_for(ctx: Context, named: Named, data: PartitionProduceData) -> None:
     ):  # else there never is such a topic
         with suppress(CorruptBatch):
             ctx.client.firsts.refuse(named, peek(data.records), asyncio.get_running_loop().time())
+
+
+def _waits(ctx: Context, admitted: _Admitted, at: int) -> None:
+    """Likewise of one that was admitted."""
+    header, now_s = admitted.offered[at].header, asyncio.get_running_loop().time()
+    ctx.client.firsts.refuse(admitted.named[at], header, now_s)
 
 
 def _failures(ctx: Context) -> tuple[int, int]:
@@ -247,8 +254,7 @@ async def _refuse_foreign(ctx: Context, name: str, admitted: _Admitted) -> None:
             _note(ctx, admitted.partitions[at], Code.INVALID_PRODUCER_ID_MAPPING, why)
         else:
             _fail(admitted.answers[at], Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached: send again.")
-            header, now_s = admitted.offered[at].header, asyncio.get_running_loop().time()
-            ctx.client.firsts.refuse(admitted.named[at], header, now_s)
+            _waits(ctx, admitted, at)
         admitted.drop(at)
 
 
@@ -377,13 +383,15 @@ def _settle(ctx: Context, version: int, admitted: _Admitted, outcomes: Sequence[
     """Fill in the answers; what is stored is counted, what is refused leaves a trace."""
     stored = records = 0
     rows = zip(admitted.answers, admitted.partitions, admitted.offered, outcomes, strict=True)
-    for answer, partition, offered, outcome in rows:
+    for at, (answer, partition, offered, outcome) in enumerate(rows):
         if outcome.code:
             code = outcome.code
             if code is Code.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_SINCE:
                 code = Code.INVALID_TXN_STATE
             _fail(answer, code, outcome.message)
-            if outcome.code not in NOT_REFUSED:
+            if outcome.code in NOT_REFUSED:
+                _waits(ctx, admitted, at)
+            else:
                 _note(ctx, partition, outcome.code, outcome.message)
             if outcome.code in KEEPS_LOG_START:
                 answer.log_start_offset = partition.log_start

@@ -1,15 +1,17 @@
-"""First batches of producers that a partition does not know: how many are remembered, and how long."""
+"""Batches that failed and come again: how many are remembered, how long, and what waits for them."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from agent.config import ProduceConfig
 from agent.kafka.produce.firsts import First, Firsts, Named
 from coordination.kafka_codes import Code
 from coordination.state.chunk_table import ChunkTable
 from coordination.state.slices import SliceIndex
-from coordination.state.types import Partition, Topic
+from coordination.state.types import Partition, ProducerEntry, Topic
 from objectstore.batch import BatchHeader, NewRecord, build, peek
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, produce
 from tests.unit.agent.rig import Agent, batch
@@ -35,6 +37,12 @@ class Connection:
     def begins(self, producer: int, now_s: float = 0.0) -> None:
         """Its first batch, with sequence 0, comes and fails."""
         self.firsts.note([First(HERE, self.partition, header(producer, 0))], BEFORE, now_s)
+
+    def knows(self, producer: int, last: int) -> None:
+        """The partition has its batches up to the sequence `last`."""
+        entry = ProducerEntry(0, 0)
+        entry.last_sequence = last
+        self.partition.producers[producer] = entry
 
     def takes(
         self, producer: int, sequence: int, now_s: float = 0.0, failures: tuple[int, int] = AFTER
@@ -86,6 +94,30 @@ def test_a_refused_first_batch_is_waited_for_as_long_as_the_config_says() -> Non
     assert one.takes(7, 1, 2.1, BEFORE)
 
 
+def test_what_is_behind_a_refused_batch_of_a_producer_that_is_known_waits_for_it() -> None:
+    """Told of a gap, librdkafka numbers anew what another agent may still store."""
+    one = Connection(ProduceConfig(first_batch_ms_max=2_000))
+    one.knows(7, last=4)
+    assert one.takes(7, 9), "the log tells of the gap: nothing was refused here"
+    one.firsts.refuse(HERE, header(7, 5), 0.0)
+    one.firsts.refuse(HERE, header(7, 6), 0.0)
+    assert not one.takes(7, 6, 2.0)
+    assert one.takes(7, 6, 2.1), "its client left the refused one out for good"
+    assert one.takes(7, 5), "it came again"
+    one.firsts.note([First(HERE, one.partition, header(7, 5))], AFTER, 0.0)
+    assert one.takes(7, 6), "what was behind it follows at once, before that one is applied"
+
+
+def test_what_was_refused_and_came_by_another_way_is_waited_for_no_longer() -> None:
+    one = Connection(ProduceConfig())
+    one.knows(7, last=4)
+    one.firsts.refuse(HERE, header(7, 5), 0.0)
+    one.knows(7, last=8)
+    assert not one.takes(7, 10)
+    assert one.takes(7, 9), "the partition expects it"
+    assert one.takes(7, 10)
+
+
 def test_another_topic_of_that_name_begins_anew() -> None:
     one = Connection(ProduceConfig())
     one.begins(7)
@@ -114,3 +146,21 @@ async def test_a_first_batch_that_was_damaged_on_its_way_is_waited_for(agent: Ag
     damaged = first[:-1] + bytes([first[-1] ^ 1])
     sent = [(await produce(agent, raw)).error_code for raw in (damaged, second, first, second)]
     assert sent == [Code.CORRUPT_MESSAGE, Code.NOT_ENOUGH_REPLICAS, 0, 0]
+
+
+async def test_what_is_behind_a_batch_that_was_not_stored_is_sent_again_and_no_gap(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is away for the second one and back for the third: Kafka's leader would not be."""
+    await create(agent)
+
+    async def send(sequence: int) -> Any:
+        raw = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return (await produce(agent, raw)).error_code
+
+    assert await send(0) == 0
+    monkeypatch.setattr(agent.services.standing, "away", lambda: True)
+    assert await send(1) == Code.NOT_LEADER_OR_FOLLOWER
+    monkeypatch.undo()
+    assert await send(2) == Code.NOT_ENOUGH_REPLICAS, "not OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert [await send(sequence) for sequence in (1, 2)] == [0, 0]
