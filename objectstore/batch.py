@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count as numbers
 from operator import attrgetter, ne
 from typing import NamedTuple
 
@@ -23,6 +24,17 @@ from crc32c import crc32c
 from objectstore.compression import CannotDecompress, Compression, compress, decompress
 
 Buffer = bytes | bytearray | memoryview
+_Look = Callable[[Buffer, int, int, bool], str | None]
+
+try:
+    from objectstore._frames import look
+except ImportError:  # nobody compiled it where this was installed: the codec does the same, at its price
+    _look: _Look | None = None
+else:
+    _look = look
+
+NATIVE = _look is not None
+"""Whether batches are looked through by the native walk (_frames.c)."""
 
 HEADER_BYTES = 61
 LOG_OVERHEAD = 12  # bytes before those that batch_length counts
@@ -262,19 +274,28 @@ def look_through(batch: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> N
     Lengths, variable-length numbers, headers, the count and that nothing is left over, all in native code;
     of a compressed batch also that offsets are side by side, as Kafka demands of these only.
     """
-    with memoryview(batch) as view:
-        header = peek(view)
-        codec, count = header.attributes & _CODEC_MASK, header.record_count
-        padded = (
-            uncompressed(view, decoded_bytes_max)
-            if codec or count < 0 or len(view) > decoded_bytes_max
-            else b"".join((view, _OVERRUN))
-        )
+    header = peek(batch)
+    codec, count = header.attributes & _CODEC_MASK, header.record_count
+    plain = batch
+    if codec or count < 0 or len(batch) > decoded_bytes_max:
+        with memoryview(batch) as view:
+            plain = memoryview(uncompressed(view, decoded_bytes_max))[:-OVERRUN_BYTES]
+    if _look is None:
+        _look_by_codec(plain, dense=codec > 0)
+        return
+    wrong = _look(plain, HEADER_BYTES, count, codec > 0)
+    if wrong is not None:
+        raise CorruptBatch(wrong)
+
+
+def _look_by_codec(plain: Buffer, *, dense: bool) -> None:
+    """The same of a batch that is not compressed (any more), by an object for each record."""
+    padded = b"".join((plain, _OVERRUN))
     found = DefaultRecordBatch(memoryview(padded)[:-OVERRUN_BYTES])
     try:
-        if not codec:
+        if not dense:
             deque(found, maxlen=0)
-        elif any(map(ne, map(_offset_of, found), range(found.base_offset, found.base_offset + count))):
+        elif any(map(ne, map(_offset_of, found), numbers(found.base_offset))):
             raise CorruptBatch("the offsets of its records are not side by side")
     except BROKEN_RECORDS as error:
         raise CorruptBatch(str(error)) from error

@@ -17,9 +17,11 @@ PACKAGES = ("agent", "coordination", "iceberg", "objectstore", "schema")
 
 
 def test_the_base_is_pinned_and_the_user_is_not_root() -> None:
-    base = re.search(r"^ARG PYTHON_IMAGE=(\S+)$", CONTAINERFILE, re.MULTILINE)
-    assert base is not None
-    assert re.search(r":\d+\.\d+\.\d+-", base[1]), "the base image names a patch version"
+    bases = dict(re.findall(r"^ARG (\w+_IMAGE)=(\S+)$", CONTAINERFILE, re.MULTILINE))
+    assert set(bases) == {"PYTHON_IMAGE", "BUILD_IMAGE"}
+    versions = {re.sub(r":(\d+\.\d+\.\d+)-.*", r":\1", base) for base in bases.values()}
+    assert len(versions) == 1, "one patch version of Python, which is named"
+    assert re.search(r":\d+\.\d+\.\d+$", versions.pop())
     users = re.findall(r"^USER (\S+)$", CONTAINERFILE, re.MULTILINE)
     assert users, "the image sets a user"
     assert not users[-1].startswith(("0", "root"))
@@ -44,9 +46,18 @@ def test_the_lock_of_the_image_is_enough_to_start_an_agent(tmp_path: Path) -> No
         [uv, "pip", "install", "-q", "--python", python, "--require-hashes", "-r", lock], check=True
     )
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, app / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, app / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    (compiled,) = re.findall(r"^RUN (cc .+)$", CONTAINERFILE, re.MULTILINE)
+    native = shutil.which("cc") is not None
+    if native:
+        path = f"{venv}/bin:{os.environ['PATH']}"
+        command = compiled.replace("/opt/floe/app", str(app))
+        subprocess.run(["sh", "-c", command], check=True, env={**os.environ, "PATH": path})
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(app), "HOME": str(tmp_path)}
-    imports = "import agent.app, agent.cli, agent.http, iceberg.committer; print('started')"
+    imports = (
+        "import agent.app, agent.cli, agent.http, iceberg.committer\n"
+        f"from objectstore.batch import NATIVE\nassert NATIVE is {native}\nprint('started')"
+    )
     done = subprocess.run(
         [python, "-c", imports], check=False, cwd=tmp_path, env=environment, capture_output=True, text=True
     )

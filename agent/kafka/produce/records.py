@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from agent.kafka.produce.admission import FULL, HEADERS, Rejected, TopicRules
 from coordination.kafka_codes import Code
-from objectstore.batch import BatchHeader, CorruptBatch, look_through
+from objectstore.batch import NATIVE, BatchHeader, CorruptBatch, look_through
 from objectstore.compression import Compression
 from objectstore.opening import opened
 
-INLINE_BYTES_MAX = 64 * 1024  # uncompressed batches up to this size are looked through on the event loop, …
-INLINE_COMPRESSED_MAX = 8 * 1024  # … and compressed ones; larger ones in a thread
+INLINE_BYTES_MAX = (256 if NATIVE else 64) * 1024
+"""Uncompressed batches up to this size are looked through on the event loop, …"""
+INLINE_COMPRESSED_MAX = 8 * 1024
+"""… and compressed ones; larger ones in a thread."""
 
 
 async def require_records(batch: memoryview, header: BatchHeader, rules: TopicRules) -> None:

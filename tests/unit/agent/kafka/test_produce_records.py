@@ -10,6 +10,7 @@ from agent.kafka.produce.records import INLINE_BYTES_MAX
 from coordination.commands import AlterTopicConfigs
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
+from objectstore import batch
 from objectstore.batch import HEADER_BYTES, CorruptBatch, NewRecord, build, look_through, peek, records, seal
 from objectstore.compression import Compression, compress
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch, produce, values
@@ -39,6 +40,15 @@ BROKEN = {
     "a length below": bytes([PLAIN[0] - 2]) + PLAIN[1:],
     "a key beyond the record": PLAIN[:4] + b"\x7f" + PLAIN[5:],
 }
+
+
+@pytest.fixture(autouse=True, params=["native", "codec"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the native walk, and without, as where nobody compiled it."""
+    if request.param == "codec":
+        monkeypatch.setattr(batch, "_look", None)
+    elif not batch.NATIVE:
+        pytest.skip("not compiled here")
 
 
 @pytest.mark.parametrize("name", BROKEN)

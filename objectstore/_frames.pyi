@@ -1,0 +1,3 @@
+from objectstore.batch import Buffer
+
+def look(batch: Buffer, position: int, count: int, dense: bool, /) -> str | None: ...
