@@ -1,9 +1,10 @@
 """Rows of several Parquet files of a table → one file: columns by Iceberg field id, values as they are.
 
 What the files lack of the table's columns is null, what has become wider since is widened (int to long, float
-to double), and names are those of now. Nothing is decoded anew. CPU work only: call it in a thread or in the
-helper process. Memory: the file that is made, one of those that are read, and a row group; where rows are
-sorted (sorted_rows.py), all of them once more, compressed, and what they are compared by.
+to double), and names are those of now. Nothing is decoded anew; row groups that are large and have the
+table's columns are copied as they are (splicing.py). CPU work only: call it in a thread or in the helper
+process. Memory: the file that is made, one of those that are read, and a row group; where rows are sorted
+(sorted_rows.py), all of them once more, compressed, and what they are compared by.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ import pyarrow.parquet as pq
 
 from iceberg import arrow_types
 from iceberg.arrow_types import FIELD_ID
+from iceberg.column_metrics import leaves
+from iceberg.parquet_footer import Footer
 from iceberg.sorted_rows import Runs
 from iceberg.sorting import Order
-from iceberg.writer import FileContent, RowGroups, facts, open_writer
+from iceberg.splicing import Splicing
+from iceberg.writer import FileContent, facts
 
 BATCH_ROWS = 16_384
 """Rows that are read at once."""
+
+PLACES = ["kafka.partition", "kafka.offset"]
 
 KEYS_BYTES_MAX = 256 << 20
 """Bytes of Arrow memory that what the rows are compared by may take, as far as it goes beyond one run."""
@@ -54,10 +60,9 @@ class Merge:
         """`fields`: the top level of the table's current Iceberg schema as JSON."""
         self._runs = Runs(order) if order else None
         self._schema = pa.schema([arrow_types.whole(each) for each in json.loads(fields)])
+        self._reals = [".".join(each.path) for each in leaves(self._schema) if each.real]
         self._partition = partition
-        self._sink = pa.BufferOutputStream()
-        self._writer = open_writer(self._sink, self._schema)
-        self._groups = RowGroups(self._schema)
+        self._made = Splicing(self._schema)
         self._offsets: list[pa.Array] = []  # of each file that was added, ascending
         self._written: list[pa.Array] = []  # in the order of the rows
         self._last = -1
@@ -76,6 +81,10 @@ class Merge:
             raise UnfitFile(
                 f"{expected.name} has {source.metadata.num_rows} rows, its manifest says {expected.rows}"
             )
+        footer = self._made.copyable(content) if self._runs is None else None
+        if footer is not None:
+            self._copy(source, content, footer, expected)
+            return
         offsets = []
         same = source.schema_arrow.equals(self._schema, check_metadata=True)
         for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
@@ -87,6 +96,15 @@ class Merge:
             else:
                 self._sort(fitted, self._runs)
         self._offsets.append(self._ascending(pa.concat_arrays(offsets), expected))
+
+    def _copy(self, source: pq.ParquetFile, content: memoryview, footer: Footer, expected: Expected) -> None:
+        """Take its row groups as they are. Of its rows, whose they are is looked at, and what may be NaN."""
+        batches = source.iter_batches(BATCH_ROWS, columns=PLACES, use_threads=False)
+        offsets = pa.concat_arrays([self._checked(each, expected) for each in batches])
+        self._offsets.append(self._ascending(offsets, expected))
+        self._written.append(offsets)
+        self._rows += len(offsets)
+        self._made.copy(content, footer, source.read(columns=self._reals, use_threads=False))
 
     def _checked(self, batch: pa.RecordBatch, expected: Expected) -> pa.Array:
         """The offsets of rows, which are this partition's."""
@@ -119,18 +137,14 @@ class Merge:
 
     def _write(self, batch: pa.RecordBatch) -> None:
         self._written.append(batch.column(batch.schema.get_field_index("kafka")).field("offset"))
-        for group in self._groups.take(batch):
-            self._writer.write_table(group)
+        self._made.take(batch)
 
     def finish(self) -> FileContent:
         """The file. Its offsets are read back: they are those of the files that were added, and no others."""
         for batch in self._runs.batches() if self._runs is not None else ():
             self._write(batch)
-        for group in self._groups.rest():
-            self._writer.write_table(group)
-        self._writer.close()
-        content = self._sink.getvalue()
-        found = facts(content, self._schema, self._groups.nans)
+        content = self._made.finish()
+        found = facts(content, self._schema, self._made.nans)
         read = pq.ParquetFile(pa.BufferReader(content)).read(columns=["kafka.offset"], use_threads=False)
         offsets = read.column("kafka").combine_chunks().field("offset")
         written, added = pa.concat_arrays(self._written), pa.concat_arrays(self._offsets)

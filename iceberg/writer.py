@@ -181,9 +181,13 @@ class RowGroups:
         """What is gathered, if anything."""
         if self._gathered:
             rows = pa.Table.from_batches(self._gathered)
-            self._watch.look(rows)
+            self.look(rows)
             yield rows
             self._gathered, self._rows, self._size = [], 0, 0
+
+    def look(self, rows: pa.Table) -> None:
+        """Whether one of them is NaN; of rows that go into the file by another way, too."""
+        self._watch.look(rows)
 
     @property
     def nans(self) -> Collection[int]:

@@ -275,21 +275,28 @@ def look_through(batch: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> N
     of a compressed batch also that offsets are side by side, as Kafka demands of these only.
     """
     header = peek(batch)
-    codec, count = header.attributes & _CODEC_MASK, header.record_count
+    compressed = header.attributes & _CODEC_MASK > 0
     plain = batch
-    if codec or count < 0 or len(batch) > decoded_bytes_max:
+    if compressed or len(batch) > decoded_bytes_max:
         with memoryview(batch) as view:
             plain = memoryview(uncompressed(view, decoded_bytes_max))[:-OVERRUN_BYTES]
+    look_at_plain(plain, header.record_count, dense=compressed)
+
+
+def look_at_plain(batch: Buffer, record_count: int, *, dense: bool = False) -> None:
+    """The same of a batch that is not compressed, or not any more. `dense`: offsets must be side by side."""
+    if record_count < 0:
+        raise CorruptBatch(f"record count {record_count}")
     if _look is None:
-        _look_by_codec(plain, dense=codec > 0)
+        _look_by_codec(batch, dense=dense)
         return
-    wrong = _look(plain, HEADER_BYTES, count, codec > 0)
+    wrong = _look(batch, HEADER_BYTES, record_count, dense)
     if wrong is not None:
         raise CorruptBatch(wrong)
 
 
 def _look_by_codec(plain: Buffer, *, dense: bool) -> None:
-    """The same of a batch that is not compressed (any more), by an object for each record."""
+    """The same by an object for each record."""
     padded = b"".join((plain, _OVERRUN))
     found = DefaultRecordBatch(memoryview(padded)[:-OVERRUN_BYTES])
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/compat/results, and with Kafka against/recorded.json",
     )
+
+
+FAILURES = Path(__file__).resolve().parents[1] / "build" / "failures.log"
+"""What failed so far, while a run of an hour is still under way."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """pytest tells of a failure at its end."""
+    if report.failed and not hasattr(report, "node"):  # those of xdist's workers are told by their parent
+        FAILURES.parent.mkdir(exist_ok=True)
+        with FAILURES.open("a") as out:
+            out.write(f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{report.capstdout}\n")
 
 
 @pytest.fixture(scope="session")

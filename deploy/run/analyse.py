@@ -27,7 +27,7 @@ from deploy.run.children import run, tell, told
 from deploy.run.increments import increment
 from iceberg.spark.audit import Account, AuditInput, audit
 from iceberg.spark.pipelines import flights
-from iceberg.spark.session import S3Access, session
+from iceberg.spark.session import CATALOG, S3Access, session
 from iceberg.spark.watermark import Watermark
 
 WORKING_S = 10.0  # between two words of a stage that takes long
@@ -43,7 +43,7 @@ def open_session(plan: Mapping[str, Any]) -> SparkSession:
         s3=S3Access(**plan["s3"]) if plan["s3"] else None,
         short_lived=True,
     )
-    spark.sql("SHOW NAMESPACES IN floe").collect()
+    spark.sql(f"SHOW NAMESPACES IN {CATALOG}").collect()
     return spark
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from iceberg.spark.session import CATALOG
 from iceberg.spark.verdict import CHANGED, DOUBLED, KINDS, MISSING, Verdict
 
 FINDINGS_SHOWN = 10
@@ -57,7 +58,7 @@ class Display:
 
 def pipeline_table(airlines: Sequence[Mapping[str, Any]], shown: int = 8) -> Table:
     """The airlines with most flights."""
-    table = Table(title="Delays by airline (from floe.results.delays_daily)", title_justify="left")
+    table = Table(title=f"Delays by airline (from {CATALOG}.results.delays_daily)", title_justify="left")
     columns = ("airline", "flights", "cancelled", "departure", "arrival", "late", "plane age")
     for column in columns:
         table.add_column(column, justify="left" if column == "airline" else "right")

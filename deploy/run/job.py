@@ -25,6 +25,7 @@ from deploy.run.stages import Stage, file_io
 from deploy.run.timeline import Timeline
 from deploy.run.topics import create_topics
 from deploy.run.watch import TableWatch, share
+from iceberg.spark.session import CATALOG
 from iceberg.spark.verdict import Verdict
 
 # How long nothing new may be heard; each lasts as long as it gets on.
@@ -104,7 +105,7 @@ class Job:
             "jars": [str(path) for path in paths],
             "java_home": str(home),
             "scratch": str(out / "data" / "spark"),
-            "tables": {topic: f"floe.{table}" for topic, table in self._tables.items()},
+            "tables": {topic: f"{CATALOG}.{table}" for topic, table in self._tables.items()},
             "sent": str(out / "data" / "sent"),
             "consumed": str(out / "data" / "consumed"),
             "out": str(out / "data"),

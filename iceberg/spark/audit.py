@@ -100,7 +100,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class AuditInput:
-    """What to compare. `tables` maps topic to table (`floe.namespace.name`).
+    """What to compare. `tables` maps topic to table (`lake.namespace.name`).
 
     `sent` and `consumed` are folders or files of Parquet histories, each optional but not both; `consumed`
     may also be what Spark reads itself. Tables are compared below `ends` (topic → partition → offset) where

@@ -1,6 +1,6 @@
 """What audits have found before, in a table of the users' own: where the next one may begin.
 
-`floe.audits.offsets` has one row per audit and partition, with the snapshot of the table that was looked at.
+`lake.audits.offsets` has one row per audit and partition, with the snapshot of the table that was looked at.
 It is a table like any other, in Floe's catalog and not of a topic; who deletes it makes the next audit a
 whole one. The summary of each audit's snapshot has its outcome, of which agents make metrics.
 """

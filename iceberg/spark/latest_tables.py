@@ -47,7 +47,7 @@ _PUTS, _DELETE = ("c", "u", "r"), "d"
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """What to compare: a topic's latest table and its own (`floe.namespace.name`).
+    """What to compare: a topic's latest table and its own (`lake.namespace.name`).
 
     `left`: by partition the log start, where rows below it leave the topic's table (`floe.table.retention`);
     it is asked once the snapshots are chosen.

@@ -1,4 +1,4 @@
-"""The one way Floe starts Spark: a session with Floe's REST catalog as `floe`, wherever Spark runs.
+"""The one way Floe starts Spark: a session with Floe's REST catalog as `lake`, wherever Spark runs.
 
 | where | what is given |
 |---|---|
@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CATALOG = "floe"
+CATALOG = "lake"
+"""Not that of the topics' namespace, which Iceberg would take for it in `CALL … (table => 'floe.t')`."""
 CORES = 2
 DRIVER_MEMORY_MIB = 2048
 SHUFFLE_PARTITIONS = 4

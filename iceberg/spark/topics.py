@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from iceberg.spark.session import CATALOG
 from iceberg.spark.watermark import UnknownTable, Watermark
 
 _TOPIC, _TOPIC_ID = "floe.topic", "floe.topic-id"
@@ -88,9 +89,8 @@ def table_properties(spark: SparkSession, table: str) -> dict[str, str]:
     """The properties of any table. Raises UnknownTable when it is not there."""
     if not spark.catalog.tableExists(table):
         raise UnknownTable(
-            f"table {table!r} does not exist: write catalog.namespace.name, such as floe.floe.clicks for "
-            "topic "
-            "clicks; a topic's table comes some seconds after its first record"
+            f"table {table!r} does not exist: write catalog.namespace.name, such as {CATALOG}.floe.clicks "
+            "for topic clicks; a topic's table comes some seconds after its first record"
         )
     return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
 

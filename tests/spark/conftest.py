@@ -19,7 +19,7 @@ NO_CATALOG = "http://127.0.0.1:1/iceberg"
 
 @pytest.fixture(scope="session")
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that owns the JVM; its catalog `floe` points nowhere."""
+    """The session that owns the JVM; its catalog `lake` points nowhere."""
     scratch = tmp_path_factory.mktemp("spark")
     jars = [*ensure("iceberg"), *ensure("sparkkafka")]
     spark = session(NO_CATALOG, jars, scratch=scratch, java_home=java_home(), short_lived=True)

@@ -28,7 +28,7 @@ from iceberg.spark import (
     watermark_of,
 )
 
-SOURCE, TARGET, STREAMED = "floe.floe.t", "floe.own.t", "floe.own.streamed"
+SOURCE, TARGET, STREAMED = "lake.floe.t", "lake.own.t", "lake.own.streamed"
 COLUMNS = ("kafka.partition", "kafka.offset", "string(value.__raw__) AS text")
 
 
@@ -74,7 +74,7 @@ def main() -> None:
         if step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS floe.own").collect()
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.own").collect()
     columns = "(partition INT, offset BIGINT, text STRING)"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {TARGET} {columns} USING iceberg").collect()
     done = exactly_once(spark, SOURCE, TARGET, write, before=before)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from iceberg.spark import exactly_once, session
 
-TARGET = "floe.own.t"
+TARGET = "lake.own.t"
 BETWEEN = "between two writes"
 
 
@@ -30,11 +30,11 @@ def main() -> None:
             rows.selectExpr("kafka.partition", "kafka.offset", f"'{half}' AS half").writeTo(target).append()
             before(BETWEEN)
 
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS floe.own")
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.own")
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {TARGET} (partition INT, offset BIGINT, half STRING) USING iceberg"
     )
-    done = exactly_once(spark, "floe.floe.t", TARGET, job, before=before)
+    done = exactly_once(spark, "lake.floe.t", TARGET, job, before=before)
     print(
         "executors",
         spark.sparkContext.defaultParallelism,

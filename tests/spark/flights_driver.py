@@ -9,7 +9,7 @@ import sys
 from iceberg.spark import session
 from iceberg.spark.pipelines import flights
 
-LAKE = flights.Lake({topic: f"floe.floe.{topic}" for topic in flights.TOPICS}, "floe.results")
+LAKE = flights.Lake({topic: f"lake.floe.{topic}" for topic in flights.TOPICS})
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ from iceberg.spark import read_since, session
 uri, master, scratch, *jars = sys.argv[1:]
 spark = session(uri, jars, master=master, scratch=Path(scratch), driver_memory_mib=512, short_lived=True,
                 settings={"spark.executor.memory": "512m"})
-rows = read_since(spark, "floe.floe.t").rows
+rows = read_since(spark, "lake.floe.t").rows
 print("rows", rows.repartition(2).selectExpr("kafka.offset").distinct().count(), spark.sparkContext.master)
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agent.kafka.produce.admission import FULL, HEADERS, Rejected, TopicRules
 from coordination.kafka_codes import Code
-from objectstore.batch import NATIVE, BatchHeader, CorruptBatch, look_through
+from objectstore.batch import NATIVE, BatchHeader, CorruptBatch, look_at_plain, look_through
 from objectstore.compression import Compression
 from objectstore.opening import opened
 
@@ -24,7 +24,10 @@ async def require_records(batch: memoryview, header: BatchHeader, rules: TopicRu
     if rules.check == HEADERS or (compressed and rules.check != FULL):
         return
     try:
-        await opened(look_through, batch, INLINE_COMPRESSED_MAX if compressed else INLINE_BYTES_MAX)
+        if not compressed and len(batch) <= INLINE_BYTES_MAX:
+            look_at_plain(batch, header.record_count)
+        else:
+            await opened(look_through, batch, INLINE_COMPRESSED_MAX if compressed else 0)
     except CorruptBatch as error:
         # Not CORRUPT_MESSAGE: it tells producers to send the same again.
         raise Rejected(Code.INVALID_RECORD, f"The batch's records cannot be read: {error}") from None

@@ -22,7 +22,7 @@ from iceberg.spark.decoding import decoder
 from iceberg.spark.pipelines import flight_repairs as repairs
 from iceberg.spark.pipelines import flight_streams as streams
 from iceberg.spark.pipelines import flights
-from iceberg.spark.session import jars_in
+from iceberg.spark.session import CATALOG, jars_in
 from iceberg.spark.topics import now_ms
 
 MESSAGE = "nycflights.Flight"
@@ -35,7 +35,7 @@ KAFKA_JARS = Path("build/jars/sparkkafka")
 def main(words: list[str] | None = None) -> int:
     """Do what the command line says."""
     arguments = parser().parse_args(words)
-    lake = flights.Lake({topic: f"floe.floe.{topic}" for topic in flights.TOPICS}, arguments.results)
+    lake = flights.Lake({topic: f"{CATALOG}.floe.{topic}" for topic in flights.TOPICS}, arguments.results)
     jars = [*jars_in(), *jars_in(KAFKA_JARS)] if KAFKA_JARS.is_dir() else None
 
     def work() -> int:
@@ -123,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m iceberg.spark.pipelines", description=__doc__)
     add_reach(found)
     found.add_argument("--wait", type=int, default=0, metavar="SECONDS", help="for tables to come")
-    found.add_argument("--results", default="floe.results", help="namespace of the pipeline's tables")
+    found.add_argument("--results", default=flights.RESULTS, help="namespace of the pipeline's tables")
     what = found.add_subparsers(dest="what", required=True)
     what.add_parser("run", help="bring all stages up to date")
     days = what.add_parser("backfill", help="make days anew from bronze")

@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 from iceberg.spark.jobs import Given, Progress, Source, exactly_once, exactly_once_from, watermark_of
 from iceberg.spark.pipelines import flight_delays as delays
 from iceberg.spark.pipelines import flight_rows as rows_of
+from iceberg.spark.session import CATALOG
 from iceberg.spark.sinks import PLACE, merge_into
 from iceberg.spark.topics import head_of, topic_table
 from iceberg.spark.watermark import UnknownTable, Watermark
@@ -37,6 +38,8 @@ NEEDED = ("flights", "planes", "weather")
 """Topics that the stages read; the others give names to what is asked of gold."""
 DAYS_MAX = 20_000
 """Days that one run brings up to date: their list goes by way of the driver."""
+RESULTS = f"{CATALOG}.results"
+"""The namespace of the pipeline's tables, unless another is given."""
 Before = Callable[[str, str], None]
 """Told stage and step before each step."""
 
@@ -48,7 +51,7 @@ class Lake:
     """
 
     bronze: Mapping[str, str]
-    results: str = "floe.results"
+    results: str = RESULTS
 
     @property
     def quarantine(self) -> str:

@@ -13,7 +13,7 @@ spark = session(sys.argv[1], jars_in(), scratch=Path(tempfile.mkdtemp()), short_
 
 
 def ask(url: str, question: dict[str, Any]) -> list[Any]:
-    query = f"SELECT * FROM floe.floe.{question['table']}"
+    query = f"SELECT * FROM lake.floe.{question['table']}"
     if question["snapshot"]:
         query += f" VERSION AS OF {question['snapshot']}"
     if question["where"]:

@@ -10,7 +10,7 @@ from iceberg.spark import backfill, maintenance
 from iceberg.spark.commands import LINE_CHARS_MAX, one_line
 
 URI = "http://127.0.0.1:1/iceberg"
-TABLES = ("floe.floe.t", "floe.own.t")
+TABLES = ("lake.floe.t", "lake.own.t")
 WRITE = ("--write", "os:getcwd")
 
 

@@ -1,4 +1,4 @@
-"""Where a session's jars come from: by path, by coordinates, or baked into Spark's own folder."""
+"""Where a session's jars come from: by path, by coordinates, or baked in; what its catalog is called."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from coordination.state.table_names import NAMESPACE
 from deploy.setup.jars import ROOTS
-from iceberg.spark.session import JARS_VARIABLE, PACKAGES, jar_settings, session
+from iceberg.spark.session import CATALOG, JARS_VARIABLE, PACKAGES, jar_settings, session
 
 
 @pytest.fixture
@@ -46,3 +47,7 @@ def test_what_is_missing_or_contradicts_itself_is_said(
         session("http://127.0.0.1:1/iceberg", master="spark://a:1", remote="sc://b:2")
     with pytest.raises(ValueError, match=r"jars=\[\] with remote='sc://b:2': that is the server's own"):
         session("http://127.0.0.1:1/iceberg", [], remote="sc://b:2")
+
+
+def test_the_catalog_is_not_called_like_the_namespace_of_topics_tables() -> None:
+    assert CATALOG != NAMESPACE, "Iceberg would take the namespace of table => 'floe.t' for the catalog"

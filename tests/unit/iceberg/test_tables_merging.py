@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg import layout, writer
+from iceberg import layout, splicing, writer
+from iceberg.column_metrics import leaves
 from iceberg.layout import Binding, Bindings, Layout
 from iceberg.merging import Expected, Merge, UnfitFile
+from iceberg.parquet_footer import footer_of, stored_bytes
 from iceberg.writer import FileContent
 from iceberg.writers import ProcessWriter, ThreadWriter, WriterDied
 from objectstore import batch
@@ -38,6 +40,14 @@ VALUES: list[dict[str, Any]] = [
     {"fs": [1.5, -2.25], "gone": True, "u": (1 << 64) - 1},
     {"by": {"a": {"n": 1}, "b": {"s": "w"}}},
 ]
+
+
+@pytest.fixture(autouse=True, params=["decoded", "copied"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How row groups of these columns come into the file: small ones are decoded, large ones copied."""
+    if request.param == "copied":
+        monkeypatch.setattr(splicing, "COPIED_BYTES_MIN", 1)
+    return str(request.param)
 
 
 def binding(source: bytes, number: int) -> Binding:
@@ -143,6 +153,57 @@ def test_a_file_that_was_merged_is_as_one_that_was_written() -> None:
     assert ids == {each.name: each.metadata for each in after.arrow}
     again = merged(after, merged(after, *parts[:10]), merged(after, *parts[10:]))
     assert rows(again.content) == rows(found.content)
+
+
+def test_large_row_groups_are_copied_as_they_are(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = layouts()
+    small, large = ([{"x": at, "fs": [0.5] * at} for at in some] for some in (range(3), range(3, 9)))
+    files, start = [], 0
+    for values in (large, small, small, large, VALUES):
+        files.append(written(before, OLD, values, start))
+        start += len(values) + 1
+    found = merged(before, *files)
+    monkeypatch.setattr(splicing, "COPIED_BYTES_MIN", 1 << 40)
+    decoded = merged(before, *files)
+    assert rows(found.content) == rows(decoded.content)
+    assert (found.rows, found.bounds, found.columns) == (decoded.rows, decoded.bounds, decoded.columns)
+    groups = pq.read_metadata(pa.BufferReader(pa.py_buffer(found.content))).num_row_groups
+    assert groups == len(found.split_offsets) == (len(files) if way == "copied" else 1)
+
+
+def test_rows_between_row_groups_that_are_copied_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = layouts()
+    large, small = [{"name": "".join(map(str, range(at * 300)))} for at in range(5)], [{"x": 1}]
+    files, start = [], 0
+    for values in (small, large, small, small, small, large, small):
+        files.append(written(before, OLD, values, start))
+        start += len(values) + 1
+    sizes = [sum(map(stored_bytes, footer_of(each.content).groups)) for each in files]
+    monkeypatch.setattr(splicing, "COPIED_BYTES_MIN", max(sizes))
+    assert sizes[1] == sizes[5] == max(sizes)
+    found = merged(before, *files)
+    metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(found.content)))
+    assert [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)] == [2, 6, 6, 6, 2]
+    assert [each["kafka"]["offset"] for each in rows(found.content)] == [*range(start)]
+
+
+def test_a_column_that_is_nan_somewhere_has_no_bounds_however_it_came(way: str) -> None:
+    real = compile_protos({"m.proto": b'syntax = "proto3"; message M { double d = 1; int32 n = 2; }'})
+    table = layout.build(None, Bindings((Binding(1, real, "M"),), 1, (1,)))
+    kind = load(real, "M").message_class
+    files = []
+    for start, value in ((0, 1.0), (1, float("nan")), (2, 2.0)):
+        raw = batch.NewRecord(1000, b"k", kind(d=value, n=start).SerializeToString())
+        found = writer.write_file(
+            table, 3, [memoryview(batch.build([raw], base_offset=start))], start, start + 1
+        )
+        assert found is not None
+        files.append(found)
+    clean, mixed = merged(table, files[0]), merged(table, *files)
+    (number,) = [each.number for each in leaves(table.arrow) if each.real]
+    assert clean.columns[number].lower is not None
+    assert mixed.columns[number].lower is None
+    assert mixed.columns[number].nans is None
 
 
 def test_row_groups_end_where_those_of_commits_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def test_what_left_the_topic_by_right_stays_in_its_table(dev: Dev) -> None:
     assert 7 <= count["consumed"] < LEAVING - DELETED, "read after it was compacted"
     assert count["history"] == LEAVING - count["consumed"]
     (latest,) = verdict["latest"]
-    assert latest["table"] == "floe.floe.leaves__latest"
+    assert latest["table"] == "lake.floe.leaves__latest"
     assert latest["rows"] <= 7, "keys"
     assert latest["upto"][0] <= LEAVING
 
