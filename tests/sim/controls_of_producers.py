@@ -49,11 +49,14 @@ def _room_comes_and_goes(plan: Plan) -> Plan:
 
 
 def _topics_come_late(plan: Plan) -> Plan:
-    """Topics are made and found while agents cannot follow the log, and producers do not wait."""
-    cuts = tuple(
-        (at, 1.5, "cut-log", (number % plan.agents,)) for number, at in enumerate((2.0, 5.0, 8.0, 11.0))
+    """Topics are made and found while agents cannot follow the log; producers, alone there, do not wait."""
+    cuts = tuple((2.0 + 1.5 * number, 1.0, "cut-log", (number % plan.agents,)) for number in range(11))
+    alone = replace(
+        plan, writers=0, relay="", members=0, modern=0, keepers=False, upsert=False, changes=False
     )
-    return replace(plan, mortal=True, pipeliners=3, rate=12.0, faults=cuts)
+    return replace(
+        alone, operator=False, binder=False, hurt=False, mortal=True, pipeliners=6, rate=16.0, faults=cuts
+    )
 
 
 def _pipelines(plan: Plan) -> bool:
