@@ -47,7 +47,8 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return noted
 
     for module, name in (
-        (keys, "records"), (times, "records"), (timestamps, "records"), (produce_records, "look_through"),
+        (keys, "records"), (times, "records"), (timestamps, "records"),
+        (produce_records, "look_through"), (produce_records, "look_at_plain"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, noting(getattr(module, name)))
     return seen
