@@ -14,11 +14,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from coordination.commands import CommitTable, command
-from coordination.kafka_codes import Code
+from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
-from coordination.state.types import Refused, Topic
+from coordination.state.types import Topic
 from iceberg import history, ledger, metadata, partitioning, sorting
 from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
@@ -30,6 +29,7 @@ from iceberg.metadata import Metadata
 from iceberg.obstacles import Obstacles, Replan
 from iceberg.options import Committed, CommitterOptions, Compacted, Parts
 from iceberg.plan import CommitPlan, Unplanned, fitting
+from iceberg.pointer_commit import CommitError, LostRace, move_pointer
 from iceberg.sealed import sealed
 from iceberg.segments import HistoryKeeper
 from iceberg.setup import NewTable, TableSetup, properties_of
@@ -45,14 +45,6 @@ _logger = logging.getLogger("floe.iceberg.committer")
 
 SNAPSHOT_ID_BITS = 62
 REPLANS_MAX = 1_000  # of one commit: a few find all that is damaged or gone, unless ever more of it is
-
-
-class CommitError(Exception):
-    """The commit had no effect and repeating it as it is will not help; the message says why."""
-
-
-class LostRace(Exception):
-    """The commit had no effect: the claim or the table moved on. The next try starts from the new head."""
 
 
 class Committer:
@@ -425,33 +417,19 @@ class Committer:
             topic_id=work.topic_id,
         )
         try:
-            (result,) = await self._parts.replica.submit([command(message)], incarnation=incarnation)
+            await move_pointer(self._parts.replica, self.claim, message, incarnation)
         except (OutcomeUnknown, asyncio.CancelledError):
             self._unsure = location
             raise
-        if isinstance(result, Refused):
+        except (LostRace, CommitError):
             self._head = None
-            if result.code is Code.NOT_COORDINATOR:
-                self.claim.revision = 0
-            if result.code in RACES:
-                raise LostRace(f"table {namespace}.{name}: {result.message}")
-            raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
+            raise
 
 
 def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:
     """The table with the columns, the partition spec and the sort order of a layout."""
     base = metadata.with_schema(before, layout.fields, layout.ids.last, properties)
     return sorting.with_order(partitioning.with_spec(base, layout.spec), layout.order)
-
-
-RACES = (
-    Code.NOT_COORDINATOR,
-    Code.INVALID_UPDATE_VERSION,
-    Code.RESOURCE_NOT_FOUND,
-    Code.STALE_BROKER_EPOCH,
-    Code.BROKER_ID_NOT_REGISTERED,
-)
-"""Refusals of a commit that say: the table or the claim moved on."""
 
 
 _ANY = 1 << 31  # files of a commit of few rows: a transaction is taken whole

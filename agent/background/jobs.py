@@ -16,7 +16,7 @@ from agent.background.rewriting.merging.job import Merging
 from agent.background.rewriting.merging.merge import Parts as MergingParts
 from agent.background.rewriting.merging.planner import MergeRules
 from agent.background.rewriting.merging.worker import Worker
-from agent.background.tables import catalog_of, committers_of, latest_of
+from agent.background.tables import catalog_of, committers_of, latest_of, parts_of
 from agent.config import Config
 from agent.telemetry.catalog_figures import CatalogFigures
 from agent.telemetry.metrics import Metrics
@@ -61,8 +61,9 @@ class Background:
         self.latest: UpsertService | None = None
         """What keeps the tables of topics' newest rows; None likewise."""
         if config.tables.enabled:
-            self.committers = committers_of(config, replica, reader, merged, store, clock, metrics)
-            self.latest = latest_of(config, replica, reader, merged, store, clock, metrics)
+            parts = parts_of(config, replica, reader, merged, store, clock)
+            self.committers = committers_of(config, parts, metrics)
+            self.latest = latest_of(config, parts, metrics)
         self.publishers = publishers_of(config, replica, store)
         """What tells other catalogs of tables, one for each of `catalogs`."""
         figures = CatalogFigures(metrics, lambda: late_of(self.publishers))

@@ -38,19 +38,23 @@ def catalog_of(config: Config, replica: Replica, store: ObjectStore, clock: Cloc
     return Catalog(CatalogParts(replica, store, warehouse_of(config), clock, access))
 
 
-def committers_of(
+def parts_of(
     config: Config,
     replica: Replica,
     reader: ChunkReader,
     merged: MergedRanges,
     store: ObjectStore,
     clock: Clock,
-    metrics: Metrics,
-) -> CommitterService:
+) -> Parts:
+    """What makes tables works with."""
+    return Parts(replica, reader, merged, store, warehouse_of(config), clock, _options(config))
+
+
+def committers_of(config: Config, parts: Parts, metrics: Metrics) -> CommitterService:
     """The service that turns topics into tables."""
     tables = config.tables
     service = CommitterService(
-        Parts(replica, reader, merged, store, warehouse_of(config), clock, _options(config)),
+        parts,
         ServiceOptions(
             interval_s=tables.interval_ms / 1000,
             objects_per_s_max=tables.objects_per_s_max,
@@ -69,19 +73,11 @@ def committers_of(
     return service
 
 
-def latest_of(
-    config: Config,
-    replica: Replica,
-    reader: ChunkReader,
-    merged: MergedRanges,
-    store: ObjectStore,
-    clock: Clock,
-    metrics: Metrics,
-) -> UpsertService:
+def latest_of(config: Config, parts: Parts, metrics: Metrics) -> UpsertService:
     """The service that keeps the tables of topics' newest rows."""
     tables = config.tables
     service = UpsertService(
-        Parts(replica, reader, merged, store, warehouse_of(config), clock, _options(config)),
+        parts,
         UpsertOptions(
             interval_s=tables.interval_ms / 1000,
             pace=Pace(tables.latest_age_s, tables.latest_share_percent),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.http.catalogs import entries
@@ -31,30 +32,23 @@ def tables(parts: Parts) -> list[Row]:
 
 
 def tables_not_made(parts: Parts) -> list[Row]:
-    """Topics with records that want a table and have none, or whose table fails to come into being."""
+    """Topics with records that want a table and have none, or whose table fails to come into being; and the
+    same of tables of newest rows (`latest`).
+    """
+    own, newest = parts.committers, parts.latest
+    kinds: list[tuple[bool, Mapping[str, Lag], Callable[[Parts, str], Row]]] = [
+        (False, own.lags.now if own is not None else {}, _told),
+        (True, newest.lags.now if newest is not None else {}, _told_of_latest),
+    ]
     found: list[Row] = []
-    lags = parts.committers.lags.now if parts.committers is not None else {}
-    for topic, lag in lags.items():
-        if lag.made or topic not in parts.replica.state.topics:
-            continue
-        more = _told(parts, topic)
-        if lag.rows or more["last_error"]:
-            row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows, "latest": False}
-            found.append({**row, **_late(lag), **more})
-    return found + _latest_not_made(parts)
-
-
-def _latest_not_made(parts: Parts) -> list[Row]:
-    """The same of tables of newest rows."""
-    found: list[Row] = []
-    lags = parts.latest.lags.now if parts.latest is not None else {}
-    for topic, lag in lags.items():
-        if lag.made or topic not in parts.replica.state.topics:
-            continue
-        more = _told_of_latest(parts, topic)
-        if lag.rows or more["last_error"]:
-            row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows, "latest": True}
-            found.append({**row, **_late(lag), **more})
+    for latest, lags, told in kinds:
+        for topic, lag in lags.items():
+            if lag.made or topic not in parts.replica.state.topics:
+                continue
+            more = told(parts, topic)
+            if lag.rows or more["last_error"]:
+                row: Row = {"table": lag.table, "topic": topic, "records_behind": lag.rows, "latest": latest}
+                found.append({**row, **_late(lag), **more})
     return found
 
 

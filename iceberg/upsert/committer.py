@@ -16,15 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coordination.commands import CommitTable, command
-from coordination.kafka_codes import Code
+from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Topic
 from iceberg import history as histories
 from iceberg import ledger, metadata
 from iceberg.claim import TopicClaim
-from iceberg.committer import RACES, SNAPSHOT_ID_BITS, CommitError, LostRace
+from iceberg.committer import SNAPSHOT_ID_BITS
 from iceberg.head import Head, load, place, pointer, taken
 from iceberg.latest_ids import (
     DEBEZIUM,
@@ -39,6 +38,7 @@ from iceberg.ledger import Range
 from iceberg.merging import UnfitFile
 from iceberg.metadata import Metadata
 from iceberg.options import Parts
+from iceberg.pointer_commit import CommitError, LostRace, move_pointer
 from iceberg.sealed import sealed
 from iceberg.setup import NewTable, TableSetup, left_behind
 from iceberg.snapshots import SnapshotBuilder
@@ -364,14 +364,10 @@ class LatestCommitter:
         fields |= {"expected": head.location, "metadata_location": location}
         message = CommitTable(**fields, next_offsets=after, topic_id=table_id)
         try:
-            (result,) = await self._parts.replica.submit([command(message)], incarnation=incarnation)
+            await move_pointer(self._parts.replica, self.claim, message, incarnation)
         except (OutcomeUnknown, asyncio.CancelledError):
             self._unsure = location
             raise
-        if isinstance(result, Refused):
+        except (LostRace, CommitError):
             self._head = None
-            if result.code is Code.NOT_COORDINATOR:
-                self.claim.revision = 0
-            if result.code in RACES:
-                raise LostRace(f"table {namespace}.{name}: {result.message}")
-            raise CommitError(f"table {namespace}.{name}: {result.code.name}: {result.message}")
+            raise

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from deploy.run.stages import Embedded
 from deploy.setup.jars import ensure
 from deploy.setup.java import java_home
 from iceberg.spark.session import session
 from tests.spark.catalogs import keep_below
+from tests.spark.embedded import command
 
 HERE = Path(__file__).parent
 NO_CATALOG = "http://127.0.0.1:1/iceberg"
@@ -33,6 +35,14 @@ def spark(jvm: SparkSession, tmp_path: Path) -> SparkSession:
     own = jvm.newSession()
     keep_below(own, "local", tmp_path / "local")
     return own
+
+
+@pytest.fixture
+def floe(tmp_path: Path) -> Iterator[Embedded]:
+    """An agent with topic `t`."""
+    with Embedded(tmp_path / "floe") as found:
+        command(found, "topic", "create", "t", "--partitions", "2")
+        yield found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.run.stages import Embedded
 from tests.spark.connect import EXTENSIONS, Connect
-from tests.spark.test_standalone import command, produce, rows
+from tests.spark.embedded import produce, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,14 +25,6 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
 def server(tmp_path: Path) -> Iterator[Connect]:
     """A Connect server with Iceberg."""
     with Connect(tmp_path / "connect") as found:
-        yield found
-
-
-@pytest.fixture
-def floe(tmp_path: Path) -> Iterator[Embedded]:
-    """An agent with topic `t`."""
-    with Embedded(tmp_path / "floe") as found:
-        command(found, "topic", "create", "t", "--partitions", "2")
         yield found
 
 

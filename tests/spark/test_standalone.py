@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import NoSuchTableError
 
 from deploy.run.stages import Embedded
 from deploy.setup.jars import ensure
@@ -19,9 +16,9 @@ from deploy.setup.java import java_home
 from iceberg.spark.package import build
 from tests.spark.cluster import QUICK, WORKERS, Cluster, standalone
 from tests.spark.doubtful_job import BETWEEN
+from tests.spark.embedded import produce, rows
 
 JOB = Path(__file__).with_name("doubtful_job.py")
-TABLE_SECONDS_MAX = 120
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
 
@@ -31,42 +28,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A master and two workers of 512 MiB."""
     with standalone(tmp_path / "spark") as found:
         yield found
-
-
-@pytest.fixture
-def floe(tmp_path: Path) -> Iterator[Embedded]:
-    """An agent with topic `t`."""
-    with Embedded(tmp_path / "floe") as found:
-        command(found, "topic", "create", "t", "--partitions", "2")
-        yield found
-
-
-def command(floe: Embedded, *words: str, stdin: str = "") -> None:
-    """The `floe` command line."""
-    where = {"FLOE_BOOTSTRAP": floe.bootstrap, "FLOE_HTTP": floe.http[0]}
-    line = [sys.executable, "-m", "agent", *words]
-    subprocess.run(line, input=stdin, env={**os.environ, **where}, check=True, capture_output=True, text=True)
-
-
-def produce(floe: Embedded, partition: int, count: int, total: int) -> None:
-    """Records of one partition, until the table has `total` of all."""
-    command(floe, "produce", "t", "--partition", str(partition), stdin="\n".join(map(str, range(count))))
-    until = time.monotonic() + TABLE_SECONDS_MAX
-    while len(rows(floe, "floe.t")) < total:
-        assert time.monotonic() < until, "the table does not get on"
-        time.sleep(0.5)
-
-
-def rows(floe: Embedded, table: str) -> list[dict[str, object]]:
-    """Every row of a table, by another engine than the one that wrote it."""
-    catalog = RestCatalog("floe", uri=f"{floe.http[0]}/iceberg")
-    try:
-        found: list[dict[str, object]] = catalog.load_table(table).scan().to_arrow().to_pylist()
-    except NoSuchTableError:
-        return []
-    finally:
-        catalog.close()
-    return found
 
 
 def submit(

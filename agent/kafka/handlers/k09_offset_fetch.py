@@ -1,15 +1,18 @@
 """OffsetFetch: the positions that groups committed.
 
 Versions 1 to 10.
-Behaviour: answered after a read barrier, so that an acknowledged commit is seen on any agent. -1 and no
-error where nothing was committed, also for a group that does not exist. No topics (null): all of the
-group's positions. From version 8 on several groups at once; from 9 on members of KIP-848 say who they are;
-from 10 on topics are named by id. Who requires stable positions (version 7 on) gets UNSTABLE_OFFSET_COMMIT
-for one that a transaction under way may change (KIP-447).
-Deviations: without an answer from the log COORDINATOR_NOT_AVAILABLE. In versions 2 to 7 a group that is not
-this agent's is said at every partition as well (NOT_COORDINATOR): aiokafka reads nothing else there, and with
-an empty answer begins anew where its auto.offset.reset says. What is named again is answered once: a
-partition of a group, and a group with the same topics.
+Behaviour: answered after a read barrier, so that an acknowledged commit is seen on any agent, and by any
+agent, whoever coordinates the group. -1 and no error where nothing was committed, also for a group that
+does not exist. No topics (null): all of the group's positions. From version 8 on several groups at once;
+from 9 on members of KIP-848 say who they are; from 10 on topics are named by id. Who requires stable
+positions (version 7 on) gets UNSTABLE_OFFSET_COMMIT for one that a transaction under way may change
+(KIP-447).
+Deviations: Kafka says NOT_COORDINATOR where another broker coordinates the group. Coordination moves when
+agents come and go, librdkafka tells applications of that error, and members hear of the move by their
+next heartbeat. Without an answer from the log COORDINATOR_NOT_AVAILABLE, in versions 2 to 7 with
+NOT_COORDINATOR at every partition: aiokafka reads nothing else there, and with an empty answer begins
+anew where its auto.offset.reset says. What is named again is answered once: a partition of a group, and a
+group with the same topics.
 """
 
 from __future__ import annotations
@@ -42,7 +45,6 @@ from coordination.state.types import Topic
 
 KEY = 9
 VERSIONS = (1, 10)
-ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 GROUP_ERROR_SINCE, BATCHED_SINCE, MEMBERS_SINCE, IDS_SINCE = 2, 8, 9, 10
 
 
@@ -102,7 +104,7 @@ async def _old(group: OffsetFetchResponseGroup, version: int, pace: Pace) -> Off
     """One group's answer in the form before version 8; before 2 a group's error stands at every partition."""
     response = OffsetFetchResponse(error_code=group.error_code)
     spread = group.error_code
-    if version >= GROUP_ERROR_SINCE and spread in ELSEWHERE:
+    if version >= GROUP_ERROR_SINCE and spread == Code.COORDINATOR_NOT_AVAILABLE:
         spread = Code.NOT_COORDINATOR
     for topic in group.topics:
         rows = []
@@ -129,7 +131,9 @@ async def _answer(
     code = _refusal(ctx, group, asked, version, fresh)
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code or Code.NONE)
     if code is not None:
-        if version < GROUP_ERROR_SINCE or (version < BATCHED_SINCE and code in ELSEWHERE):
+        if version < GROUP_ERROR_SINCE or (
+            version < BATCHED_SINCE and code is Code.COORDINATOR_NOT_AVAILABLE
+        ):
             answer.topics = _nothing(asked.topics or ())
         return answer
     moment = _moment(ctx, asked, stable)
@@ -150,13 +154,12 @@ def _moment(ctx: Context, asked: OffsetFetchRequestGroup, stable: bool) -> _Mome
 def _refusal(
     ctx: Context, group: Group | None, asked: OffsetFetchRequestGroup, version: int, fresh: bool
 ) -> Code | None:
-    if not fresh:
+    if not fresh or not ctx.services.replica.ready:
         return Code.COORDINATOR_NOT_AVAILABLE
-    code = ctx.services.groups.refusal(asked.group_id)
     member = version >= MEMBERS_SINCE and asked.member_id is not None and asked.member_epoch >= 0
-    if code is None and member and group is not None and group.kind == CONSUMER:
+    if member and group is not None and group.kind == CONSUMER:
         return consumer_groups.commit_refusal(group, asked.member_id or "", asked.member_epoch)
-    return code
+    return None
 
 
 async def _named(

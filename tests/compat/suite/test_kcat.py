@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer
 
 from deploy.setup.kcat import kcat_command
 from tests.compat.suite.broker import Broker
@@ -20,8 +20,6 @@ from tests.compat.suite.rdkafka import consumer, owned
 pytestmark = pytest.mark.client(KCAT)
 
 WAIT_S_MAX = 60
-PASSING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE)
-"""What librdkafka tells an application while the brokers that it knows restart."""
 OWNED_S_MAX = 120
 RECORD = "%p %o %k %s %h\\n"
 
@@ -150,19 +148,16 @@ def test_members_that_die_with_the_brokers(broker: Broker) -> None:
         for member in dying:
             member.kill()
         broker.restart()
-        poll_until_owned(survivor, 6, PASSING)
+        poll_until_owned(survivor, 6)
 
 
-def poll_until_owned(member: Consumer, count: int, passing: Collection[int] = ()) -> None:
-    """Poll until it has so many partitions; errors on the way are not the application's, but for `passing`
-    ones, which it may ignore: the client asks again.
-    """
+def poll_until_owned(member: Consumer, count: int) -> None:
+    """Poll until it has so many partitions; errors on the way are not the application's."""
     end = time.monotonic() + OWNED_S_MAX
     while len(owned(member)) != count:
         assert time.monotonic() < end, owned(member)
         message = member.poll(0.1)
-        error = message.error() if message is not None else None
-        assert error is None or error.code() in passing, error
+        assert message is None or message.error() is None, message.error()
 
 
 def test_offsets_by_time(broker: Broker, saw: Saw) -> None:

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
-from agent.background.tables import committers_of
+from agent.background.tables import committers_of, parts_of
 from agent.http import gauges
 from agent.telemetry.by_topic import OTHERS, TOPICS_MAX
 from agent.telemetry.metrics import Metrics
@@ -53,7 +53,8 @@ async def committing(rig: Rig) -> AsyncIterator[tuple[CommitterService, Metrics]
     metrics, root = Metrics(), rig.warehouse.root
     settings = config("a", store={"url": root}, tables={"interval_ms": 50})
     merged = MergedRanges(rig.store)
-    service = committers_of(settings, rig.replica, rig.reader, merged, rig.store, SystemClock(), metrics)
+    parts = parts_of(settings, rig.replica, rig.reader, merged, rig.store, SystemClock())
+    service = committers_of(settings, parts, metrics)
     await service.start()
     try:
         yield service, metrics
