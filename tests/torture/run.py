@@ -16,7 +16,7 @@ from tests.torture.cluster import Cluster
 from tests.torture.faults import Step, act
 from tests.torture.history import history_of
 from tests.torture.inside import inspect
-from tests.torture.verdict import Finding, Place, Sent, Verdict, judge
+from tests.torture.verdict import Finding, Place, Sent, Verdict, is_unplaced, judge
 from tests.torture.workload import BASE, Reader, Writer, read_all
 
 TABLE_SECONDS_MAX = 90
@@ -65,12 +65,22 @@ def torture(
     verdict = judge(sent, final, seen)
     if len(sent) != sum(writer.attempted for writer in writing):
         verdict.findings.append(Finding("stuck", topic, "a client never answered for some of its records"))
+    verdict.findings += unexplained(writing)
     catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
     verdict.findings += table_differs(catalog, topic, final)
     verdict.findings += inspect(cluster)
     for writer in writing if verdict.findings else ():
         print(*(f"  {writer.name}: {line}" for line in writer.told), sep="\n", flush=True)
     return verdict
+
+
+def unexplained(writers: Iterable[Writer]) -> list[Finding]:
+    """Records that a writer was told are stored without being told where, and its client does not say why."""
+    return [
+        Finding("no-offset", writer.name, f"{count} records, of which its client explains {writer.explained}")
+        for writer in writers
+        if (count := sum(map(is_unplaced, writer.sent))) > writer.explained
+    ]
 
 
 def _wait_for_readers(readers: Sequence[Reader], final: dict[Place, list[tuple[int, bytes]]]) -> None:
@@ -102,7 +112,8 @@ def table_differs(
     `unknown` any that were written.
     """
     expected = {(p, offset): value for (_, p), records in final.items() for offset, value in records}
-    expected |= {(send.partition, send.offset): send.value for send in gone}
+    expected |= {(send.partition, send.offset): send.value for send in gone if not is_unplaced(send)}
+    unknown |= {send.value for send in gone if is_unplaced(send)}
     deadline = time.monotonic() + TABLE_SECONDS_MAX
     rows = _table(catalog, topic)
     while len(rows) < len(expected) and time.monotonic() < deadline:

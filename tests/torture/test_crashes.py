@@ -21,7 +21,7 @@ from tests.compat.raw import call
 from tests.torture.cluster import Cluster, Member
 from tests.torture.crashing_agent import ALL_STEPS, Armed, CrashingAgent
 from tests.torture.inside import inspect
-from tests.torture.run import create_topic, latest_differs, open_catalog, table_differs
+from tests.torture.run import create_topic, latest_differs, open_catalog, table_differs, unexplained
 from tests.torture.verdict import Finding, Place, judge, superseded
 from tests.torture.workload import BASE, Writer, read_all
 
@@ -126,6 +126,7 @@ def test_killed_before(cluster: Cluster, armed: Armed, step: str) -> None:
     if compacted:
         final = _compacted(cluster, topic, writer)
     verdict = judge(writer.sent, final, [], compacted=compacted)
+    verdict.findings += unexplained([writer])
     if step == "table/set-old-table-aside":
         _until(lambda: _has_own_table(cluster, topic), "the new topic has a table of its own")
     verdict.findings += _table_findings(cluster, dead, topic, writer, final)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.torture.broker_log import read_log
 from tests.torture.cluster import Cluster, Member
 from tests.torture.history import history_of
-from tests.torture.run import create_topic
+from tests.torture.run import create_topic, unexplained
 from tests.torture.spark import Kept
 from tests.torture.verdict import Place, judge
 from tests.torture.workload import BASE, Writer, read_all
@@ -88,6 +88,7 @@ def test_kafka_2013_isolated_writer(cluster: Cluster, kept: Kept) -> None:
     writer.join(240)
     final = read_all(cluster.bootstrap, "jepsen", [0])
     verdict = judge(writer.sent, final, [])
+    verdict.findings += unexplained([writer])
     print(f"\nkafka-2013: {verdict.report()}")
     cluster.heal()
     keep(kept, "jepsen acks=all", cluster, "jepsen", writer, final)
@@ -122,6 +123,8 @@ def test_vanlightly(cluster: Cluster, kept: Kept, fault: Callable[[Member], None
     cluster.heal()
     final = read_all(cluster.bootstrap, topic, [0])
     verdict = judge(writer.sent, final, [])
+    if acks != "0":  # nobody is told an offset then
+        verdict.findings += unexplained([writer])
     found = Counter(finding.anomaly for finding in verdict.findings)
     print(f"\nvanlightly {fault.__name__} acks={acks}: {verdict.report().splitlines()[0]} {dict(found)}")
     keep(kept, f"{fault.__name__} acks={acks}", cluster, topic, writer, final)

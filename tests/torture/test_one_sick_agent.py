@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaProducer
 
 from tests.equipment.proxy import Proxy
 from tests.torture.cluster import Cluster, Member
-from tests.torture.run import create_topic
+from tests.torture.run import create_topic, unexplained
 from tests.torture.verdict import judge
 from tests.torture.workload import Writer, read_all
 
@@ -92,6 +92,7 @@ def test_the_partitions_of_an_agent_without_a_link_go_on_and_it_comes_back(link:
         aio.stop()
         pause = max(b - a for each in aio.acknowledged.values() for a, b in pairwise(each))
         verdict = judge(writer.sent, read_all(cluster.bootstrap, TOPIC, PARTITIONS), [])
+        verdict.findings += unexplained([writer])
         print(f"\ntold after {told:.1f} s, aiokafka's longest pause {pause:.1f} s; {verdict.report()}")
         assert verdict.findings == [], verdict.report()
         assert not aio.failures

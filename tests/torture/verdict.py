@@ -15,7 +15,10 @@ FINDINGS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record handed to a client. `outcome`: ok (acknowledged), fail (certainly not written) or info."""
+    """One record handed to a client. `outcome`: ok (acknowledged), fail (certainly not written) or info.
+
+    `offset` is -1 where its client was told none: not only of those that failed (see `unplaced`).
+    """
 
     writer: str
     sequence: int
@@ -60,12 +63,17 @@ class Verdict:
     failed: int = 0
     read: int = 0
     superseded: int = 0
+    unplaced: int = 0
+    """Acknowledged without an offset. librdkafka does so where the answer to one batch was that nobody knows,
+    and the next batch is acknowledged: the one before it must be there. So must it be in the final read.
+    """
 
     def report(self) -> str:
         """The counts, then the first findings."""
         head = (
             f"acknowledged {self.acknowledged} · unknown {self.unknown} · failed {self.failed} · "
-            f"read {self.read} · superseded {self.superseded} · findings {len(self.findings)}"
+            f"read {self.read} · superseded {self.superseded} · unplaced {self.unplaced} · "
+            f"findings {len(self.findings)}"
         )
         return "\n".join([head, *(str(f) for f in self.findings[:FINDINGS_SHOWN])])
 
@@ -90,6 +98,7 @@ def judge(
         verdict.acknowledged += send.outcome == "ok"
         verdict.unknown += send.outcome == "info"
         verdict.failed += send.outcome == "fail"
+        verdict.unplaced += is_unplaced(send)
     verdict.read = sum(len(records) for records in final.values())
     gone: frozenset[bytes] = frozenset()
     if compacted:
@@ -101,6 +110,11 @@ def judge(
     _order_of_writers(sends, final, verdict)
     _readers(seen, final, verdict)
     return verdict
+
+
+def is_unplaced(send: Sent) -> bool:
+    """Whether the record is acknowledged, and its client does not know at which offset."""
+    return send.outcome == "ok" and send.offset < 0
 
 
 def superseded(sends: Iterable[Sent], final: Mapping[Place, Sequence[tuple[int, bytes]]]) -> list[Sent]:
@@ -153,12 +167,18 @@ def _every_send(
             verdict.findings.append(
                 Finding("aborted-read", place, f"{send.value!r} failed but is at {where}")
             )
-        elif send.outcome == "ok" and where[0] != (send.topic, send.partition, send.offset):
+        elif send.outcome == "ok" and not _is_at(send, where[0]):
             detail = f"{send.value!r} acknowledged at {send.offset}, found at {where[0]}"
             verdict.findings.append(Finding("inconsistent-offset", place, detail))
     for value, where in places.items():
         if value not in by_value:
             verdict.findings.append(Finding("phantom-read", f"{where[0][0]}-{where[0][1]}", repr(value)))
+
+
+def _is_at(send: Sent, where: tuple[str, int, int]) -> bool:
+    """Whether an acknowledged record is where its client was told; it may know no more than the partition."""
+    offset = where[2] if is_unplaced(send) else send.offset
+    return where == (send.topic, send.partition, offset)
 
 
 def _order_of_writers(

@@ -7,6 +7,7 @@ Each lives in a thread of its own with a librdkafka client, as an application wo
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -36,16 +37,24 @@ BASE: Client = {
 
 
 class _Told(logging.Handler):
-    """Keeps what librdkafka says of a producer's epochs: it numbers anew what it sends again after one."""
+    """Keeps what librdkafka says of a producer's epochs: it numbers anew what it sends again after one.
 
-    WORDS = ("ERRSEQ", "bump", "desync", "epoch")
+    And counts the records that it reports as delivered without an offset: those before a batch that was
+    acknowledged (IMPLICITACK), and those that the broker has and no longer knows where (DUPSEQ).
+    """
+
+    WORDS = ("ERRSEQ", "bump", "desync", "epoch", "IMPLICITACK", "DUPSEQ")
+    UNPLACED = re.compile(r"(\d+) message\(s\) (?:implicitly acked|failed due to duplicate sequence)")
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: deque[str] = deque(maxlen=100)
+        self.unplaced = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        if found := self.UNPLACED.search(text):
+            self.unplaced += int(found[1])
         if any(word in text for word in self.WORDS):
             self.lines.append(f"{time.strftime('%H:%M:%S')} {text}")
 
@@ -85,6 +94,7 @@ class Writer(threading.Thread):
         client = {"bootstrap.servers": bootstrap, "delivery.timeout.ms": DELIVERY_TIMEOUT_MS, "linger.ms": 5}
         told, log = _Told(), logging.Logger(name, logging.DEBUG)
         log.addHandler(told)
+        self._librdkafka = told
         self.told = told.lines
         """What the client said of its epochs, for whoever has to explain a finding."""
         spoken = {"debug": "eos", "log_level": 7, "logger": log}
@@ -127,6 +137,11 @@ class Writer(threading.Thread):
                 self._producer.poll(0.1)
             else:
                 return
+
+    @property
+    def explained(self) -> int:
+        """How many records the client says it reported as delivered without an offset."""
+        return self._librdkafka.unplaced
 
     def stop(self) -> None:
         """Send no more, wait for the answers of what was sent."""

@@ -27,7 +27,7 @@ from deploy.services.service import ServiceError
 from tests.compat import raw
 from tests.compat.cluster import Cluster, status
 from tests.compat.test_feature_upgrade import levels
-from tests.torture.run import create_topic
+from tests.torture.run import create_topic, unexplained
 from tests.torture.verdict import judge
 from tests.torture.workload import BASE, Reader, Writer, read_all
 from tests.versions.kept import VersionedAgent, unpacked
@@ -133,6 +133,7 @@ def load(cluster: Cluster) -> Iterator[None]:
     reader.stop()
     member.stop()
     verdict = judge(sent, final, reader.seen)
+    verdict.findings += unexplained(writers)
     assert verdict.findings == [], verdict.report()
     assert verdict.acknowledged == len(sent) > 0, verdict.report()
     assert member.values == {send.value for send in sent}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
+from tests.torture.run import unexplained
 from tests.torture.verdict import Seen, Sent, judge
+from tests.torture.workload import Writer
 
 
 def sent(sequence: int, value: bytes, outcome: str = "ok", offset: int = -1) -> Sent:
@@ -96,3 +100,33 @@ def test_each_anomaly_of_a_reader_is_found(anomaly: str, offsets: list[int]) -> 
 def test_a_reader_that_saw_other_bytes_is_found() -> None:
     found = judge(GOOD, LOG, [Seen("r", "t", 0, 0, b"x")]).findings
     assert [f.anomaly for f in found] == ["inconsistent-offset"]
+
+
+def test_what_is_acknowledged_without_an_offset_is_counted_and_there_once() -> None:
+    told = [GOOD[0], sent(2, b"c"), sent(3, b"d", "fail")]
+    verdict = judge(told, LOG, [])
+    assert (verdict.findings, verdict.unplaced) == ([], 1)
+    for log, anomaly in (
+        ([(0, b"a")], "lost-write"),
+        ([(0, b"a"), (1, b"c"), (2, b"c")], "duplicate"),
+        ([(0, b"c"), (1, b"a")], "nonmonotonic-send"),
+    ):
+        assert anomaly in {each.anomaly for each in judge(told, {("t", 0): log}, []).findings}
+    elsewhere = judge(told, {("t", 0): LOG["t", 0][:1], ("t", 1): [(0, b"c")]}, [])
+    assert [each.anomaly for each in elsewhere.findings] == ["inconsistent-offset"]
+
+
+def test_a_client_explains_what_it_acknowledges_without_an_offset() -> None:
+    writer = Writer("w", "127.0.0.1:1", "t", [0], limit=0)
+    writer.sent = [sent(n, b"%d" % n) for n in range(6)]
+    (finding,) = unexplained([writer])
+    assert str(finding) == "no-offset at w: 6 records, of which its client explains 0"
+    said = logging.getLogger("librdkafka")
+    said.addHandler(writer._librdkafka)
+    said.warning("IMPLICITACK [thrd:x/2]: t [0] 4 message(s) implicitly acked by subsequent batch success")
+    assert unexplained([writer]) != []
+    said.warning(
+        "DUPSEQ [thrd:x/2]: ProduceRequest for t [0] with 2 message(s) failed due to duplicate sequence"
+    )
+    assert unexplained([writer]) == []
+    said.removeHandler(writer._librdkafka)
