@@ -122,10 +122,10 @@ class Context:
         """The replicated state as applied by now. It changes whenever the handler awaits."""
         return self.services.replica.state
 
-    async def barrier(self) -> bool:
-        """Apply everything acknowledged before this call (rule 5); False when the log does not answer."""
+    async def barrier(self, seconds: float = BARRIER_S_MAX) -> bool:
+        """Apply everything acknowledged before this call (rule 5); False when it takes longer."""
         try:
-            async with asyncio.timeout(BARRIER_S_MAX):
+            async with asyncio.timeout(seconds):
                 await self.services.replica.barrier()
         except (Unavailable, OutcomeUnknown, TimeoutError):
             return False

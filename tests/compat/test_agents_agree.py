@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated import create_topics as ct
+from agent.net.wire.generated import delete_topics as dt
 from agent.net.wire.generated import describe_cluster as dcl
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import metadata as m
@@ -83,6 +85,33 @@ async def test_all_agents_hold_the_same_state(three: Cluster) -> None:
             revision: first[revision] for revision in shared
         }
     assert len(set(first.values())) > AGENTS, "a hash that changes with the state"
+
+
+async def test_what_changed_of_a_topic_is_visible_everywhere_as_soon_as_it_is_answered(
+    three: Cluster,
+) -> None:
+    """As for new topics: partitions that were added, and a topic that was deleted and made again."""
+    for turn in range(20):
+        topic = f"agree-{next(_numbers)}"
+        changed, *others = three.agents[turn % AGENTS :] + three.agents[: turn % AGENTS]
+        await create_topic(changed.bootstrap, topic, 1)
+        first = [await told(agent, topic) for agent in others]
+        more = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(topic, 3, None)], 10_000)
+        assert (await call(changed.bootstrap, "CreatePartitions", more, 3)).results[0].error_code == 0
+        assert [(await told(agent, topic))[1] for agent in others] == [3] * len(others)
+        gone = dt.DeleteTopicsRequest([dt.DeleteTopicState(topic)], timeout_ms=10_000)
+        assert (await call(changed.bootstrap, "DeleteTopics", gone, 6)).responses[0].error_code == 0
+        await create_topic(changed.bootstrap, topic, 2)
+        second = [await told(agent, topic) for agent in others]
+        assert [partitions for _, partitions in second] == [2] * len(others)
+        assert not {topic_id for topic_id, _ in first} & {topic_id for topic_id, _ in second}
+
+
+async def told(agent: FloeAgent, topic: str) -> tuple[object, int]:
+    """The topic's id and number of partitions, as the agent's Metadata has them."""
+    asked = m.MetadataRequest([m.MetadataRequestTopic(name=topic)])
+    (found,) = (await call(agent.bootstrap, "Metadata", asked, 12)).topics
+    return found.topic_id, len(found.partitions)
 
 
 async def test_a_topic_is_visible_everywhere_as_soon_as_its_creation_is_answered(three: Cluster) -> None:

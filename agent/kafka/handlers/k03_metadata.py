@@ -5,8 +5,9 @@ Behaviour: the leader is a hint by rendezvous hash over the live agents of the c
 the replicas, all in sync, are every zone's leaders. The leader epoch is constant: clients ignore metadata
 whose epoch goes back. An agent that has gone is listed a moment longer than it leads
 (agent/cluster/lingering.py). The controller is a live
-broker of the client's zone; any agent does its work. Unknown
-topics and the list of all topics are answered after a read barrier.
+broker of the client's zone; any agent does its work. Topics are answered after a read barrier: a change that
+another agent has acknowledged is seen. One that cannot reach the log answers for topics that it knows
+from what it has, after a quarter of a second: clients find their way to the others by it.
 Topics are created on the way where auto.create.topics.enable and the request allow it. Before version 12
 topics cannot be asked for by id: INVALID_REQUEST.
 Deviations: an auto-created topic is answered at once instead of with LEADER_NOT_AVAILABLE first.
@@ -48,6 +49,7 @@ KEY = 3
 VERSIONS = (0, 13)
 TOPIC_IDS_SINCE = 12
 AUTO_CREATE_TOPICS_MAX = 100  # topics that one request may create by naming them
+KNOWN_S_MAX = 0.25  # how long an answer about topics that are known waits for the log, seconds
 PARTITIONS_PER_STEP = 1000  # encoded before others get their turn: some milliseconds
 
 
@@ -61,6 +63,8 @@ async def handle(ctx: Context, request: MetadataRequest, version: int) -> Encode
     everything = asked is None or (version == 0 and not asked)
     if everything or any(_find(ctx, each) is None for each in asked or ()):
         await ctx.barrier()
+    elif asked:
+        await ctx.barrier(KNOWN_S_MAX)
     failures = await _auto_create(ctx, request, version) if asked and not everything else {}
     wanted = None if everything else asked or []
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED

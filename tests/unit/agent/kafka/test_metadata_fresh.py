@@ -1,0 +1,65 @@
+"""Metadata of known topics: what another agent has changed is seen; without the log, what this one knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.kafka.context import Context
+from agent.kafka.handlers import k03_metadata
+from agent.net.wire.generated import create_partitions as cp
+from agent.net.wire.generated import metadata as m
+from coordination.memory_server import MemoryServer
+from objectstore.adapters.memory import MemoryStore
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create
+from tests.unit.agent.rig import Agent, start_agent
+
+
+async def partitions(agent: Agent) -> int:
+    """How many the agent says the topic has."""
+    answer = await agent.call("Metadata", m.MetadataRequest([m.MetadataRequestTopic(name="t")]), 12)
+    return len(answer.topics[0].partitions)
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[tuple[Agent, Agent]]:
+    """Two agents of one cluster that know the topic `t`."""
+    server, store = MemoryServer(), MemoryStore()
+    first = await start_agent(server, store, "a", 1)
+    second = await start_agent(server, store, "b", 2)
+    try:
+        await create(first)
+        await partitions(second)
+        yield first, second
+    finally:
+        await second.stop()
+        await first.stop()
+
+
+async def test_partitions_added_through_another_agent_are_told(two: tuple[Agent, Agent]) -> None:
+    first, second = two
+    known = await partitions(second)
+    more = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("t", known + 1, None)], 10_000)
+    async with second.services.replica.applying:  # it is slow to hear of it
+        assert (await first.call("CreatePartitions", more, 3)).results[0].error_code == 0
+        asked = asyncio.create_task(partitions(second))
+        await asyncio.sleep(0)
+    assert await asked == known + 1
+
+
+async def test_without_the_log_known_topics_are_told_all_the_same(
+    two: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that look for another agent ask this one where the others are."""
+    _, second = two
+    known, waited = await partitions(second), []
+
+    async def away(_: Context, seconds: float = 60.0) -> bool:
+        waited.append(seconds)
+        return False
+
+    monkeypatch.setattr(Context, "barrier", away)
+    assert await partitions(second) == known
+    assert waited == [k03_metadata.KNOWN_S_MAX]
