@@ -41,12 +41,13 @@ test-unit: setup ## the inner loop: no services
 CLIENTS := tests/compat
 CLUSTERS := tests/torture tests/spark tests/engines tests/deploy tests/versions
 REST := $(addprefix --ignore=,$(CLIENTS) $(CLUSTERS))
+LONGEST := --durations=15 --durations-min=20
 
 test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; three parts side by side, as each waits a lot
-	@$(PY) -m pytest $(CLIENTS) > build/test-clients.log 2>&1 & clients=$$!; \
-	$(PY) -m pytest $(CLUSTERS) > build/test-clusters.log 2>&1 & clusters=$$!; \
+	@$(PY) -m pytest $(LONGEST) $(CLIENTS) > build/test-clients.log 2>&1 & clients=$$!; \
+	$(PY) -m pytest $(LONGEST) $(CLUSTERS) > build/test-clusters.log 2>&1 & clusters=$$!; \
 	trap 'kill $$clients $$clusters' INT TERM; \
-	$(PY) -m pytest tests $(REST); rest=$$?; \
+	$(PY) -m pytest $(LONGEST) tests $(REST); rest=$$?; \
 	wait $$clusters; clusters=$$?; wait $$clients; clients=$$?; \
 	cat build/test-clusters.log build/test-clients.log; exit $$((rest || clusters || clients))
 
