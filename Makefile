@@ -38,8 +38,8 @@ generate: setup ## rewrite everything that is generated and committed
 test-unit: setup ## the inner loop: no services
 	$(PY) -m pytest tests -m "not services" -q
 
-CLIENTS := tests/compat
-CLUSTERS := tests/torture tests/spark tests/engines tests/deploy tests/versions
+CLIENTS := tests/compat tests/engines tests/deploy tests/versions
+CLUSTERS := tests/torture tests/spark
 REST := $(addprefix --ignore=,$(CLIENTS) $(CLUSTERS))
 LONGEST := --durations=15 --durations-min=20
 
@@ -51,10 +51,10 @@ test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; 
 	wait $$clusters; clusters=$$?; wait $$clients; clients=$$?; \
 	cat build/test-clusters.log build/test-clients.log; exit $$((rest || clusters || clients))
 
-test-clients: services ## the part of it with Kafka clients and tools
+test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)
 
-test-clusters: services ## the part with clusters that are hurt, Spark, and what is set up
+test-clusters: services ## the part with clusters that are hurt, and Spark
 	$(PY) -m pytest $(CLUSTERS)
 
 test-rest: services ## all other tests
