@@ -17,7 +17,7 @@ from deploy.setup.java import java_home
 WORKERS = 2
 WORKER_MEMORY_MIB = 512
 DAEMON_MEMORY_MIB = 256
-QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 """For JVMs of a minute, whose optimising compiler would take most of their CPU time; executors inherit it."""
 
 

@@ -1,0 +1,24 @@
+"""The JVMs of short-lived sessions have as much room for compiled code as others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from deploy.setup.java import java_home
+from iceberg.spark.session import QUICK
+from tests.spark import cluster
+
+pytestmark = pytest.mark.services
+BYTES_MIN = 200 << 20
+
+
+@pytest.mark.parametrize("options", [QUICK, cluster.QUICK["JAVA_TOOL_OPTIONS"]], ids=["driver", "workers"])
+def test_the_code_cache_holds_what_spark_generates(options: str) -> None:
+    """A JVM without its optimising compiler has 48 MiB of it by default; Spark fills that, and then fails."""
+    command = [str(java_home() / "bin" / "java"), *options.split(), "-XX:+PrintFlagsFinal", "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    (size,) = re.findall(r"ReservedCodeCacheSize\s+= (\d+)", told)
+    assert int(size) >= BYTES_MIN
