@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 
-from iceberg import ledger, manifests, sorting
+from iceberg import ledger, manifest_avro, manifests, sorting
 from iceberg.arrow_types import numbers
 from iceberg.head import Head
 from iceberg.partitioning import Group
@@ -100,7 +100,7 @@ class Replacement:
 
     async def _listed(self, location: str) -> list[ManifestFile]:
         content = await self._own(location, "manifest list", None)
-        return await asyncio.to_thread(manifests.read_list, location, content)
+        return await asyncio.to_thread(manifest_avro.read_list, location, content)
 
     async def _own(self, location: str, what: str, length: int | None) -> bytes:
         try:
