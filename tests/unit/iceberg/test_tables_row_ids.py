@@ -1,0 +1,190 @@
+"""Format version 3: each row has an id for ever, whatever is done with its file (the spec's Row Lineage)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordination.commands import AlterTopicConfigs
+from coordination.state.types import Done
+from iceberg import lineage
+from iceberg.committer import Committer
+from iceberg.small_files import FileSizes
+from tests.unit.iceberg import rig as rigs
+from tests.unit.iceberg.keeping_little import fold_early, small
+from tests.unit.iceberg.rig import KillAt, Killed, Rig
+from tests.unit.iceberg.row_ids import Ids, Witness
+from tests.unit.iceberg.test_tables_history import served
+from tests.unit.iceberg.test_tables_retention import move
+
+V3 = {"floe__table__format-version": "3"}
+FILES = FileSizes(merged_at=4, busy_percent_max=100)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    """A cluster of one agent whose tables keep little and are compacted often."""
+    fold_early(monkeypatch)
+    async with rigs.running(tmp_path) as found:
+        found.options = replace(small(), files=FILES, orphan_grace_s=0)
+        yield found
+
+
+async def configure(rig: Rig, name: str, value: str | None) -> None:
+    """Set or unset a config of topic `t`."""
+    kind = AlterTopicConfigs.Change
+    operation = kind.DELETE if value is None else kind.SET
+    change = kind(name=name, operation=operation, value=value or "")
+    assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic="t", changes=[change])), Done)
+
+
+async def something(rig: Rig, committer: Committer, chance: random.Random) -> Committer:
+    """One of the things that become of a table."""
+    match chance.choice(("commit",) * 12 + ("compact",) * 8 + ("restart", "expire")):
+        case "commit":
+            for _ in range(chance.randint(1, 2)):
+                values = [b"%d" % chance.randint(0, 99) for _ in range(chance.randint(1, 3))]
+                await rig.produce(values, partition=chance.randint(0, 1))
+            await rig.drain(committer)
+        case "compact":
+            await committer.compact()
+        case "restart":
+            return rig.committer()
+        case "expire":
+            partition = rig.replica.state.topics["t"].partitions[0]
+            await move(rig, min(partition.log_start + 2, partition.last_stable))
+            await committer.follow()
+    return committer
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {},
+        {"floe__table__sort": "key.__raw__ desc"},
+        {"floe__table__partition": "bucket(2, key.__raw__)", "floe__table__retention": "follow"},
+    ],
+    ids=["plain", "sorted", "partitioned"],
+)
+async def test_whatever_happens_to_a_table_every_row_keeps_its_id(rig: Rig, configs: dict[str, str]) -> None:
+    chance, witness = random.Random(len(configs)), Witness()
+    await rig.create_topic(floe__table__history__ms="0", **V3, **configs)
+    committer = rig.committer()
+    folded = False
+    await rig.produce([b"first"])
+    await rig.drain(committer)
+    for _ in range(60):
+        committer = await something(rig, committer, chance)
+        found = await witness.look(rig)
+        folded |= "floe.folded-through" in found["snapshots"][0]["summary"]
+    assert folded, "else no history was ever folded"
+    operations = {each["summary"]["operation"] for each in found["snapshots"]}
+    assert operations >= {"append", "replace"}
+
+
+async def test_rows_of_a_table_that_became_v3_get_ids_with_the_next_snapshot(rig: Rig) -> None:
+    chance, witness = random.Random(3), Witness()
+    await rig.create_topic(floe__table__history__ms="0")
+    committer = rig.committer()
+    for _ in range(25):
+        committer = await something(rig, committer, chance)
+    head = await rig.head()
+    assert (head.metadata["format-version"], committer.problems) == (2, ())
+    await configure(rig, lineage.CONFIG, "3")
+    assert await rig.drain(committer) == 0
+    upgraded = (await rig.head()).metadata
+    assert (upgraded["format-version"], upgraded["next-row-id"]) == (3, 0)
+    assert upgraded["current-snapshot-id"] == head.metadata["current-snapshot-id"]
+    for number in range(60):
+        committer = await something(rig, committer, chance)
+        if number > 20:
+            found = await witness.look(rig, upgraded=True)
+    assert "first-row-id" in found["snapshots"][0], "once the base was made anew its rows have ids"
+
+
+@pytest.mark.parametrize("first", ["compact", "follow"])
+async def test_a_first_v3_snapshot_that_removes_files_numbers_those_that_stay(rig: Rig, first: str) -> None:
+    await rig.create_topic(partitions=1, floe__table__retention="follow")
+    committer = rig.committer()
+    for _ in range(4):
+        await rig.produce([b"x", b"y"])
+        await rig.drain(committer)
+    await configure(rig, lineage.CONFIG, "3")
+    await rig.drain(committer)
+    if first == "compact":
+        assert await committer.compact()
+    else:
+        await move(rig, 3)
+        assert await committer.follow() == 2
+    witness = Witness()
+    await witness.look(rig, upgraded=True)
+    assert witness.next == len(witness.ids) == (8 if first == "compact" else 6)
+    await rig.produce([b"z"])
+    await rig.drain(committer)
+    await witness.look(rig, upgraded=True)
+
+
+async def test_there_is_no_way_back_and_operators_are_told(rig: Rig) -> None:
+    await rig.create_topic(partitions=1, **V3)
+    committer = rig.committer()
+    await rig.produce([b"x"])
+    await rig.drain(committer)
+    assert committer.problems == ()
+    await configure(rig, lineage.CONFIG, None)
+    await rig.produce([b"y"])
+    await rig.drain(committer)
+    (problem,) = committer.problems
+    assert "has format version 3 and floe.table.format-version says 2" in problem
+    witness = Witness()
+    await witness.look(rig)
+    assert sorted(witness.ids.values()) == [Ids(0, 1), Ids(1, 2)]
+
+
+async def test_a_table_of_version_2_has_nothing_of_ids(rig: Rig) -> None:
+    await rig.create_topic(partitions=1)
+    committer = rig.committer()
+    for _ in range(4):
+        await rig.produce([b"x"])
+        await rig.drain(committer)
+    assert await committer.compact()
+    found = await served(rig)
+    assert (found["format-version"], "next-row-id" in found) == (2, False)
+    assert not any("first-row-id" in each or "added-rows" in each for each in found["snapshots"])
+    assert not any("_row_id" in row for row in await rig.rows())
+
+
+async def story(rig: Rig, steps: KillAt) -> list[str]:
+    """Commits, compactions and folds until all steps were taken; whoever is killed has a successor."""
+    await rig.create_topic(partitions=1, floe__table__history__ms="0", **V3)
+    committer = rig.committer(steps=steps)
+    for number in range(30):
+        await rig.produce([b"%d" % number, b"x"])
+        try:
+            await rig.drain(committer)
+            await committer.compact()
+        except Killed:
+            committer = rig.committer()
+    await rig.drain(rig.committer())
+    return steps.seen
+
+
+async def test_killed_before_each_step_rows_have_the_ids_of_one_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fold_early(monkeypatch)
+    options = replace(small(), files=FILES, orphan_grace_s=0)
+    async with rigs.running(tmp_path / "whole", options) as rig:
+        names = await story(rig, KillAt())
+        assert {"store-base", "store-history", "store-merged-file", "merge-manifests"} <= set(names)
+    for name in dict.fromkeys(names):
+        often = [at for at, each in enumerate(names) if each == name]
+        number = often[len(often) // 2]
+        async with rigs.running(tmp_path / name, options) as rig:
+            await story(rig, KillAt(number))
+            witness = Witness()
+            await witness.look(rig)
+            assert sorted(witness.ids) == [(0, at) for at in range(60)], f"killed before {name}"
