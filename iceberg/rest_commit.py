@@ -203,7 +203,11 @@ def create(request: CreateTableRequest, location: str) -> dict[str, Any]:
         )
     except (ValueError, ValidationError) as error:
         raise bad_request(f"table {request.name}: {error}") from error
-    return _dump(found, 0)
+    content = _dump(found, 0)
+    if found.format_version < lineage.VERSION:
+        return content
+    given = json.loads(request.table_schema.model_dump_json())
+    return {**content, "schemas": [rest_ids.with_defaults(each, given) for each in content["schemas"]]}
 
 
 def parse_create(body: Mapping[str, Any]) -> CreateTableRequest:
@@ -280,6 +284,8 @@ def topic_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _model(metadata: Mapping[str, Any]) -> TableMetadata:
+    if metadata.get("encryption-keys"):
+        raise bad_request("the table has encryption keys, which this catalog would lose: it takes no commits")
     return TableMetadataUtil.parse_raw(json.dumps(metadata))
 
 

@@ -52,6 +52,8 @@ class Rewrite:
     parent: int
     number: int = NUMBER
     order_id: int = 0
+    row_id: int | None = None
+    """From which on the engine numbers rows, of a table of format version 3."""
 
     async def commit(self, operation: str = "replace") -> tuple[int, Any]:
         """Store it and ask the catalog to make it the table; its answer."""
@@ -100,7 +102,12 @@ class Rewrite:
             await self.put(each.manifest.manifest_path, each.content)
         number = self.head.metadata["last-sequence-number"] + 1
         location, content, _ = manifests.write_list(
-            f"{prefix}-snap.avro", NUMBER, self.parent, number, [each.manifest for each in written]
+            f"{prefix}-snap.avro",
+            NUMBER,
+            self.parent,
+            number,
+            [each.manifest for each in written],
+            self.row_id,
         )
         await self.put(location, content)
         return location

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from coordination.commands import AlterTopicConfigs
 from coordination.state.types import Done
-from iceberg import lineage
+from iceberg import lineage, splicing
 from iceberg.committer import Committer
+from iceberg.parquet_footer import Footer
 from iceberg.small_files import FileSizes
+from tests.unit.iceberg import latest
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.keeping_little import fold_early, small
 from tests.unit.iceberg.rig import KillAt, Killed, Rig
 from tests.unit.iceberg.row_ids import Ids, Witness
+from tests.unit.iceberg.test_tables_foreign import rewrite
 from tests.unit.iceberg.test_tables_history import served
 from tests.unit.iceberg.test_tables_retention import move
 
@@ -84,6 +88,28 @@ async def test_whatever_happens_to_a_table_every_row_keeps_its_id(rig: Rig, conf
     assert folded, "else no history was ever folded"
     operations = {each["summary"]["operation"] for each in found["snapshots"]}
     assert operations >= {"append", "replace"}
+
+
+async def test_ids_stay_in_row_groups_that_are_copied_as_they_are(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splicing, "COPIED_BYTES_MIN", 1)
+    copied: list[int] = []
+    copy = splicing.Splicing.copy
+
+    def counted(self: splicing.Splicing, content: memoryview, footer: Footer, reals: pa.Table) -> None:
+        copied.append(footer.rows)
+        copy(self, content, footer, reals)
+
+    monkeypatch.setattr(splicing.Splicing, "copy", counted)
+    await rig.create_topic(partitions=1, **V3)
+    committer, witness = rig.committer(), Witness()
+    for _ in range(32):
+        await rig.produce([b"x", b"y"])
+        await rig.drain(committer)
+        if await committer.compact():
+            await witness.look(rig)
+    assert copied, "else no row group was ever copied"
 
 
 async def test_rows_of_a_table_that_became_v3_get_ids_with_the_next_snapshot(rig: Rig) -> None:
@@ -188,3 +214,74 @@ async def test_killed_before_each_step_rows_have_the_ids_of_one_history(
             witness = Witness()
             await witness.look(rig)
             assert sorted(witness.ids) == [(0, at) for at in range(60)], f"killed before {name}"
+
+
+def swapped(rows: pa.Table) -> pa.Table:
+    """Two rows with each other's ids."""
+    at = rows.schema.get_field_index("_row_id")
+    numbers = rows.column(at).to_pylist()
+    return rows.set_column(at, rows.schema.field(at), [[numbers[1], numbers[0], *numbers[2:]]])
+
+
+def changed(rows: pa.Table) -> pa.Table:
+    """A row that says to have come by another commit."""
+    at = rows.schema.get_field_index("_last_updated_sequence_number")
+    numbers = rows.column(at).to_pylist()
+    return rows.set_column(at, rows.schema.field(at), [[numbers[0] + 1, *numbers[1:]]])
+
+
+def anew(rows: pa.Table) -> pa.Table:
+    """No row says its id."""
+    return rows.drop_columns(["_row_id"])
+
+
+@pytest.mark.parametrize(
+    ("how", "refused"),
+    [
+        (None, ""),
+        (anew, "does not say which _row_id its rows have"),
+        (swapped, "rows would have another _row_id"),
+        (changed, "rows would have another _row_id or _last_updated_sequence_number"),
+    ],
+    ids=["kept", "anew", "swapped", "changed"],
+)
+async def test_an_engines_rewrite_keeps_ids_or_is_refused(
+    rig: Rig, how: Callable[[pa.Table], pa.Table] | None, refused: str
+) -> None:
+    await rig.create_topic(partitions=1, **V3)
+    committer = rig.committer()
+    for number in range(3):
+        await rig.produce([b"%d" % number, None])
+        await rig.drain(committer)
+    witness = Witness()
+    await witness.look(rig)
+    given = await rewrite(rig)
+    numbers = [witness.ids[0, at] for at in range(6)]
+    rows = given.rows
+    for at, field in enumerate(lineage.FIELDS):
+        rows = rows.append_column(field, [[each[at] for each in numbers]])
+    given = replace(given, rows=rows if how is None else how(rows), row_id=6)
+    status, answer = await given.commit()
+    assert status == (403 if refused else 200), answer
+    assert refused in str(answer)
+    await rig.produce([b"later"])
+    await rig.drain(rig.committer())
+    await witness.look(rig)
+    if how is None:
+        assert witness.next == 6 + 6 + 1, "of the file that came, whose rows say their own, and the last one"
+
+
+async def test_the_newest_rows_are_in_a_table_of_version_2(rig: Rig) -> None:
+    """Its rows come and go by copy-on-write; it reads a table whose files have ids in columns."""
+    chance, oracle = random.Random(7), latest.Oracle()
+    await rig.create_topic(**V3, **latest.UPSERT)
+    for _ in range(6):
+        await latest.random_batch(rig, chance, oracle, 2, keys=5)
+        await latest.catch_up(rig)
+        committer = rig.committer()
+        await rig.drain(committer)
+        await committer.compact()
+    assert any("_row_id" in row for row in await rig.rows())
+    await oracle.assert_is(rig)
+    assert (await latest.head(rig)).metadata["format-version"] == 2
+    assert (await rig.head()).metadata["format-version"] == 3
