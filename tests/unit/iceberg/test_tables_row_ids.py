@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coordination.commands import AlterTopicConfigs
+from coordination.commands import AlterTopicConfigs, CommitTable
 from coordination.state.types import Done
-from iceberg import lineage, splicing
+from iceberg import history, lineage, merging, metadata, splicing
 from iceberg.committer import Committer
 from iceberg.parquet_footer import Footer
 from iceberg.small_files import FileSizes
@@ -23,7 +23,7 @@ from tests.unit.iceberg.rig import KillAt, Killed, Rig
 from tests.unit.iceberg.row_ids import Ids, Witness
 from tests.unit.iceberg.test_tables_foreign import rewrite
 from tests.unit.iceberg.test_tables_history import served
-from tests.unit.iceberg.test_tables_retention import move
+from tests.unit.iceberg.test_tables_retention import fill, move
 
 V3 = {"floe__table__format-version": "3"}
 FILES = FileSizes(merged_at=4, busy_percent_max=100)
@@ -93,7 +93,9 @@ async def test_whatever_happens_to_a_table_every_row_keeps_its_id(rig: Rig, conf
 async def test_ids_stay_in_row_groups_that_are_copied_as_they_are(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And in others, where a file is more rows than are read at once."""
     monkeypatch.setattr(splicing, "COPIED_BYTES_MIN", 1)
+    monkeypatch.setattr(merging, "BATCH_ROWS", 2)
     copied: list[int] = []
     copy = splicing.Splicing.copy
 
@@ -104,10 +106,10 @@ async def test_ids_stay_in_row_groups_that_are_copied_as_they_are(
     monkeypatch.setattr(splicing.Splicing, "copy", counted)
     await rig.create_topic(partitions=1, **V3)
     committer, witness = rig.committer(), Witness()
-    for _ in range(32):
-        await rig.produce([b"x", b"y"])
+    for number in range(32):
+        await rig.produce([b"x", b"y", b"z"])
         await rig.drain(committer)
-        if await committer.compact():
+        if number < 3 or await committer.compact():
             await witness.look(rig)
     assert copied, "else no row group was ever copied"
 
@@ -134,11 +136,9 @@ async def test_rows_of_a_table_that_became_v3_get_ids_with_the_next_snapshot(rig
 
 @pytest.mark.parametrize("first", ["compact", "follow"])
 async def test_a_first_v3_snapshot_that_removes_files_numbers_those_that_stay(rig: Rig, first: str) -> None:
-    await rig.create_topic(partitions=1, floe__table__retention="follow")
+    await rig.create_topic(floe__table__retention="follow")
     committer = rig.committer()
-    for _ in range(4):
-        await rig.produce([b"x", b"y"])
-        await rig.drain(committer)
+    await fill(rig, committer)
     await configure(rig, lineage.CONFIG, "3")
     await rig.drain(committer)
     if first == "compact":
@@ -148,10 +148,30 @@ async def test_a_first_v3_snapshot_that_removes_files_numbers_those_that_stay(ri
         assert await committer.follow() == 2
     witness = Witness()
     await witness.look(rig, upgraded=True)
-    assert witness.next == len(witness.ids) == (8 if first == "compact" else 6)
+    assert witness.next == len(witness.ids) == (16 if first == "compact" else 14)
     await rig.produce([b"z"])
     await rig.drain(committer)
     await witness.look(rig, upgraded=True)
+
+
+async def test_a_history_begun_anew_at_the_first_v3_snapshot_has_no_ids_before_it(rig: Rig) -> None:
+    """As an agent of an older version leaves it, which keeps the newest snapshots and knows of no base."""
+    await rig.create_topic()
+    committer = rig.committer()
+    await fill(rig, committer)
+    await configure(rig, lineage.CONFIG, "3")
+    await fill(rig, committer, 1)
+    head = await rig.head()
+    old = history.cut(history.with_history(head.metadata, history.History()), 1)
+    assert [each["first-row-id"] for each in old["snapshots"]] == [0]
+    location = f"{head.metadata['location']}/metadata/99999-older.metadata.json"
+    await rig.store.put(rig.warehouse.key(location), [metadata.encode(old)])
+    message = CommitTable(namespace="floe", name="t", expected=head.location, metadata_location=location)
+    assert isinstance(await rig.replica.propose(message), Done)
+    await fill(rig, rig.committer(), 2)
+    found = await Witness().look(rig, upgraded=True)
+    base = found["snapshots"][0]
+    assert (base["summary"]["added-records"], "first-row-id" in base) == ("16", False)
 
 
 async def test_there_is_no_way_back_and_operators_are_told(rig: Rig) -> None:
