@@ -341,13 +341,8 @@ class Committer:
         if any(topic.partitions[each.partition].log_start > each.start for each in ranges):
             raise Replan  # by what records below the log start were judged is not known any more
         spans = self._layouts.spans(topic, ranges)
-        layout = self._layouts.build(topic, head, spans)
-        now = partitioning.current(head.metadata), sorting.current(head.metadata)
-        other = now != (layout.spec, layout.order)
-        version = self._wanted_version(topic)
-        changed = other or not metadata.has_schema(head.metadata, layout.fields)
-        changed = changed or head.metadata["format-version"] < version
-        if not found.files and not changed:
+        layout, version = self._layouts.build(topic, head, spans), self._wanted_version(topic)
+        if not found.files and _as_wanted(head.metadata, layout, version):
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
         told = _shaped(head.metadata, layout, {})
@@ -439,6 +434,12 @@ class Committer:
         except (LostRace, CommitError):
             self._head = None
             raise
+
+
+def _as_wanted(found: Metadata, layout: Layout, version: int) -> bool:
+    """Whether the table has the columns, partition spec and sort order of a layout, and the version."""
+    same = partitioning.current(found) == layout.spec and sorting.current(found) == layout.order
+    return same and found["format-version"] >= version and metadata.has_schema(found, layout.fields)
 
 
 def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:

@@ -250,12 +250,15 @@ class Output(OutputFile):
         return len(self.content)
 
     def exists(self) -> bool:
+        """Not before it is stored."""
         return False
 
     def to_input_file(self) -> InputFile:
+        """To read what was written."""
         return Input(self.location, self.content)
 
     def create(self, overwrite: bool = False) -> OutputStream:
+        """To write it, once."""
         return _Stream(self)
 
 
@@ -270,7 +273,9 @@ class Input(InputFile):
         return len(self._content)
 
     def exists(self) -> bool:
+        """It was read."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:
+        """Its bytes."""
         return io.BytesIO(self._content)

@@ -82,6 +82,16 @@ async def test_each_row_keeps_its_id_whoever_writes_it_into_another_file(
         assert (await asyncio.to_thread(selected, spark))[:4] == rows[:4]
         assert len(await asyncio.to_thread(streams.run, "a", on=True)) == 32, "a stream goes on"
         assert await asyncio.to_thread(audit, spark, 16) == []
+    witness = Witness()
+    await witness.look(rig)
+    assert {place: (each.row_id, each.sequence) for place, each in witness.ids.items()} == last
+
+
+async def test_nobody_else_changes_its_rows_or_its_version(rig: Rig, spark: SparkSession) -> None:
+    await rig.create_topic(partitions=2, **V3)
+    await commits(rig, rig.committer(), 1)
+    async with serving.served(serving.catalog_of(rig)) as url:
+        attach(spark, "lake", url)
         for statement in (
             "DELETE FROM lake.floe.t WHERE kafka.offset = 1",
             "UPDATE lake.floe.t SET key = null",
@@ -92,9 +102,6 @@ async def test_each_row_keeps_its_id_whoever_writes_it_into_another_file(
             await asyncio.to_thread(
                 spark.sql, "ALTER TABLE lake.floe.t SET TBLPROPERTIES ('format-version' = '4')"
             )
-    witness = Witness()
-    await witness.look(rig)
-    assert {place: (each.row_id, each.sequence) for place, each in witness.ids.items()} == last
 
 
 async def test_the_audit_finds_rows_that_share_an_id(rig: Rig, spark: SparkSession) -> None:
