@@ -134,7 +134,8 @@ class Compactor:
         self._moved(before, after)
 
     def _moved(self, before: Head, after: Head) -> None:
-        if self._at == before.location and sum(map(len, self._files.values())) <= FILES_KNOWN_MAX:
+        known = self._at == before.location and _numbered(before) == _numbered(after)  # else all got ids
+        if known and sum(map(len, self._files.values())) <= FILES_KNOWN_MAX:
             self._at = after.location
         else:
             self.forget()
@@ -207,8 +208,8 @@ class Compactor:
         """
         fields = json.dumps(metadata.current_fields(head.metadata))
         partition, first, last = files[0].partition, files[0].first, files[-1].last
-        numbers = lineage.end_of(ledger.current_snapshot(head.metadata)) is not None
-        merging = self._parts.writer.merging(fields, partition, sorting.current(head.metadata), numbers)
+        order = sorting.current(head.metadata)
+        merging = self._parts.writer.merging(fields, partition, order, _numbered(head))
         try:
             made = await self._merged(merging, files)
         except (Damaged, NotFound, UnfitFile, WriterDied) as error:
@@ -271,16 +272,21 @@ def _numbers(head: Head, spec_id: int, files: int) -> tuple[int | None, int | No
     """The id of the first row that the current snapshot of `head` has added under a partition spec, and by
     which commit its rows came; None and None where rows have no ids.
     """
-    current = ledger.current_snapshot(head.metadata)
-    if current is None or lineage.end_of(current) is None:
+    if not _numbered(head):
         return None, None
+    current = head.metadata["current-snapshot-id"]
     (own,) = [
         each
         for each in head.manifests
-        if (each.added_snapshot_id, each.partition_spec_id) == (current["snapshot-id"], spec_id)
+        if (each.added_snapshot_id, each.partition_spec_id) == (current, spec_id)
         and each.added_files_count == files
     ]
     return manifest_first_row_id(own), own.min_sequence_number
+
+
+def _numbered(head: Head) -> bool:
+    """Whether the rows of the current snapshot have ids."""
+    return lineage.end_of(ledger.current_snapshot(head.metadata)) is not None
 
 
 def _order(file: LiveFile) -> tuple[int, int, int]:

@@ -84,6 +84,7 @@ async def test_whatever_happens_to_a_table_every_row_keeps_its_id(rig: Rig, conf
     for _ in range(60):
         committer = await something(rig, committer, chance)
         found = await witness.look(rig)
+        assert committer.problems == ()
         folded |= "floe.folded-through" in found["snapshots"][0]["summary"]
     assert folded, "else no history was ever folded"
     operations = {each["summary"]["operation"] for each in found["snapshots"]}
@@ -129,6 +130,7 @@ async def test_rows_of_a_table_that_became_v3_get_ids_with_the_next_snapshot(rig
     assert upgraded["current-snapshot-id"] == head.metadata["current-snapshot-id"]
     for number in range(60):
         committer = await something(rig, committer, chance)
+        assert committer.problems == (), "all files can be merged"
         if number > 20:
             found = await witness.look(rig, upgraded=True)
     assert "first-row-id" in found["snapshots"][0], "once the base was made anew its rows have ids"
