@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
@@ -102,8 +101,10 @@ class Witness:
         self._remember(await of_snapshot(rig, of[current]), of[current])
         for each in found["snapshots"]:
             await self._agrees(rig, each, upgraded)
-        for before, after in pairwise(each for each in found["snapshots"] if "first-row-id" in each):
-            assert after["first-row-id"] == before["first-row-id"] + before["added-rows"]
+        for after in found["snapshots"]:
+            before = of.get(after.get("parent-snapshot-id"), {})
+            if "first-row-id" in before:
+                assert after["first-row-id"] == before["first-row-id"] + before["added-rows"]
         assert of[current]["first-row-id"] + of[current]["added-rows"] == self.next
         return found
 

@@ -12,16 +12,16 @@ import pytest
 
 from coordination.commands import AlterTopicConfigs, CommitTable
 from coordination.state.types import Done
-from iceberg import history, lineage, merging, metadata, splicing
+from iceberg import foreign, history, lineage, merging, metadata, splicing
 from iceberg.committer import Committer
 from iceberg.parquet_footer import Footer
 from iceberg.small_files import FileSizes
-from tests.unit.iceberg import latest
+from tests.unit.iceberg import latest, serving
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.keeping_little import fold_early, small
 from tests.unit.iceberg.rig import KillAt, Killed, Rig
 from tests.unit.iceberg.row_ids import Ids, Witness
-from tests.unit.iceberg.test_tables_foreign import rewrite
+from tests.unit.iceberg.test_tables_foreign import PATH, rewrite
 from tests.unit.iceberg.test_tables_history import served
 from tests.unit.iceberg.test_tables_retention import fill, move
 
@@ -268,8 +268,9 @@ def anew(rows: pa.Table) -> pa.Table:
     ids=["kept", "anew", "swapped", "changed"],
 )
 async def test_an_engines_rewrite_keeps_ids_or_is_refused(
-    rig: Rig, how: Callable[[pa.Table], pa.Table] | None, refused: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, how: Callable[[pa.Table], pa.Table] | None, refused: str
 ) -> None:
+    monkeypatch.setattr(foreign, "HASHED_ROWS", 4)
     await rig.create_topic(partitions=1, **V3)
     committer = rig.committer()
     for number in range(3):
@@ -291,6 +292,27 @@ async def test_an_engines_rewrite_keeps_ids_or_is_refused(
     await witness.look(rig)
     if how is None:
         assert witness.next == 6 + 6 + 1, "of the file that came, whose rows say their own, and the last one"
+
+
+async def test_tags_and_properties_of_engines_leave_ids_alone(rig: Rig) -> None:
+    await rig.create_topic(floe__table__history__ms="0", **V3)
+    committer, witness = rig.committer(), Witness()
+    await fill(rig, committer)
+    found = await witness.look(rig)
+    number = found["snapshots"][2]["snapshot-id"]
+    updates = [
+        {"action": "set-properties", "updates": {"mine": "1"}},
+        {"action": "set-snapshot-ref", "ref-name": "tag", "type": "tag", "snapshot-id": number},
+    ]
+    status, answer = await serving.ask(
+        serving.catalog_of(rig), "POST", PATH, {"requirements": [], "updates": updates}
+    )
+    assert status == 200, answer
+    assert (await witness.look(rig))["next-row-id"] == found["next-row-id"]
+    await fill(rig, rig.committer(), 30)
+    found = await witness.look(rig)
+    assert "floe.folded-through" in found["snapshots"][0]["summary"]
+    assert number in {each["snapshot-id"] for each in found["snapshots"]}
 
 
 async def test_the_newest_rows_are_in_a_table_of_version_2(rig: Rig) -> None:
