@@ -171,6 +171,12 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "written so, none anew.",
                 pattern=table_sort.PATTERN, form=table_sort.FORM, check=table_sort.refusal,
                 broker_name="floe.table.sort", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.format-version", _S, "2",
+                "The Iceberg format version of the table. `3`: rows have ids that stay through compaction "
+                "(row lineage); for engines that read it. A table becomes one of version 3 with its next "
+                "commit, and there is no way back.",
+                choices=("2", "3"), broker_name="floe.table.format-version", in_effect=True,
+                known_from=NEW_CONFIGS),
     TopicConfig("floe.produce.check", _S, "uncompressed",
                 "What is looked at before a batch is stored, beside its header and CRC. `headers`: nothing "
                 "more. `uncompressed`: every record of a batch that is not compressed. `full`: those of "

@@ -18,7 +18,7 @@ from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Topic
-from iceberg import history, ledger, metadata, partitioning, sorting
+from iceberg import history, ledger, lineage, metadata, partitioning, sorting
 from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
@@ -90,7 +90,18 @@ class Committer:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the table though it goes on: its name, and files that cannot be read."""
-        return (*filter(None, [self.conflict]), *self._compactor.problems())
+        return (*filter(None, [self.conflict, self._version_problem()]), *self._compactor.problems())
+
+    def _version_problem(self) -> str:
+        """Why the table has another format version than its topic says; empty for none."""
+        topic = self._parts.replica.state.topics.get(self.topic)
+        head = self._head
+        if topic is None or head is None or head.topic_id != topic.topic_id.hex():
+            return ""
+        return lineage.problem(head.metadata, self._wanted_version(topic))
+
+    def _wanted_version(self, topic: Topic) -> int:
+        return lineage.wanted(topic.configs, self._parts.replica.state.cluster_configs)
 
     @property
     def unsure(self) -> bool:
@@ -294,7 +305,8 @@ class Committer:
                 await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._layouts.build(topic, None)
             told = properties_of(topic, fresh)
-            made = NewTable(key, topic.name, topic.topic_id, fresh.fields, fresh.ids.last, told)
+            version = self._wanted_version(topic)
+            made = NewTable(key, topic.name, topic.topic_id, fresh.fields, fresh.ids.last, told, version)
             head = await self._setup.create(made, self.claim, incarnation)
         self._head = head
         if head.location == self._unsure:
@@ -329,17 +341,14 @@ class Committer:
         if any(topic.partitions[each.partition].log_start > each.start for each in ranges):
             raise Replan  # by what records below the log start were judged is not known any more
         spans = self._layouts.spans(topic, ranges)
-        layout = self._layouts.build(topic, head, spans)
-        now = partitioning.current(head.metadata), sorting.current(head.metadata)
-        other = now != (layout.spec, layout.order)
-        changed = other or not metadata.has_schema(head.metadata, layout.fields)
-        if not found.files and not changed:
+        layout, version = self._layouts.build(topic, head, spans), self._wanted_version(topic)
+        if not found.files and _as_wanted(head.metadata, layout, version):
             return None
         after = ledger.advance(before, ranges, len(topic.partitions))
         told = _shaped(head.metadata, layout, {})
         ids = told["default-spec-id"], told["default-sort-order-id"]
         files_max = partitioning.FILES_MAX if not self._narrow else _ANY
-        return Work(topic, topic.topic_id, head, layout, found, after, spans, *ids, files_max)
+        return Work(topic, topic.topic_id, head, layout, found, after, spans, *ids, files_max, version)
 
     async def _commit(self, work: Work, incarnation: int) -> Committed:
         snapshot_id = self._parts.clock.random_bits(SNAPSHOT_ID_BITS) + 1
@@ -365,7 +374,8 @@ class Committer:
     ) -> Head:
         """Manifests and metadata of the next head, stored and not yet visible."""
         before, now_ms = work.head, self._parts.replica.wall_ms()
-        base = _shaped(before.metadata, work.layout, properties_of(work.topic, work.layout))
+        base = lineage.upgraded(before.metadata, work.format_version)
+        base = _shaped(base, work.layout, properties_of(work.topic, work.layout))
         head = Head("", base, before.manifests)
         if work.plan.files:
             added = [each.range for each in work.plan.files]
@@ -424,6 +434,12 @@ class Committer:
         except (LostRace, CommitError):
             self._head = None
             raise
+
+
+def _as_wanted(found: Metadata, layout: Layout, version: int) -> bool:
+    """Whether the table has the columns, partition spec and sort order of a layout, and the version."""
+    same = partitioning.current(found) == layout.spec and sorting.current(found) == layout.order
+    return same and found["format-version"] >= version and metadata.has_schema(found, layout.fields)
 
 
 def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:

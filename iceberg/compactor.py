@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from iceberg import ledger, manifests, metadata, sorting
+from iceberg import ledger, lineage, manifests, metadata, sorting
 from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from iceberg.head import Head
+from iceberg.manifest_avro import manifest_first_row_id
 from iceberg.manifests import AddedFile, added_file
 from iceberg.merging import Expected, UnfitFile
 from iceberg.options import Parts
@@ -106,7 +107,7 @@ class Compactor:
 
     def added(self, before: Head, after: Head, files: Sequence[AddedFile]) -> None:
         """A commit added files to the table `before`."""
-        for each in map(_live, files):
+        for each in _live(after, files):
             shelf = _shelf(each)
             if self._at == before.location:
                 self._files.setdefault(shelf, []).append(each)
@@ -122,17 +123,19 @@ class Compactor:
     def replaced(self, before: Head, after: Head, merged: Sequence[Merged]) -> None:
         """The table `before` has these files instead of those they were made of."""
         gone = {one.location for each in merged for one in each.files}
+        made = _live(after, [each.made for each in merged])
         if self._at == before.location:
             for shelf in {_shelf(each.files[0]) for each in merged}:
                 kept = [each for each in self._files[shelf] if each.location not in gone]
-                for each in merged:
-                    if _shelf(each.files[0]) == shelf:
-                        bisect.insort(kept, _live(each.made))
+                for each in made:
+                    if _shelf(each) == shelf:
+                        bisect.insort(kept, each, key=_order)
                 self._files[shelf] = kept
         self._moved(before, after)
 
     def _moved(self, before: Head, after: Head) -> None:
-        if self._at == before.location and sum(map(len, self._files.values())) <= FILES_KNOWN_MAX:
+        known = self._at == before.location and _numbered(before) == _numbered(after)  # else all got ids
+        if known and sum(map(len, self._files.values())) <= FILES_KNOWN_MAX:
             self._at = after.location
         else:
             self.forget()
@@ -194,7 +197,7 @@ class Compactor:
             content = await read(parts.store, parts.warehouse, path, length)
             found += await asyncio.to_thread(manifests.live_files, manifest, content)
         self.forget()
-        for each in await asyncio.to_thread(sorted, found, key=lambda each: each[:-1]):
+        for each in await asyncio.to_thread(sorted, found, key=_order):
             self._files.setdefault(_shelf(each), []).append(each)
         self._at = head.location
 
@@ -205,7 +208,8 @@ class Compactor:
         """
         fields = json.dumps(metadata.current_fields(head.metadata))
         partition, first, last = files[0].partition, files[0].first, files[-1].last
-        merging = self._parts.writer.merging(fields, partition, sorting.current(head.metadata))
+        order = sorting.current(head.metadata)
+        merging = self._parts.writer.merging(fields, partition, order, _numbered(head))
         try:
             made = await self._merged(merging, files)
         except (Damaged, NotFound, UnfitFile, WriterDied) as error:
@@ -229,7 +233,7 @@ class Compactor:
             contents = await asyncio.gather(*map(self._content, some))
             await self._steps.before("merge-files")
             for each, content in zip(some, contents, strict=True):
-                told = Expected(each.location, each.rows, each.first, each.last)
+                told = Expected(each.location, each.rows, each.first, each.last, each.row_id, each.sequence)
                 await merging.add(memoryview(content), told)
         made = await merging.finish()
         partition, first, last = files[0].partition, files[0].first, files[-1].last
@@ -249,10 +253,44 @@ async def sealed_name(head: Head, name: str, partition: int, start: int, end: in
     return await asyncio.to_thread(sealed, location, content)
 
 
-def _live(file: AddedFile) -> LiveFile:
-    offsets = file.bounds[OFFSET_ID]
-    partition = file.bounds[PARTITION_ID].lower
-    return LiveFile(partition, offsets.lower, offsets.upper, file.rows, file.size, file.location, file.group)
+def _live(head: Head, files: Sequence[AddedFile]) -> list[LiveFile]:
+    """Files that the current snapshot of `head` has added."""
+    found = []
+    for spec_id in sorted({each.group.spec_id for each in files}):
+        some = [each for each in files if each.group.spec_id == spec_id]
+        row_id, sequence = _numbers(head, spec_id, len(some))
+        for file in some:
+            offsets = file.bounds[OFFSET_ID]
+            place = file.bounds[PARTITION_ID].lower, offsets.lower, offsets.upper
+            live = LiveFile(*place, file.rows, file.size, file.location, file.group, row_id, sequence)
+            found.append(live)
+            row_id = None if row_id is None else row_id + file.rows
+    return found
+
+
+def _numbers(head: Head, spec_id: int, files: int) -> tuple[int | None, int | None]:
+    """The id of the first row that the current snapshot of `head` has added under a partition spec, and by
+    which commit its rows came; None and None where rows have no ids.
+    """
+    if not _numbered(head):
+        return None, None
+    current = head.metadata["current-snapshot-id"]
+    (own,) = [
+        each
+        for each in head.manifests
+        if (each.added_snapshot_id, each.partition_spec_id) == (current, spec_id)
+        and each.added_files_count == files
+    ]
+    return manifest_first_row_id(own), own.min_sequence_number
+
+
+def _numbered(head: Head) -> bool:
+    """Whether the rows of the current snapshot have ids."""
+    return lineage.end_of(ledger.current_snapshot(head.metadata)) is not None
+
+
+def _order(file: LiveFile) -> tuple[int, int, int]:
+    return file.partition, file.first, file.last
 
 
 def _shelf(file: LiveFile) -> Shelf:

@@ -41,6 +41,8 @@ class Work:
     order_id: int = 0
     """Of the partition spec and of the sort order of its files."""
     files_max: int = partitioning.FILES_MAX
+    format_version: int = 2
+    """The lowest that the table shall have."""
 
 
 class DataFiles:

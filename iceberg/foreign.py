@@ -12,16 +12,25 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
 
-from iceberg import ledger, manifests, sorting
+from iceberg import ledger, lineage, manifest_avro, manifests, sorting
 from iceberg.arrow_types import numbers
 from iceberg.head import Head
+from iceberg.lineage import Fingerprint
 from iceberg.partitioning import Group
 from iceberg.sealed import read
 from iceberg.snapshots import SnapshotBuilder
@@ -32,20 +41,36 @@ from objectstore.store import NotFound, ObjectStore
 FILES_MAX = 20_000
 """Files that one commit may take away and bring."""
 FILE_ROWS_MAX = 50_000_000
-"""Rows of one file: where each of them lies is in memory while the file is looked at (12 bytes)."""
+"""Rows of one file: where each of them lies is in memory while the file is looked at (12 bytes, and 32 more
+where rows have ids).
+"""
+HASHED_ROWS = 1 << 20  # at once: the hashes take a multiple of what is hashed
 FILES_AT_ONCE = 2
 SNAPSHOT_ID_MAX = (1 << 63) - 1
 COLUMNS = ("kafka.partition", "kafka.offset")
+NUMBERS = (lineage.ROW_ID, lineage.SEQUENCE)
 _TAIL = 8
 """Bytes at a Parquet file's end: the footer's length (4), and PAR1."""
 FOOTER_MAX = 16 << 20
 
 
 class Content(NamedTuple):
-    """What a file holds: stretches of offsets without a hole, [start, end), ascending; ids of its columns."""
+    """What a file holds: stretches of offsets without a hole, [start, end), ascending; ids of its columns;
+    which of its rows has which id, where rows have ids (lineage.py).
+    """
 
     stretches: list[tuple[int, int]]
     columns: frozenset[int]
+    ids: Fingerprint = Fingerprint()
+
+
+class Inherited(NamedTuple):
+    """What rows have that do not say so themselves: the id of the file's first row (None: they must say), and
+    by which commit they came.
+    """
+
+    row_id: int | None
+    sequence: int
 
 
 class Unlike(ValueError):
@@ -60,6 +85,9 @@ class Replacement:
         self._warehouse = warehouse
         self._head = head
         self._folder = warehouse.key(head.metadata["location"]) + "/"
+        self._current = ledger.current_snapshot(head.metadata) or {}
+        self._numbers = lineage.end_of(self._current) is not None
+        self._inherited: dict[str, Inherited] = {}  # by location, of files that go
 
     async def made(
         self,
@@ -79,8 +107,10 @@ class Replacement:
         after = {each.manifest_path: each for each in filter(manifests.live, listed)}
         old = await self._files(each for path, each in before.items() if path not in after)
         new = await self._files(each for path, each in after.items() if path not in before)
-        gone = [each for path, each in old.items() if path not in new]
-        come = [each for path, each in new.items() if path not in old]
+        gone = [each.data_file for path, each in old.items() if path not in new]
+        come = [each.data_file for path, each in new.items() if path not in old]
+        if self._numbers:
+            self._inherited = {path: _inherited(each) for path, each in old.items()}
         await self._require_same(gone, come)
         metadata = self._head.metadata
         topic_id = bytes.fromhex(self._head.topic_id)
@@ -100,7 +130,7 @@ class Replacement:
 
     async def _listed(self, location: str) -> list[ManifestFile]:
         content = await self._own(location, "manifest list", None)
-        return await asyncio.to_thread(manifests.read_list, location, content)
+        return await asyncio.to_thread(manifest_avro.read_list, location, content)
 
     async def _own(self, location: str, what: str, length: int | None) -> bytes:
         try:
@@ -114,18 +144,18 @@ class Replacement:
         except NotFound:
             raise Unlike(f"{what} {location} is not there") from None
 
-    async def _files(self, listed: Iterable[ManifestFile]) -> dict[str, DataFile]:
+    async def _files(self, listed: Iterable[ManifestFile]) -> dict[str, ManifestEntry]:
         """The live data files of manifests, by location."""
-        found: dict[str, DataFile] = {}
+        found: dict[str, ManifestEntry] = {}
         for manifest in listed:
             if manifest.content == ManifestContent.DELETES:
                 raise Unlike(f"{manifest.manifest_path} has delete files: a topic's table takes none")
             content = await self._own(manifest.manifest_path, "manifest", manifest.manifest_length)
             for entry in await asyncio.to_thread(manifests.entries, manifest, content):
-                file = entry.data_file
-                if file.file_path in found:
-                    raise Unlike(f"{file.file_path} is named twice")
-                found[file.file_path] = file
+                path = entry.data_file.file_path
+                if path in found:
+                    raise Unlike(f"{path} is named twice")
+                found[path] = entry
             if len(found) > FILES_MAX:
                 raise Unlike(f"over {FILES_MAX} files change in one commit: rewrite fewer at once")
         return found
@@ -158,6 +188,11 @@ class Replacement:
                 lost = sorted(wanted - content.columns)
                 if lost:
                     raise Unlike(f"{file.file_path} lacks columns of files that go: field ids {lost}")
+            if _ids(before) != _ids(after):
+                raise Unlike(
+                    f"partition {partition}: rows would have another {lineage.ROW_ID} or {lineage.SEQUENCE} "
+                    "than they have: rewrite with an engine that keeps both (row lineage of format version 3)"
+                )
 
     def _require_fit(self, file: DataFile) -> None:
         """That a file is as Floe's own are."""
@@ -203,10 +238,15 @@ class Replacement:
         if tail[4:] != b"PAR1" or not _TAIL < length <= min(size, FOOTER_MAX):
             raise Unlike(f"{file.file_path} is no Parquet file")
         footer = await self._store.get_range(key, size - length, length)
-        ranges, columns = await asyncio.to_thread(_looked_into, footer, size)
+        ranges, columns = await asyncio.to_thread(_looked_into, footer, size, self._numbers)
         parts = await self._store.get_ranges(key, ranges)
         pieces = {size - length: footer} | {at: part for (at, _), part in zip(ranges, parts, strict=True)}
-        return Content(await asyncio.to_thread(_stretches, pieces, size, partition, file, in_order), columns)
+        kept = Inherited(
+            None, self._current["sequence-number"]
+        )  # of rows that come (SnapshotBuilder.replace)
+        inherited = self._inherited.get(file.file_path, kept) if self._numbers else None
+        told = await asyncio.to_thread(_told, pieces, size, partition, file, in_order, inherited)
+        return Content(told[0], columns, told[1])
 
 
 def _by_partition(files: Iterable[DataFile]) -> dict[tuple[int, Group], list[DataFile]]:
@@ -218,6 +258,15 @@ def _by_partition(files: Iterable[DataFile]) -> dict[tuple[int, Group], list[Dat
             raise Unlike(f"{each.file_path} does not say where it lies: leave it as it is")
         found.setdefault((extent.partition, manifests.group_of(each)), []).append(each)
     return found
+
+
+def _inherited(entry: ManifestEntry) -> Inherited:
+    return Inherited(manifest_avro.first_row_id(entry.data_file), entry.sequence_number or 0)
+
+
+def _ids(contents: Iterable[Content]) -> Fingerprint:
+    """Which rows of some files have which ids."""
+    return reduce(Fingerprint.plus, (each.ids for each in contents), Fingerprint())
 
 
 def _offsets(contents: Iterable[Content]) -> list[tuple[int, int]]:
@@ -236,28 +285,67 @@ def _sparse(pieces: Mapping[int, bytes], size: int) -> Any:
     return file
 
 
-def _looked_into(footer: bytes, size: int) -> tuple[list[tuple[int, int]], frozenset[int]]:
-    """Where the columns lie that say which records the rows are (position and length), and all columns."""
+def _looked_into(footer: bytes, size: int, numbered: bool) -> tuple[list[tuple[int, int]], frozenset[int]]:
+    """Where the columns lie that say which records the rows are, and if these are `numbered` which ids they
+    have (position and length), and all columns.
+    """
     with _sparse({size - len(footer): footer}, size) as file:
         told = pq.read_metadata(file)
     found = []
     for group in map(told.row_group, range(told.num_row_groups)):
         columns = {each.path_in_schema: each for each in map(group.column, range(told.num_columns))}
-        for column in (columns[name] for name in COLUMNS):
+        said = [each for each in NUMBERS if numbered and each in columns]
+        for column in (columns[name] for name in (*COLUMNS, *said)):
             first = column.data_page_offset
             start = min(first, column.dictionary_page_offset or first)
             found.append((start, column.total_compressed_size))
     return found, frozenset(numbers(told.schema.to_arrow_schema()))
 
 
+def _told(
+    pieces: Mapping[int, bytes],
+    size: int,
+    partition: int,
+    file: DataFile,
+    in_order: bool,
+    inherited: Inherited | None,
+) -> tuple[list[tuple[int, int]], Fingerprint]:
+    """The offsets of a file's rows (`_stretches`), and which of them has which id; `inherited`: None where
+    rows have no ids.
+    """
+    with _sparse(pieces, size) as sparse:
+        source = pq.ParquetFile(sparse)
+        told = source.schema_arrow.names
+        said = [each for each in NUMBERS if inherited is not None and each in told]
+        rows = source.read(columns=[*COLUMNS, *said], use_threads=False)
+    stretches = _stretches(rows.column("kafka"), partition, file, in_order)
+    return stretches, Fingerprint() if inherited is None else _numbered(rows, file, inherited)
+
+
+def _numbered(rows: pa.Table, file: DataFile, inherited: Inherited) -> Fingerprint:
+    """Which of a file's rows has which id. Raises Unlike where that is not said."""
+    nothing, first = pa.nulls(len(rows), pa.int64()), inherited.row_id
+    said = [rows.column(each).combine_chunks() if each in rows.column_names else nothing for each in NUMBERS]
+    ids = said[0] if first is None else pc.coalesce(said[0], pa.arange(first, first + len(rows)))
+    if ids.null_count:
+        raise Unlike(
+            f"{file.file_path} does not say which {lineage.ROW_ID} its rows have: rewrite with an engine "
+            "that keeps it (row lineage of format version 3)"
+        )
+    sequences = pc.coalesce(said[1], pa.scalar(inherited.sequence, pa.int64()))
+    columns = rows.column("kafka").combine_chunks().field("offset"), ids, sequences
+    found = Fingerprint()
+    for start in range(0, len(rows), HASHED_ROWS):
+        found = found.plus(lineage.fingerprint(*(each.slice(start, HASHED_ROWS) for each in columns)))
+    return found
+
+
 def _stretches(
-    pieces: Mapping[int, bytes], size: int, partition: int, file: DataFile, in_order: bool
+    kafka: pa.ChunkedArray, partition: int, file: DataFile, in_order: bool
 ) -> list[tuple[int, int]]:
     """The offsets of a file's rows, which are as many as its manifest says, of the partition, none twice;
     `in_order`: they ascend from row to row.
     """
-    with _sparse(pieces, size) as sparse:
-        kafka = pq.ParquetFile(sparse).read(columns=list(COLUMNS), use_threads=False).column("kafka")
     both = pa.Table.from_struct_array(kafka).combine_chunks()
     partitions, offsets = both.column("partition"), both.column("offset")
     if kafka.null_count or partitions.null_count or offsets.null_count:

@@ -14,7 +14,7 @@ from coordination.state.data import StateData
 from coordination.state.levels import EXPECTED_DROPS
 from coordination.state.types import Topic
 from coordination.topic_configs import effective, effective_bool
-from iceberg import ledger, manifests, metadata
+from iceberg import ledger, manifest_avro, metadata
 from iceberg.metadata import Metadata
 from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
@@ -103,4 +103,4 @@ async def load(store: ObjectStore, warehouse: Warehouse, location: str) -> Head:
         return Head(location, found, ())
     name = current["manifest-list"]
     listed = await read(store, warehouse, name)
-    return Head(location, found, await asyncio.to_thread(manifests.read_list, name, listed))
+    return Head(location, found, await asyncio.to_thread(manifest_avro.read_list, name, listed))

@@ -16,7 +16,7 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass
 
-from iceberg import history, ledger, manifests
+from iceberg import history, ledger, manifest_avro, manifests
 from iceberg.head import Head
 from iceberg.sealed import read
 from iceberg.segments import SegmentReader
@@ -81,7 +81,7 @@ async def _of_one(store: ObjectStore, warehouse: Warehouse, location: str, seen:
     """Keys of the manifests of one snapshot and of their files, without those manifests that were `seen`."""
     keys: set[str] = set()
     listed = await read(store, warehouse, location)
-    for manifest in await asyncio.to_thread(manifests.read_list, location, listed):
+    for manifest in await asyncio.to_thread(manifest_avro.read_list, location, listed):
         key = warehouse.key(manifest.manifest_path)
         keys.add(key)
         if key in seen:

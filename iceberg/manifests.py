@@ -5,17 +5,14 @@ CPU work only: call it in a thread.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pyiceberg.conversions import from_bytes, to_bytes
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     DataFile,
@@ -24,26 +21,31 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    read_manifest_list,
-    write_manifest,
-    write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, LongType, PrimitiveType
 from pyiceberg.utils.datetime import EPOCH_DATE
 
 from iceberg.column_metrics import ColumnMetrics
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
+from iceberg.manifest_avro import (
+    ManifestListWriter,
+    ManifestWriter,
+    Output,
+    data_file,
+    first_row_id,
+    read_entries,
+    set_first_row_id,
+)
 from iceberg.metadata import current_schema
 from iceberg.partitioning import UNPARTITIONED, Group
-from iceberg.sealed import Damaged, sealed
+from iceberg.sealed import Damaged
 from iceberg.small_files import LiveFile
 from iceberg.writer import Bounds, FileContent
 
 SCHEMAS_REMEMBERED = 64
-_CODEC: Literal["deflate"] = "deflate"
 _SORT_ORDER = [each.name for each in DATA_FILE_TYPE[2].fields].index("sort_order_id")
 _BOUND_TYPES: dict[int, PrimitiveType] = {
     PARTITION_ID: IntegerType(),
@@ -90,25 +92,32 @@ def write_added(
     location: str,
     table: Form,
     snapshot_id: int,
-    files: Iterable[AddedFile | DataFile],
+    files: Iterable[AddedFile],
     sequence_number: int | None = None,
 ) -> Written:
     """A manifest of files that the snapshot adds.
 
     `sequence_number`: that of their rows, where these were in the table before; None: the snapshot's own.
     """
-    output = _Output(location)
-    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
+    output = Output(location)
+    with _writer(table, output, snapshot_id) as writer:
         for each in files:
-            writer.add_entry(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED,
-                    snapshot_id=snapshot_id,
-                    sequence_number=sequence_number,
-                    data_file=each if isinstance(each, DataFile) else _data_file(each),
-                )
-            )
+            writer.add_entry(_added(snapshot_id, sequence_number, _data_file(each)))
     return Written(output.content, writer.to_manifest_file())
+
+
+def _writer(table: Form, output: Output, snapshot_id: int) -> ManifestWriter:
+    return ManifestWriter(table.version, table.spec, table.schema, output, snapshot_id)
+
+
+def _added(snapshot_id: int, sequence_number: int | None, file: DataFile) -> ManifestEntry:
+    """An entry of a file that the snapshot adds."""
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        data_file=file,
+    )
 
 
 def write_merged(
@@ -119,11 +128,10 @@ def write_merged(
     contents: Mapping[str, bytes],
 ) -> Written:
     """One manifest with the live files of several; who added them and when stays as it was."""
-    output = _Output(location)
-    source = _MemoryIO(contents)
-    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
+    output = Output(location)
+    with _writer(table, output, snapshot_id) as writer:
         for manifest in manifests:
-            for entry in _entries(manifest, source):
+            for entry in entries(manifest, contents[manifest.manifest_path]):
                 writer.existing(entry)
     return Written(output.content, writer.to_manifest_file())
 
@@ -147,13 +155,22 @@ def write_as_added(
 
     In the order in which they came into the table. None when none is taken.
     """
-    source = _MemoryIO(contents)
-    read = {False: _entries, True: _removed_entries}
+    read = {False: entries, True: _removed_entries}
     found = [
-        entry for one in sources for entry in read[one.removed](one.manifest, source) if one.takes(entry)
+        entry
+        for one in sources
+        for entry in read[one.removed](one.manifest, contents[one.manifest.manifest_path])
+        if one.takes(entry)
     ]
-    taken = [each.data_file for each in sorted(found, key=lambda each: each.file_sequence_number or 0)]
-    return write_added(location, table, snapshot_id, taken) if taken else None
+    if not found:
+        return None
+    output = Output(location)
+    with _writer(table, output, snapshot_id) as writer:
+        for each in sorted(found, key=lambda each: each.file_sequence_number or 0):
+            # What the rows are known by stays: their ids, and by which commit they came.
+            number = each.sequence_number if table.version > 2 else None
+            writer.add_entry(_added(snapshot_id, number, each.data_file))
+    return Written(output.content, writer.to_manifest_file())
 
 
 class Extent(NamedTuple):
@@ -188,15 +205,14 @@ def write_without(
 
     A file whose bounds do not say where it lies stays.
     """
-    source = _MemoryIO({manifest.manifest_path: content})
-    found = _entries(manifest, source)
+    found = entries(manifest, content)
     old = [extent is not None and goes(extent) for extent in map(_extent, found)]
     if True not in old:
         return None
     removed = Removed()
-    output = _Output(location)
-    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
-        for entry, gone in zip(found, old, strict=True):
+    output = Output(location)
+    with _writer(table, output, snapshot_id) as writer:
+        for entry, gone in _deleted_last(zip(found, old, strict=True)):
             if not gone:
                 writer.existing(entry)
                 continue
@@ -215,16 +231,24 @@ def write_replaced(
     gone: Set[str],
 ) -> tuple[Written, Removed]:
     """One manifest of the live files of several, those at the locations `gone` marked as deleted."""
-    output, source, removed = _Output(location), _MemoryIO(contents), Removed()
-    with write_manifest(2, table.spec, table.schema, output, snapshot_id, _CODEC) as writer:
-        for entry in (entry for manifest in manifests for entry in _entries(manifest, source)):
+    output, removed = Output(location), Removed()
+    with _writer(table, output, snapshot_id) as writer:
+        found = [each for one in manifests for each in entries(one, contents[one.manifest_path])]
+        for entry, goes in _deleted_last((each, each.data_file.file_path in gone) for each in found):
             file = entry.data_file
-            if file.file_path in gone:
+            if goes:
                 writer.delete(entry)
                 removed = removed.plus(Removed(1, file.record_count, file.file_size_in_bytes))
             else:
                 writer.existing(entry)
     return Written(output.content, writer.to_manifest_file()), removed
+
+
+def _deleted_last(found: Iterable[tuple[ManifestEntry, bool]]) -> list[tuple[ManifestEntry, bool]]:
+    """Entries, and whether each goes. Whether such a one counts where rows are numbered by place, readers
+    differ in (the specification says so, Java's does not).
+    """
+    return sorted(found, key=lambda each: each[1])
 
 
 def names_any(manifest: ManifestFile, content: bytes, locations: Set[str]) -> bool:
@@ -239,8 +263,12 @@ def live_files(manifest: ManifestFile, content: bytes) -> list[LiveFile]:
         extent, file = _extent(entry), entry.data_file
         if extent is not None:
             partition, last, first = extent
-            rows, size = file.record_count, file.file_size_in_bytes
-            found.append(LiveFile(partition, first, last, rows, size, file.file_path, group_of(file)))
+            rows, size, ids = (
+                file.record_count,
+                file.file_size_in_bytes,
+                (first_row_id(file), entry.sequence_number),
+            )
+            found.append(LiveFile(partition, first, last, rows, size, file.file_path, group_of(file), *ids))
     return found
 
 
@@ -251,8 +279,11 @@ def live(manifest: ManifestFile) -> bool:
 
 
 def of_engine(file: DataFile) -> AddedFile:
-    """A file that another engine has stored. Whether it is sorted is not looked at, nor said."""
+    """A file that another engine has stored. Whether it is sorted is not looked at, nor said, and which ids
+    its first row has is for the table to say.
+    """
     file[_SORT_ORDER] = None
+    set_first_row_id(file, None)
     size, rows = file.file_size_in_bytes, file.record_count
     return AddedFile(file.file_path, size, rows, {}, file.split_offsets or (), file, group=group_of(file))
 
@@ -286,23 +317,31 @@ def extent_of(file: DataFile) -> Extent | None:
     )
 
 
+class WrittenList(NamedTuple):
+    """A manifest list to store: its location, with a checksum in its name, and its content. `next_row_id`:
+    the first id that no row has; None below format version 3.
+    """
+
+    location: str
+    content: bytes
+    next_row_id: int | None
+
+
 def write_list(
     location: str,
     snapshot_id: int,
     parent: int | None,
     sequence_number: int,
     manifests: Sequence[ManifestFile],
-) -> tuple[str, bytes]:
-    """The manifest list of a snapshot: its location, with a checksum in its name, and its content."""
-    output = _Output(location)
-    with write_manifest_list(2, output, snapshot_id, parent, sequence_number, _CODEC) as writer:
+    row_id: int | None = None,
+) -> WrittenList:
+    """The manifest list of a snapshot. `row_id`: from which on it numbers rows that have no ids yet (format
+    version 3); None: of version 2.
+    """
+    output = Output(location)
+    with ManifestListWriter(output, snapshot_id, parent, sequence_number, row_id) as writer:
         writer.add_manifests(list(manifests))
-    return output.location, output.content
-
-
-def read_list(location: str, content: bytes) -> list[ManifestFile]:
-    """The manifests of a snapshot."""
-    return list(read_manifest_list(_Input(location, content)))
+    return WrittenList(output.location, output.content, writer.row_id)
 
 
 def data_files(manifest: ManifestFile, content: bytes) -> list[str]:
@@ -311,13 +350,8 @@ def data_files(manifest: ManifestFile, content: bytes) -> list[str]:
 
 
 def entries(manifest: ManifestFile, content: bytes) -> list[ManifestEntry]:
-    """The live files of a manifest with who added them. Raises Damaged."""
-    return _entries(manifest, _MemoryIO({manifest.manifest_path: content}))
-
-
-def _entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
-    """The live files of a manifest, as many as its list says. Raises Damaged."""
-    found = manifest.fetch_manifest_entry(source, discard_deleted=True)
+    """The live files of a manifest with who added them, as many as its list says. Raises Damaged."""
+    found = [each for each in read_entries(manifest, content) if each.status != ManifestEntryStatus.DELETED]
     added, existing = manifest.added_files_count, manifest.existing_files_count
     if added is not None and existing is not None and len(found) != added + existing:
         raise Damaged(
@@ -327,24 +361,27 @@ def _entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
     return found
 
 
-def _removed_entries(manifest: ManifestFile, source: FileIO) -> list[ManifestEntry]:
+def _removed_entries(manifest: ManifestFile, content: bytes) -> list[ManifestEntry]:
     """The files that a manifest's snapshot removed."""
-    found = manifest.fetch_manifest_entry(source, discard_deleted=False)
-    return [each for each in found if each.status == ManifestEntryStatus.DELETED]
+    return [each for each in read_entries(manifest, content) if each.status == ManifestEntryStatus.DELETED]
 
 
 class Form(NamedTuple):
-    """What a manifest's files have in common: the table's columns and their partition spec."""
+    """What a manifest's files have in common: the table's columns, their partition spec, and by which format
+    version they are told.
+    """
 
     schema: Schema
     spec: PartitionSpec
+    version: TableVersion = 2
 
 
 def form(metadata: Mapping[str, Any], spec_id: int) -> Form:
     """The form of new manifests of a table, of files of one of its specs."""
     spec = next(each for each in metadata["partition-specs"] if each["spec-id"] == spec_id)
     schema = current_schema(metadata)
-    return Form(_parsed(json.dumps(schema)), PartitionSpec.model_validate(spec))
+    version = metadata["format-version"]
+    return Form(_parsed(json.dumps(schema)), PartitionSpec.model_validate(spec), version)
 
 
 @lru_cache(SCHEMAS_REMEMBERED)
@@ -358,7 +395,7 @@ def _data_file(file: AddedFile) -> DataFile:
         return file.told
     bounds = [(number, _BOUND_TYPES[number], each) for number, each in file.bounds.items()]
     columns = file.columns
-    found = DataFile.from_args(
+    found = data_file(
         content=DataFileContent.DATA,
         file_path=file.location,
         file_format=FileFormat.PARQUET,
@@ -382,79 +419,3 @@ def _data_file(file: AddedFile) -> DataFile:
     )
     found.spec_id = file.group.spec_id
     return found
-
-
-class _Stream(io.BytesIO):
-    """A stream that hands its content over when it is closed."""
-
-    def __init__(self, owner: _Output) -> None:
-        super().__init__()
-        self._owner = owner
-
-    def close(self) -> None:
-        if not self.closed:
-            self._owner.written(self.getvalue())
-        super().close()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class _Output(OutputFile):
-    """pyiceberg's output file in memory. Once it is written its location has the checksum of its content."""
-
-    def __init__(self, location: str) -> None:
-        super().__init__(location)
-        self.content = b""
-
-    def written(self, content: bytes) -> None:
-        """The stream was closed."""
-        self.content, self._location = content, sealed(self._location, content)
-
-    def __len__(self) -> int:
-        return len(self.content)
-
-    def exists(self) -> bool:
-        return False
-
-    def to_input_file(self) -> InputFile:
-        return _Input(self.location, self.content)
-
-    def create(self, overwrite: bool = False) -> OutputStream:
-        return _Stream(self)
-
-
-class _Input(InputFile):
-    """pyiceberg's input file in memory."""
-
-    def __init__(self, location: str, content: bytes) -> None:
-        super().__init__(location)
-        self._content = content
-
-    def __len__(self) -> int:
-        return len(self._content)
-
-    def exists(self) -> bool:
-        return True
-
-    def open(self, seekable: bool = True) -> InputStream:
-        return io.BytesIO(self._content)
-
-
-class _MemoryIO(FileIO):
-    """pyiceberg's file access over contents that were read before."""
-
-    def __init__(self, contents: Mapping[str, bytes]) -> None:
-        super().__init__()
-        self._contents = contents
-
-    def new_input(self, location: str) -> InputFile:
-        return _Input(location, self._contents[location])
-
-    def new_output(self, location: str) -> OutputFile:
-        return _Output(location)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        raise PermissionError(f"{location}: only maintenance deletes files")

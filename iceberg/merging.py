@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from iceberg import arrow_types
+from iceberg import arrow_types, lineage
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_metrics import leaves
 from iceberg.parquet_footer import Footer
@@ -42,12 +42,16 @@ class UnfitFile(Exception):
 
 
 class Expected(NamedTuple):
-    """What a table's manifests say of a file: its name, rows, and first and last offset."""
+    """What a table's manifests say of a file: its name, rows, and first and last offset; the id of its first
+    row, and by which commit its rows came, for those that do not say so themselves (lineage.py).
+    """
 
     name: str
     rows: int
     first: int
     last: int
+    row_id: int | None = None
+    sequence: int | None = None
 
 
 class Merge:
@@ -56,11 +60,14 @@ class Merge:
     Its rows stand in the table's sort order; without one as they stood, file by file.
     """
 
-    def __init__(self, fields: str, partition: int, order: Order = ()) -> None:
-        """`fields`: the top level of the table's current Iceberg schema as JSON."""
+    def __init__(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> None:
+        """`fields`: the top level of the table's current Iceberg schema as JSON. `numbers`: rows have ids."""
         self._runs = Runs(order) if order else None
-        self._schema = pa.schema([arrow_types.whole(each) for each in json.loads(fields)])
-        self._reals = [".".join(each.path) for each in leaves(self._schema) if each.real]
+        self._plain = pa.schema([arrow_types.whole(each) for each in json.loads(fields)])
+        self._schema = pa.schema([*self._plain, *lineage.FIELDS]) if numbers else self._plain
+        self._numbers = numbers
+        self._ids: list[pa.Array] = []  # of the rows that were added, in whatever order
+        self._reals = [".".join(each.path) for each in leaves(self._plain) if each.real]
         self._partition = partition
         self._made = Splicing(self._schema)
         self._offsets: list[pa.Array] = []  # of each file that was added, ascending
@@ -82,13 +89,18 @@ class Merge:
                 f"{expected.name} has {source.metadata.num_rows} rows, its manifest says {expected.rows}"
             )
         footer = self._made.copyable(content) if self._runs is None else None
-        if footer is not None:
+        if footer is not None and not (self._numbers and _lacks_ids(source)):
             self._copy(source, content, footer, expected)
             return
         offsets = []
         same = source.schema_arrow.equals(self._schema, check_metadata=True)
+        at = 0
         for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
             fitted = batch if same else fit(batch, self._schema)
+            if self._numbers:
+                fitted = numbered(fitted, at, expected)
+                self._ids.append(fitted.column(lineage.ROW_ID))
+                at += len(fitted)
             offsets.append(self._checked(fitted, expected))
             self._rows += len(fitted)
             if self._runs is None:
@@ -103,6 +115,9 @@ class Merge:
         offsets = pa.concat_arrays([self._checked(each, expected) for each in batches])
         self._offsets.append(self._ascending(offsets, expected))
         self._written.append(offsets)
+        if self._numbers:
+            ids = source.read(columns=[lineage.ROW_ID], use_threads=False).column(lineage.ROW_ID)
+            self._ids += ids.chunks
         self._rows += len(offsets)
         self._made.copy(content, footer, source.read(columns=self._reals, use_threads=False))
 
@@ -144,13 +159,41 @@ class Merge:
         for batch in self._runs.batches() if self._runs is not None else ():
             self._write(batch)
         content = self._made.finish()
-        found = facts(content, self._schema, self._made.nans)
-        read = pq.ParquetFile(pa.BufferReader(content)).read(columns=["kafka.offset"], use_threads=False)
+        found = facts(content, self._plain, self._made.nans)
+        wanted = ["kafka.offset", *([lineage.ROW_ID] if self._numbers else [])]
+        read = pq.ParquetFile(pa.BufferReader(content)).read(columns=wanted, use_threads=False)
         offsets = read.column("kafka").combine_chunks().field("offset")
         written, added = pa.concat_arrays(self._written), pa.concat_arrays(self._offsets)
         if found.rows != self._rows or not offsets.equals(written) or not written.sort().equals(added):
             raise UnfitFile("the file that was made does not hold the offsets of those that it was made of")
+        if self._numbers:
+            ids = read.column(lineage.ROW_ID).combine_chunks().sort()
+            if not ids.equals(pa.concat_arrays(self._ids).sort()) or ids.null_count:
+                raise UnfitFile("the file that was made does not hold the rows' ids of those it was made of")
         return found
+
+
+def numbered(batch: pa.RecordBatch, at: int, expected: Expected) -> pa.RecordBatch:
+    """The rows of a file from its `at`-th on, each with its id and the commit by which it came: as the file
+    says, else as its manifest does. Raises ValueError where neither says.
+    """
+    if expected.row_id is None or expected.sequence is None:
+        raise ValueError("its manifest does not say which ids its rows have")
+    first = expected.row_id + at
+    said = {
+        lineage.ROW_ID: pa.arange(first, first + len(batch)),
+        lineage.SEQUENCE: pa.repeat(pa.scalar(expected.sequence, pa.int64()), len(batch)),
+    }
+    for each in lineage.FIELDS:
+        column = pc.coalesce(batch.column(each.name), said[each.name])
+        batch = batch.set_column(batch.schema.get_field_index(each.name), each, column)
+    return batch
+
+
+def _lacks_ids(source: pq.ParquetFile) -> bool:
+    """Whether some row of a file with columns for it does not say its id, or by which commit it came."""
+    read = source.read(columns=[each.name for each in lineage.FIELDS], use_threads=False)
+    return any(column.null_count for column in read.columns)
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Table metadata as plain dicts (Iceberg spec, format v2): new tables, appended snapshots, expiry.
+"""Table metadata as plain dicts (Iceberg spec, format v2 and v3): new tables, appended snapshots, expiry.
 
 pyiceberg copies whole metadata models at every commit, which grows with the snapshots; a dict with two lists
 changed does not. Nothing here does I/O. Every function returns new metadata and leaves its argument alone.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iceberg import json_steps, ledger
+from iceberg import json_steps, ledger, lineage
 from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from objectstore.turns import Turns, at_once
 
@@ -43,9 +43,10 @@ def new_table(
     last_column_id: int,
     properties: Mapping[str, str],
     now_ms: int,
+    format_version: int = 2,
 ) -> Metadata:
-    """An empty, unpartitioned v2 table."""
-    return {
+    """An empty, unpartitioned table of format version 2 or a later one."""
+    first = {
         "format-version": 2,
         "table-uuid": table_uuid,
         "location": location,
@@ -68,6 +69,7 @@ def new_table(
         "statistics": [],
         "partition-statistics": [],
     }
+    return lineage.upgraded(first, format_version)
 
 
 def with_schema(
@@ -102,6 +104,7 @@ def with_snapshot(metadata: Metadata, snapshot: Mapping[str, Any]) -> Metadata:
         "snapshot-log": [*metadata["snapshot-log"], {"timestamp-ms": stamp, "snapshot-id": number}],
         "current-snapshot-id": number,
         "last-sequence-number": snapshot["sequence-number"],
+        **({} if (end := lineage.end_of(snapshot)) is None else {lineage.NEXT: end}),
         "refs": {**metadata["refs"], "main": {"snapshot-id": number, "type": "branch"}},
     }
 

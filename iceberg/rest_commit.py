@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import (
     TableMetadata,
     TableMetadataUtil,
     TableMetadataV1,
+    TableMetadataV3,
     new_table_metadata,
 )
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -33,14 +34,17 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
+from pyiceberg.typedef import IcebergBaseModel
 
-from iceberg import ledger, rest_ids
+from iceberg import ledger, lineage, rest_ids
 from iceberg.rest_errors import bad_request, commit_failed, forbidden
 from iceberg.rest_refs import is_ref
 
-FORMAT_VERSION_MAX = 2
+FORMAT_VERSION_MAX = 3
 OWN_PREFIX = "floe."
 ENGINE_NAME_MAX = 100  # characters
 
@@ -70,18 +74,64 @@ def apply(
     changes of Floe's own properties.
     """
     current = require(request, base)
+    row_id = _next_row_id(request, current)
     empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+    updates = rest_ids.settled(request.updates, current)
+    upgrades = [*filter(_is_upgrade, updates)]
     try:
         updated = update_table_metadata(
-            current or empty,
-            rest_ids.settled(request.updates, current),
+            _upgraded(current or empty) if upgrades else current or empty,
+            tuple(each for each in updates if each not in upgrades),
             enforce_validation=current is None,
             metadata_location=location,
         )
     # NotImplementedError is pyiceberg's answer to an update of a kind that it does not apply.
     except (ValidationError, ValueError, NotImplementedError, KeyError) as error:
         raise bad_request(f"the updates cannot be applied: {error}") from error
-    return _dump(updated)
+    return _dump(updated, row_id)
+
+
+def _is_upgrade(update: TableUpdate) -> bool:
+    """Whether a table becomes one of format version 3 by it, which pyiceberg 0.12 does not apply."""
+    return isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == lineage.VERSION
+
+
+def _upgraded(found: TableMetadata) -> TableMetadata:
+    """The table as one of format version 3."""
+    told = {**dict(found), "format_version": lineage.VERSION}
+    return found if isinstance(found, TableMetadataV3) else TableMetadataV3.model_construct(**told)
+
+
+def _next_row_id(request: CommitTableRequest, current: TableMetadata | None) -> int:
+    """The first id that no row has after the commit, of a table of format version 3 (lineage.py).
+
+    Raises CatalogError 409 where a snapshot was made on an older table, so that engines make it anew, and 400
+    where it does not say which ids it gave.
+    """
+    row_id, sequence = 0, 0
+    numbers = any(
+        isinstance(each, UpgradeFormatVersionUpdate) and each.format_version >= 3 for each in request.updates
+    )
+    if isinstance(current, TableMetadataV3):
+        numbers, row_id, sequence = True, current.next_row_id or 0, current.last_sequence_number
+    if not numbers:
+        return row_id
+    for update in request.updates:
+        if not isinstance(update, AddSnapshotUpdate):
+            continue
+        given = update.snapshot
+        if given.first_row_id is None or given.added_rows is None or given.added_rows < 0:
+            raise bad_request(
+                f"snapshot {given.snapshot_id} of a v3 table has no first-row-id and added-rows"
+            )
+        if given.first_row_id < row_id:
+            raise commit_failed(
+                f"Requirement failed: first-row-id {given.first_row_id}, the table is at {row_id}"
+            )
+        if given.parent_snapshot_id is not None and (given.sequence_number or 0) <= sequence:
+            raise commit_failed(f"Requirement failed: the table is at sequence number {sequence}")
+        row_id = given.first_row_id + given.added_rows
+    return row_id
 
 
 def require(request: CommitTableRequest, base: Mapping[str, Any] | None) -> TableMetadata | None:
@@ -153,7 +203,11 @@ def create(request: CreateTableRequest, location: str) -> dict[str, Any]:
         )
     except (ValueError, ValidationError) as error:
         raise bad_request(f"table {request.name}: {error}") from error
-    return _dump(found)
+    content = _dump(found, 0)
+    if found.format_version < lineage.VERSION:
+        return content
+    given = json.loads(request.table_schema.model_dump_json())
+    return {**content, "schemas": [rest_ids.with_defaults(each, given) for each in content["schemas"]]}
 
 
 def parse_create(body: Mapping[str, Any]) -> CreateTableRequest:
@@ -205,6 +259,7 @@ _REMEDIES = {
     "set-default-spec": _PARTITIONED,
     "add-sort-order": _SORTED,
     "set-default-sort-order": _SORTED,
+    "upgrade-format-version": f"It has the format version that its topic's config {lineage.CONFIG} says",
 }
 
 
@@ -229,16 +284,20 @@ def topic_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _model(metadata: Mapping[str, Any]) -> TableMetadata:
+    if metadata.get("encryption-keys"):
+        raise bad_request("the table has encryption keys, which this catalog would lose: it takes no commits")
     return TableMetadataUtil.parse_raw(json.dumps(metadata))
 
 
-def _dump(found: TableMetadata) -> dict[str, Any]:
+def _dump(found: TableMetadata, row_id: int) -> dict[str, Any]:
+    """The metadata as it is stored. `row_id`: the first that no row has, of format version 3."""
     if found.format_version > FORMAT_VERSION_MAX:
         raise bad_request(
             f"format-version {found.format_version}: this catalog commits tables up to {FORMAT_VERSION_MAX}"
         )
-    content: dict[str, Any] = json.loads(found.model_dump_json(exclude_none=True))
-    return content
+    # pyiceberg's own method refuses version 3, which its models have all the same.
+    content: dict[str, Any] = json.loads(IcebergBaseModel.model_dump_json(found, exclude_none=True))
+    return {**content, lineage.NEXT: row_id} if found.format_version >= lineage.VERSION else content
 
 
 def _first(error: ValidationError) -> str:

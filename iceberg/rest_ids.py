@@ -97,3 +97,21 @@ def _spec(spec: PartitionSpec) -> object:
 
 def _order(order: SortOrder) -> object:
     return tuple(order.fields)
+
+
+DEFAULTS = ("initial-default", "write-default")
+
+
+def with_defaults(made: Any, given: Any) -> Any:
+    """A schema or type as JSON that got fresh ids, with the defaults of the fields that it was made of: they
+    are lost where pyiceberg 0.12 gives ids (format version 3).
+    """
+    if not isinstance(made, dict):
+        return made
+    found = {**made, **{name: given[name] for name in DEFAULTS if name in given}}
+    if "fields" in made:
+        found["fields"] = [*map(with_defaults, made["fields"], given["fields"])]
+    for inner in ("type", "element", "key", "value"):
+        if isinstance(made.get(inner), dict):
+            found[inner] = with_defaults(made[inner], given[inner])
+    return found

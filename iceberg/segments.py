@@ -10,7 +10,7 @@ from typing import Any
 
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 
-from iceberg import history, ledger, manifests
+from iceberg import history, ledger, lineage, manifest_avro, manifests
 from iceberg.history import Policy, Segment, Texts
 from iceberg.manifests import Source
 from iceberg.metadata import Metadata, decode_steps, encode_steps
@@ -169,6 +169,7 @@ class HistoryKeeper:
             "snapshot-id": first["parent-snapshot-id"],
             "sequence-number": first["sequence-number"] - 1,
         }
+        end = lineage.end_of(first) if replaced else first.get(lineage.FIRST)
         return await self._base(
             metadata,
             before,
@@ -179,6 +180,7 @@ class HistoryKeeper:
                 for each in await self._listed(first)
             ],
             {history.MADE: str(metadata["last-updated-ms"])},
+            end or None,  # 0: rows from before it had no ids
         )
 
     async def _fold(self, metadata: Metadata, policy: Policy, now_ms: int) -> Metadata:
@@ -230,10 +232,13 @@ class HistoryKeeper:
             # Places in it would mean other files: it is a new one.
             told = {history.MADE: str(metadata["last-updated-ms"]), history.FORMER: base["manifest-list"]}
             sources = [Source(each, lambda entry: True) for each in listed]
-            return await self._base(metadata, gone[-1], self._new_id(), [], sources, told)
+            end = lineage.end_of(gone[-1])
+            return await self._base(metadata, gone[-1], self._new_id(), [], sources, told, end)
         sources = await self._added_by(gone, listed)
-        told = history.regrown(base, gone)
-        return await self._base(metadata, gone[-1], number, await self._listed(base), sources, told)
+        told, known = history.regrown(base, gone), await self._listed(base)
+        # Some of its files never had ids if it is from before: then its rows have none, as the others before.
+        end = lineage.end_of(gone[-1]) if lineage.end_of(base) is not None else None
+        return await self._base(metadata, gone[-1], number, known, sources, told, end)
 
     async def _added_by(
         self, gone: Sequence[Mapping[str, Any]], listed: Sequence[ManifestFile]
@@ -266,11 +271,13 @@ class HistoryKeeper:
         known: Sequence[ManifestFile],
         sources: Sequence[Source],
         told: Mapping[str, str],
+        end: int | None,
     ) -> dict[str, Any]:
         """A snapshot `number` without a parent that has all rows up to `last`, as if it had added them.
 
         Its files are those of `known`, in their order, and behind them those of `sources`. `told`: what its
-        summary says besides.
+        summary says besides. `end`: behind which id its rows end, all of which have ids (lineage.py); None:
+        they have none.
         """
         prefix = f"{metadata['location']}/metadata/{metadata['current-snapshot-id']:016x}"
         listed = list(known)
@@ -283,12 +290,12 @@ class HistoryKeeper:
             of = source.manifest.partition_spec_id  # a manifest has files of one spec
             size = sum(each.manifest.manifest_length for each in group)
             if group and (size >= BASE_BYTES or group[-1].manifest.partition_spec_id != of):
-                listed += await self._write(group, metadata, number, f"{prefix}-b{len(listed)}.avro")
+                listed += await self._write(group, metadata, number, f"{prefix}-b{len(listed)}.avro", end)
                 group = []
             group.append(source)
-        listed += await self._write(group, metadata, number, f"{prefix}-b{len(listed)}.avro")
-        location, content = await asyncio.to_thread(
-            manifests.write_list, f"{prefix}-base.avro", number, None, last["sequence-number"], listed
+        listed += await self._write(group, metadata, number, f"{prefix}-b{len(listed)}.avro", end)
+        location, content, _ = await asyncio.to_thread(
+            manifests.write_list, f"{prefix}-base.avro", number, None, last["sequence-number"], listed, end
         )
         await self._steps.before("store-base")
         await self._store.put(self._warehouse.key(location), [content])
@@ -302,6 +309,7 @@ class HistoryKeeper:
             "timestamp-ms": last["timestamp-ms"],
             "manifest-list": location,
             "schema-id": last["schema-id"],
+            **lineage.given(0, end),
             "summary": {
                 "operation": "append",
                 **counts,
@@ -316,8 +324,12 @@ class HistoryKeeper:
         metadata: Metadata,
         number: int,
         location: str,
+        end: int | None,
     ) -> list[ManifestFile]:
-        """What the base takes of some manifests in one of its own; none when that is nothing."""
+        """What the base takes of some manifests in one of its own; none when that is nothing.
+
+        `end`: as for `_base`.
+        """
         contents = {
             each.manifest_path: await read(
                 self._store, self._warehouse, each.manifest_path, each.manifest_length
@@ -327,9 +339,13 @@ class HistoryKeeper:
         if not group:
             return []
         form = manifests.form(metadata, group[0].manifest.partition_spec_id)
+        if end is None:
+            form = form._replace(version=2)
         written = await asyncio.to_thread(manifests.write_as_added, location, form, number, group, contents)
         if written is None:
             return []
+        if end is not None and (rows := manifest_avro.unnumbered(written.manifest)):
+            raise ValueError(f"{rows} rows of the first snapshot would get other ids than they have")
         await self._steps.before("store-base")
         await self._store.put(self._warehouse.key(written.manifest.manifest_path), [written.content])
         return [written.manifest]
@@ -337,7 +353,7 @@ class HistoryKeeper:
     async def _listed(self, snapshot: Mapping[str, Any]) -> list[ManifestFile]:
         location = snapshot["manifest-list"]
         content = await read(self._store, self._warehouse, location)
-        return await asyncio.to_thread(manifests.read_list, location, content)
+        return await asyncio.to_thread(manifest_avro.read_list, location, content)
 
 
 def _size(texts: Texts) -> int:

@@ -43,7 +43,8 @@ class TableConflict(Exception):
 @dataclass(frozen=True, slots=True)
 class NewTable:
     """A table that is to be made: its name, its topic, the id that the state shall know it by, its columns in
-    Iceberg's JSON, the highest id of these, and properties beside those that every table has.
+    Iceberg's JSON, the highest id of these, properties beside those that every table has, and its format
+    version.
     """
 
     key: tuple[str, str]
@@ -52,6 +53,7 @@ class NewTable:
     fields: Sequence[Mapping[str, Any]]
     last_column_id: int
     properties: Mapping[str, str]
+    format_version: int = 2
 
 
 class TableSetup:
@@ -135,6 +137,7 @@ class TableSetup:
             table.last_column_id,
             {**_PROPERTIES, **table.properties},
             self._replica.wall_ms(),
+            table.format_version,
         )
         content = metadata.encode(first)
         unsealed = metadata.metadata_name(0, self._clock.random_bytes(16))

@@ -23,7 +23,8 @@ STRETCH_MAX = 8
 
 class LiveFile(NamedTuple):
     """A data file that the table has: its partition, its lowest and highest offset, rows, bytes, and where it
-    stands in the table's own partitioning: only files of one group become one.
+    stands in the table's own partitioning: only files of one group become one. `row_id` and `sequence`: the
+    first row's id, and by which commit the rows came, where the file itself does not say (lineage.py).
     """
 
     partition: int
@@ -33,6 +34,8 @@ class LiveFile(NamedTuple):
     size: int
     location: str
     group: Group = Group()
+    row_id: int | None = None
+    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

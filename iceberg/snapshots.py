@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.manifest import ManifestFile
 
-from iceberg import ledger, manifests, metadata
+from iceberg import ledger, lineage, manifest_avro, manifests, metadata
 from iceberg.head import Head
 from iceberg.manifests import AddedFile, Extent, Removed, Written
 from iceberg.metadata import Metadata
@@ -101,7 +101,8 @@ class SnapshotBuilder:
         `replace`. Raises ValueError when the table does not name each of those once, or rows would differ.
 
         The rows keep the data sequence number of the table as it was (the spec's and Spark's rule for
-        rewrites). Manifests are read one by one; those that name such a file become one.
+        rewrites), and their ids where they have some: then it is in the files. Manifests are read one by one;
+        those that name such a file become one.
         """
         prefix = _prefix(base, snapshot_id)
         parent = ledger.current_snapshot(base)
@@ -227,14 +228,15 @@ class SnapshotBuilder:
         """The table with a snapshot of these manifests."""
         prefix = _prefix(base, snapshot_id)
         parent = ledger.current_snapshot(base)
-        sequence = base["last-sequence-number"] + 1
-        location, content = await asyncio.to_thread(
+        sequence, row_id = base["last-sequence-number"] + 1, lineage.next_row_id(base)
+        location, content, end = await asyncio.to_thread(
             manifests.write_list,
             f"{prefix}-snap.avro",
             snapshot_id,
             None if parent is None else parent["snapshot-id"],
             sequence,
             listed,
+            row_id,
         )
         await self._steps.before("store-manifest-list")
         await self._store.put(self._warehouse.key(location), [content])
@@ -246,9 +248,10 @@ class SnapshotBuilder:
             "manifest-list": location,
             "schema-id": base["current-schema-id"],
             "summary": dict(summary),
+            **lineage.given(row_id, end),
         }
         final = metadata.with_snapshot(base, snapshot)
-        return Head("", final, await asyncio.to_thread(manifests.read_list, location, content))
+        return Head("", final, await asyncio.to_thread(manifest_avro.read_list, location, content))
 
     async def _merge(
         self, base: Metadata, before: Sequence[ManifestFile], snapshot_id: int, prefix: str

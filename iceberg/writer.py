@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordination.state.types import Span
-from iceberg import column_metrics
+from iceberg import column_metrics, lineage
 from iceberg.column_metrics import ColumnMetrics, NanWatch
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
@@ -224,7 +224,7 @@ def _start(column: pq.ColumnChunkMetaData) -> int:
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
     """All columns but those whose values hardly repeat."""
-    unlike = {_OFFSET, _TIMESTAMP, f"value.{RAW}"}
+    unlike = {_OFFSET, _TIMESTAMP, f"value.{RAW}", lineage.ROW_ID}
     return [path for each in schema for path in _paths(each.name, each.type) if path not in unlike]
 
 

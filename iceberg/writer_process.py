@@ -36,7 +36,7 @@ def _merged(request: MergeRequest, content: memoryview) -> tuple[Answer, list[me
     number = request.number
     try:
         if request.fields:
-            _merges[number] = Merge(request.fields, request.partition, request.order)
+            _merges[number] = Merge(request.fields, request.partition, request.order, request.numbers)
         elif request.drop:
             _merges.pop(number, None)
         elif request.expected is not None:

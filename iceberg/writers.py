@@ -53,7 +53,7 @@ class FileWriter(Protocol):
         """
         ...
 
-    def merging(self, fields: str, partition: int, order: Order = ()) -> Merging:
+    def merging(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> Merging:
         """Make one file of several; see iceberg.merging.Merge."""
         ...
 
@@ -92,9 +92,9 @@ class ThreadWriter:
         write = partial(writer.write_files, layout, partition, slices, start, end, aborted, spans, files_max)
         return await asyncio.to_thread(write)
 
-    def merging(self, fields: str, partition: int, order: Order = ()) -> Merging:
+    def merging(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> Merging:
         """See FileWriter."""
-        return _ThreadMerging(Merge(fields, partition, order))
+        return _ThreadMerging(Merge(fields, partition, order, numbers))
 
 
 class _ThreadMerging:
@@ -135,6 +135,7 @@ class MergeRequest:
     fields: str = ""
     partition: int = 0
     order: Order = ()
+    numbers: bool = False
     expected: Expected | None = None
     drop: bool = False
 
@@ -201,9 +202,9 @@ class ProcessWriter:
         request = Request(layout.basis, partition, start, end, lengths, aborted, [*spans], files_max)
         return await self.ask(request, slices)
 
-    def merging(self, fields: str, partition: int, order: Order = ()) -> Merging:
+    def merging(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> Merging:
         """See FileWriter. Files of other topics are written while it goes on."""
-        return _ProcessMerging(self, MergeRequest(next(self._merges), fields, partition, order))
+        return _ProcessMerging(self, MergeRequest(next(self._merges), fields, partition, order, numbers))
 
     async def ask(
         self, request: Request | MergeRequest, slices: Sequence[memoryview] = ()

@@ -7,6 +7,7 @@
 * `snapshot`: of each kept snapshot: what it says to have added is what its manifests add, inside the ranges
   that it says (`floe.ranges`), which no other snapshot has; its totals are its parent's and what it changed,
   and its manifest list names as many files.
+* `file`, too: rows of a table of format version 3 have ids, each its own (row_ids.py).
 
 Spark reads all of it from Iceberg's metadata tables; nothing of Floe's own reading of them is used.
 """
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from iceberg.spark import bounds
+from iceberg.spark import bounds, row_ids
 from iceberg.spark.tables import Pinned, Since, beyond
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 
@@ -59,7 +60,7 @@ def shelf(
     """
     if of.snapshot is None:
         return []
-    files = _files(spark, of, since, seen)
+    files, read = _files(spark, of, since, seen)
     per_partition = (
         files.groupBy("partition")
         .agg(
@@ -79,11 +80,14 @@ def shelf(
         if told is not None and told != str(actual):
             detail = f"snapshot {of.snapshot} says {name} {told}, it has {actual}"
             found.append(Finding(SNAPSHOT, of.topic, -1, -1, detail))
+    found += row_ids.findings(spark, of, read)
     return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
 
 
-def _files(spark: SparkSession, of: Pinned, since: Since, seen: int | None) -> DataFrame:
-    """One row per data file: what its manifest says (`told_…`), and what is in it, if it is looked at."""
+def _files(spark: SparkSession, of: Pinned, since: Since, seen: int | None) -> tuple[DataFrame, Column]:
+    """One row per data file: what its manifest says (`told_…`), and what is in it, if it is looked at; and
+    where the rows are of those.
+    """
     kept = [F.col("file_path").alias("path"), F.col("record_count").alias("told_rows")]
     for name, column in _BOUNDED.items():
         metrics = F.col("readable_metrics")[column]
@@ -118,7 +122,7 @@ def _files(spark: SparkSession, of: Pinned, since: Since, seen: int | None) -> D
     for end in ("partition_low", "offset_low", "offset_high"):
         found = found.withColumn(end, F.when(F.col(LOOKED_AT), F.col(end)).otherwise(F.col(f"told_{end}")))
     detail = F.when(F.col(LOOKED_AT), _detail()).otherwise("")
-    return found.withColumn("detail", detail).withColumn("partition", F.col("partition_low"))
+    return found.withColumn("detail", detail).withColumn("partition", F.col("partition_low")), read
 
 
 def _seen(spark: SparkSession, of: Pinned, seen: int | None) -> DataFrame | None:

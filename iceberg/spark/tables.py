@@ -61,6 +61,10 @@ class Pinned:
     summary: Mapping[str, str] = field(default_factory=dict)
     specs: Sequence[str] = ()
     """The table's partition specs, each as JSON."""
+    next_row_id: int | None = None
+    """The first id that no row has; None where rows have none (format version 3)."""
+    sequence: int = 0
+    """The snapshot's sequence number."""
 
     @property
     def rows(self) -> str:
@@ -85,7 +89,9 @@ def pinned(spark: SparkSession, topic: str, table: str) -> Pinned:
     to_json = jvm.org.apache.iceberg.PartitionSpecParser.toJson
     specs = [str(to_json(each)) for each in found.specs().values()]
     summary = dict(snapshot.summary())
-    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, summary, specs)
+    row_id = None if snapshot.firstRowId() is None else found.operations().current().nextRowId()
+    numbers = row_id, snapshot.sequenceNumber()
+    return Pinned(topic, table, columns, snapshot.snapshotId(), properties, summary, specs, *numbers)
 
 
 Since = Mapping[tuple[str, int], int]

@@ -107,3 +107,19 @@ QUESTIONS = [
         ("value.__err__", None, None, None),
     ),
 ]
+
+
+def of_version_3(table: str) -> list[Question]:
+    """The same of a table of format version 3 with these three rows, and the first of them once more."""
+    return [
+        _together("version 3", "format version 3, compacted: single values", table, "scalars", "presence"),
+        _together("version 3 nested", "… structs, lists, maps", table, "structs", "lists", "maps"),
+    ]
+
+
+def _together(name: str, what: str, table: str, *of: str) -> Question:
+    """Several questions of one table as one."""
+    some = [each for each in QUESTIONS if each.name in of]
+    paths = tuple(path for each in some for path in each.paths)
+    rows = [[value for each in some for value in each.expected[at]] for at in (0, 1, 2, 0)]
+    return Question(name, what, table, paths, rows)

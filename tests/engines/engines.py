@@ -64,7 +64,7 @@ ENGINES = (
         "chdb_rows.py",
         ("chdb",),
         "`icebergLocal` of the table's folder; text and bytes are one type",
-        known=dict.fromkeys(("unsigned", "structs", "lists", "maps"), _CLICKHOUSE),
+        known=dict.fromkeys(("unsigned", "structs", "lists", "maps", "version 3 nested"), _CLICKHOUSE),
     ),
 )
 

@@ -49,7 +49,6 @@ REFUSED: Mapping[str, str] = {
         ),
         _LOCATION,
     ),
-    "createTableTransaction(int)[3]": "this catalog commits tables of format version 1 and 2",
 }
 """What is refused by design, and why."""
 LEFT_OUT = "left out by the kit"

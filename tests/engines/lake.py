@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from coordination.commands import MoveLogStart
 from coordination.state.types import Done
+from iceberg.committer import Committer, CommitterOptions
+from iceberg.small_files import FileSizes
 from tests.engines import all_types
 from tests.engines.question import Question
 from tests.unit.iceberg import rig as rigs
@@ -43,7 +45,13 @@ async def served(folder: Path) -> AsyncIterator[Lake]:
     async with rigs.running(folder) as rig, serving.served(serving.catalog_of(rig)) as url:
         yield Lake(
             url,
-            [*await _types(rig), *await _evolution(rig), *await _travel(rig), *await _retention(rig)],
+            [
+                *await _types(rig),
+                *await _evolution(rig),
+                *await _travel(rig),
+                *await _retention(rig),
+                *await _version_3(rig),
+            ],
         )
 
 
@@ -133,3 +141,19 @@ async def _retention(rig: Rig) -> list[Question]:
             [[at, b"2".hex()] for at in (LOG_START, LOG_START + 1)],
         )
     ]
+
+
+async def _version_3(rig: Rig) -> list[Question]:
+    """A table of format version 3: a file that compaction made, with its rows' ids in it, and a newer one."""
+    await rig.create_topic("v3", partitions=1, **{"floe__table__format-version": "3"})
+    await rig.bind(samples.ZOO, "zoo.All", topic="v3", tombstones=True)
+    options = CommitterOptions(files=FileSizes(merged_at=3, busy_percent_max=100))
+    committer = Committer(replace(rig.parts, options=options), "v3")
+    for value in (all_types.full(), b"", None):
+        await rig.produce([value], topic="v3")
+        await rig.drain(committer)
+    assert await committer.compact()
+    await rig.produce([all_types.full()], topic="v3")
+    await rig.drain(committer)
+    assert (await rig.head("v3")).metadata["format-version"] == 3
+    return all_types.of_version_3("v3")

@@ -158,7 +158,7 @@ def _damaged(made: Made, damage: Shelf, folder: Path) -> Metadata:
             f"file://{folder}/m.avro", manifests.form(metadata, 0), number, [file]
         )
         _put(written.manifest.manifest_path, written.content)
-        current["manifest-list"], content = manifests.write_list(
+        current["manifest-list"], content, _ = manifests.write_list(
             f"file://{folder}/snap.avro", number, current["parent-snapshot-id"], current["sequence-number"],
             [written.manifest, *made.manifests[1:]],
         )  # fmt: skip

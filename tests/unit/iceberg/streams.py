@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.manifest import ManifestEntryStatus
 
-from iceberg import manifests
+from iceberg import manifest_avro, manifests
 from tests.unit.iceberg.rig import Rig
 
 
@@ -72,7 +72,7 @@ async def added(rig: Rig, snapshot: dict[str, Any]) -> list[str]:
     """The files that a snapshot added, in the order of its manifests; its summary says how many."""
     location, number = snapshot["manifest-list"], snapshot["snapshot-id"]
     found: list[str] = []
-    for manifest in manifests.read_list(location, await rig.store.get(rig.warehouse.key(location))):
+    for manifest in manifest_avro.read_list(location, await rig.store.get(rig.warehouse.key(location))):
         if manifest.added_snapshot_id != number:
             continue
         content = await rig.store.get(rig.warehouse.key(manifest.manifest_path))

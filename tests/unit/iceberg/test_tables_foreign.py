@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg import ledger, maintenance, manifests
+from iceberg import ledger, maintenance, manifest_avro, manifests
 from iceberg.evolution import OFFSET_ID, PARTITION_ID
 from iceberg.head import Head
 from iceberg.manifests import AddedFile
@@ -52,6 +52,8 @@ class Rewrite:
     parent: int
     number: int = NUMBER
     order_id: int = 0
+    row_id: int | None = None
+    """From which on the engine numbers rows, of a table of format version 3."""
 
     async def commit(self, operation: str = "replace") -> tuple[int, Any]:
         """Store it and ask the catalog to make it the table; its answer."""
@@ -99,8 +101,13 @@ class Rewrite:
         for each in written:
             await self.put(each.manifest.manifest_path, each.content)
         number = self.head.metadata["last-sequence-number"] + 1
-        location, content = manifests.write_list(
-            f"{prefix}-snap.avro", NUMBER, self.parent, number, [each.manifest for each in written]
+        location, content, _ = manifests.write_list(
+            f"{prefix}-snap.avro",
+            NUMBER,
+            self.parent,
+            number,
+            [each.manifest for each in written],
+            self.row_id,
         )
         await self.put(location, content)
         return location
@@ -174,7 +181,7 @@ async def test_files_of_an_engine_stay_while_a_kept_snapshot_has_them(rig: Rig) 
     await rig.drain(committer)
     head = await rig.head()
     theirs = [each["manifest-list"] for each in head.metadata["snapshots"] if each["snapshot-id"] == NUMBER]
-    listed = manifests.read_list(theirs[0], await rig.store.get(rig.warehouse.key(theirs[0])))
+    listed = manifest_avro.read_list(theirs[0], await rig.store.get(rig.warehouse.key(theirs[0])))
     files = set()
     for manifest in listed:
         content = await rig.store.get(rig.warehouse.key(manifest.manifest_path))

@@ -15,7 +15,7 @@ import pytest
 from coordination.clock import SystemClock
 from coordination.commands import CommitTable, MoveLogStart
 from coordination.state.types import Done
-from iceberg import history, json_steps, maintenance, manifests, metadata, segments
+from iceberg import history, json_steps, maintenance, manifest_avro, manifests, metadata, segments
 from iceberg.committer import Committer
 from iceberg.sealed import Damaged
 from iceberg.steps import Steps
@@ -169,7 +169,7 @@ async def test_no_file_that_a_kept_snapshot_names_is_removed(rig: Rig, merged_at
 async def _read_all(rig: Rig, snapshot: dict[str, Any]) -> None:
     """Open each file that a snapshot leads to. Raises NotFound."""
     location = snapshot["manifest-list"]
-    for manifest in manifests.read_list(location, await rig.store.get(rig.warehouse.key(location))):
+    for manifest in manifest_avro.read_list(location, await rig.store.get(rig.warehouse.key(location))):
         content = await rig.store.get(rig.warehouse.key(manifest.manifest_path))
         for each in manifests.data_files(manifest, content):
             await rig.store.head(rig.warehouse.key(each))

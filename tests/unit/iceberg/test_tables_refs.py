@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iceberg import history, maintenance, manifests, rest_refs
+from iceberg import history, maintenance, manifest_avro, manifests, rest_refs
 from iceberg.committer import Committer
 from iceberg.steps import Steps
 from objectstore.store import NotFound
@@ -52,7 +52,7 @@ async def held(rig: Rig, snapshot: dict[str, Any]) -> list[str]:
     """The files of a snapshot; all of them are there. Raises NotFound."""
     found = []
     location = snapshot["manifest-list"]
-    for manifest in manifests.read_list(location, await rig.store.get(rig.warehouse.key(location))):
+    for manifest in manifest_avro.read_list(location, await rig.store.get(rig.warehouse.key(location))):
         content = await rig.store.get(rig.warehouse.key(manifest.manifest_path))
         found += manifests.data_files(manifest, content)
     for each in found:
