@@ -21,6 +21,7 @@ from iceberg import arrow_types
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_metrics import leaves
 from iceberg.parquet_footer import Footer
+from iceberg.parts import PartsReader
 from iceberg.sorted_rows import Runs
 from iceberg.sorting import Order
 from iceberg.splicing import Splicing
@@ -117,7 +118,7 @@ class Merge:
         """The offsets of a file in their order. Each is there once, within what the manifest says, and lies
         beyond those of the files before.
         """
-        offsets = offsets.sort()
+        offsets = _sorted(offsets)
         if pc.any(pc.equal(offsets[1:], offsets[:-1])).as_py() or offsets[0].as_py() <= self._last:
             raise UnfitFile(f"{expected.name} has offsets twice, or of files before it, from {offsets[0]} on")
         if offsets[0].as_py() != expected.first:
@@ -143,14 +144,20 @@ class Merge:
         """The file. Its offsets are read back: they are those of the files that were added, and no others."""
         for batch in self._runs.batches() if self._runs is not None else ():
             self._write(batch)
-        content = self._made.finish()
-        found = facts(content, self._schema, self._made.nans)
-        read = pq.ParquetFile(pa.BufferReader(content)).read(columns=["kafka.offset"], use_threads=False)
+        parts = self._made.finish()
+        found = facts(parts, self._schema, self._made.nans)
+        read = pq.ParquetFile(PartsReader(parts)).read(columns=["kafka.offset"], use_threads=False)
         offsets = read.column("kafka").combine_chunks().field("offset")
         written, added = pa.concat_arrays(self._written), pa.concat_arrays(self._offsets)
-        if found.rows != self._rows or not offsets.equals(written) or not written.sort().equals(added):
+        if found.rows != self._rows or not offsets.equals(written) or not _sorted(written).equals(added):
             raise UnfitFile("the file that was made does not hold the offsets of those that it was made of")
         return found
+
+
+def _sorted(offsets: pa.Array) -> pa.Array:
+    """Ascending. Those of most files are as they stand, and to look is a tenth of sorting them."""
+    descend = pc.any(pc.less(offsets[1:], offsets[:-1])).as_py()
+    return offsets.sort() if descend or offsets.null_count else offsets
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
