@@ -220,9 +220,9 @@ class Compactor:
             return None
         finally:
             await merging.drop()
-        location = await sealed_name(head, name, partition, first, last + 1, made.content)
+        location = await sealed_name(head, name, partition, first, last + 1, made.parts)
         await self._steps.before("store-merged-file")
-        await self._parts.store.put(self._parts.warehouse.key(location), [made.content])
+        await self._parts.store.put(self._parts.warehouse.key(location), made.parts)
         order_id = head.metadata["default-sort-order-id"]
         return Merged(files, added_file(location, made, files[0].group, order_id))
 
@@ -247,10 +247,12 @@ class Compactor:
         return await read(self._parts.store, self._parts.warehouse, file.location, file.size)
 
 
-async def sealed_name(head: Head, name: str, partition: int, start: int, end: int, content: Buffer) -> str:
+async def sealed_name(
+    head: Head, name: str, partition: int, start: int, end: int, parts: Sequence[Buffer]
+) -> str:
     """Where a data file of these offsets (start ≤ offset < end) is; its name has its checksum (sealed.py)."""
     location = f"{head.metadata['location']}/{name}-{partition:05d}-{start:020d}-{end:020d}.parquet"
-    return await asyncio.to_thread(sealed, location, content)
+    return await asyncio.to_thread(sealed, location, *parts)
 
 
 def _live(head: Head, files: Sequence[AddedFile]) -> list[LiveFile]:

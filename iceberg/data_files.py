@@ -115,9 +115,9 @@ class DataFiles:
         making.files += len(made)
         found = []
         for written in made:  # whose names differ by their checksums
-            location = await sealed_name(work.head, name, partition, start, end, written.content)
+            location = await sealed_name(work.head, name, partition, start, end, written.parts)
             await self._steps.before("store-file")
-            await parts.store.put(parts.warehouse.key(location), [written.content])
+            await parts.store.put(parts.warehouse.key(location), written.parts)
             group = Group(work.spec_id, written.values)
             found.append(added_file(location, written, group, work.order_id))
         return found

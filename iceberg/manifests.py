@@ -76,7 +76,7 @@ def added_file(
     location: str, made: FileContent, group: Group = UNPARTITIONED, order_id: int = 0
 ) -> AddedFile:
     """A file that Floe made and stored."""
-    size, starts = made.content.nbytes, made.split_offsets
+    size, starts = made.size, made.split_offsets
     return AddedFile(location, size, made.rows, made.bounds, starts, None, made.columns, group, order_id)
 
 

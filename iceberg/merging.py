@@ -21,6 +21,7 @@ from iceberg import arrow_types, lineage
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_metrics import leaves
 from iceberg.parquet_footer import Footer
+from iceberg.parts import PartsReader
 from iceberg.sorted_rows import Runs
 from iceberg.sorting import Order
 from iceberg.splicing import Splicing
@@ -132,7 +133,7 @@ class Merge:
         """The offsets of a file in their order. Each is there once, within what the manifest says, and lies
         beyond those of the files before.
         """
-        offsets = offsets.sort()
+        offsets = _sorted(offsets)
         if pc.any(pc.equal(offsets[1:], offsets[:-1])).as_py() or offsets[0].as_py() <= self._last:
             raise UnfitFile(f"{expected.name} has offsets twice, or of files before it, from {offsets[0]} on")
         if offsets[0].as_py() != expected.first:
@@ -158,13 +159,13 @@ class Merge:
         """The file. Its offsets are read back: they are those of the files that were added, and no others."""
         for batch in self._runs.batches() if self._runs is not None else ():
             self._write(batch)
-        content = self._made.finish()
-        found = facts(content, self._plain, self._made.nans)
+        parts = self._made.finish()
+        found = facts(parts, self._plain, self._made.nans)
         wanted = ["kafka.offset", *([lineage.ROW_ID] if self._numbers else [])]
-        read = pq.ParquetFile(pa.BufferReader(content)).read(columns=wanted, use_threads=False)
+        read = pq.ParquetFile(PartsReader(parts)).read(columns=wanted, use_threads=False)
         offsets = read.column("kafka").combine_chunks().field("offset")
         written, added = pa.concat_arrays(self._written), pa.concat_arrays(self._offsets)
-        if found.rows != self._rows or not offsets.equals(written) or not written.sort().equals(added):
+        if found.rows != self._rows or not offsets.equals(written) or not _sorted(written).equals(added):
             raise UnfitFile("the file that was made does not hold the offsets of those that it was made of")
         if self._numbers:
             ids = read.column(lineage.ROW_ID).combine_chunks().sort()
@@ -194,6 +195,12 @@ def _lacks_ids(source: pq.ParquetFile) -> bool:
     """Whether some row of a file with columns for it does not say its id, or by which commit it came."""
     read = source.read(columns=[each.name for each in lineage.FIELDS], use_threads=False)
     return any(column.null_count for column in read.columns)
+
+
+def _sorted(offsets: pa.Array) -> pa.Array:
+    """Ascending. Those of most files are as they stand, and to look is a tenth of sorting them."""
+    descend = pc.any(pc.less(offsets[1:], offsets[:-1])).as_py()
+    return offsets.sort() if descend or offsets.null_count else offsets
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

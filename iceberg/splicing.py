@@ -2,7 +2,7 @@
 
 To decode rows and encode them anew is nine tenths of what one file of several costs. Large row groups stay as
 they are; small ones would make a file that is slow to read, so their rows are gathered. CPU work only. It
-takes the memory of the file that is made, and of a row group.
+takes the memory of the file that is made, whose parts stay where they were read to, and of a row group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from iceberg.parquet_footer import (
     stored_bytes,
     whole,
 )
-from iceberg.writer import RowGroups, open_writer
+from iceberg.writer import RowGroups, octets, open_writer
 
 COPIED_BYTES_MIN = 1 << 20
 """Bytes that a row group has at least in its file to be copied."""
@@ -36,7 +36,8 @@ class Splicing:
         self._gathered = RowGroups(schema)
         self._rows: pa.BufferOutputStream | None = None  # a file of rows, while there are some
         self._writer: pq.ParquetWriter | None = None
-        self._sink = pa.BufferOutputStream()
+        self._parts = [memoryview(MAGIC)]  # of the file, in their order
+        self._size = len(MAGIC)
         self._groups: list[Struct] = []
         self._model = _empty(schema)
 
@@ -65,20 +66,22 @@ class Splicing:
         self._gathered.look(reals)
         self._append(content, footer)
 
-    def finish(self) -> pa.Buffer:
-        """The file."""
+    def finish(self) -> list[memoryview]:
+        """The file, in its parts."""
         if not self._groups:
             self._gather()
-            return self._written()
+            return [octets(self._written())]
         self._end_rows()
-        self._sink.write(whole(self._model, self._groups))
-        return self._sink.getvalue()
+        self._keep(memoryview(whole(self._model, self._groups)))
+        return self._parts
+
+    def _keep(self, part: memoryview) -> None:
+        self._parts.append(part)
+        self._size += part.nbytes
 
     def _append(self, content: memoryview, footer: Footer) -> None:
-        if not self._groups:
-            self._sink.write(MAGIC)
-        by = self._sink.tell() - len(MAGIC)
-        self._sink.write(content[len(MAGIC) : footer.data_end])
+        by = self._size - len(MAGIC)
+        self._keep(content[len(MAGIC) : footer.data_end])
         self._groups += [moved(each, by, len(self._groups) + at) for at, each in enumerate(footer.groups)]
 
     def _write(self, group: pa.Table) -> None:
@@ -95,7 +98,7 @@ class Splicing:
         """Append what was gathered since the last copy."""
         self._gather()
         if self._writer is not None:
-            content = memoryview(self._written()).cast("B")
+            content = octets(self._written())
             self._append(content, footer_of(content))
 
     def _written(self) -> pa.Buffer:
@@ -116,4 +119,4 @@ def _file_of(schema: pa.Schema) -> pa.Buffer:
 
 
 def _empty(schema: pa.Schema) -> Footer:
-    return footer_of(memoryview(_file_of(schema)).cast("B"))
+    return footer_of(octets(_file_of(schema)))

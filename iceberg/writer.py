@@ -18,6 +18,7 @@ from iceberg.column_metrics import ColumnMetrics, NanWatch
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, RAW, TIMESTAMP_ID
 from iceberg.layout import Layout
 from iceberg.partitioning import FILES_MAX, Values, split
+from iceberg.parts import PartsReader
 from iceberg.rows import arrow_batches
 from iceberg.sorted_rows import Gathered
 from iceberg.sorting import Order
@@ -45,15 +46,27 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A Parquet file. `bounds` by Iceberg field id: partition, offset, timestamp (µs); `columns`: others."""
+    """A Parquet file, as parts of which none is empty. `bounds` by Iceberg field id: partition, offset,
+    timestamp (µs); `columns`: others.
+    """
 
-    content: memoryview
+    parts: Sequence[memoryview]
     rows: int
     bounds: dict[int, Bounds]
     split_offsets: list[int]
     columns: dict[int, ColumnMetrics] = field(default_factory=dict)
     values: Values = ()
     """The partition values of its rows."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def content(self) -> memoryview:
+        """The file in one piece, which copies it where it has several parts."""
+        return self.parts[0] if len(self.parts) == 1 else memoryview(b"".join(self.parts))
 
 
 class TooManyFiles(Exception):
@@ -147,7 +160,7 @@ class _Writing:
             self._write(group)
         assert self._writer is not None, "a file is begun with rows"
         self._writer.close()
-        return facts(self._sink.getvalue(), self._schema, self._groups.nans)
+        return facts([octets(self._sink.getvalue())], self._schema, self._groups.nans)
 
 
 def open_writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:
@@ -195,9 +208,14 @@ class RowGroups:
         return self._watch.found
 
 
-def facts(content: pa.Buffer, schema: pa.Schema, nans: Collection[int]) -> FileContent:
+def octets(content: pa.Buffer) -> memoryview:
+    """A buffer's bytes, which Arrow calls signed: S3 clients refuse that."""
+    return memoryview(content).cast("B")
+
+
+def facts(parts: Sequence[memoryview], schema: pa.Schema, nans: Collection[int]) -> FileContent:
     """What the footer says, read back: the pair of what was written. `nans`: columns with NaN, by id."""
-    metadata = pq.read_metadata(pa.BufferReader(content))
+    metadata = pq.read_metadata(PartsReader(parts))
     columns = {metadata.row_group(0).column(at).path_in_schema: at for at in range(metadata.num_columns)}
     bounds: dict[int, Bounds] = {}
     for number, path in ((PARTITION_ID, _PARTITION), (OFFSET_ID, _OFFSET), (TIMESTAMP_ID, _TIMESTAMP)):
@@ -207,8 +225,7 @@ def facts(content: pa.Buffer, schema: pa.Schema, nans: Collection[int]) -> FileC
         bounds[number] = Bounds(min(lowest), max(highest))
     starts = [_start(metadata.row_group(at).column(0)) for at in range(metadata.num_row_groups)]
     told = column_metrics.of_file(metadata, schema, nans)
-    octets = memoryview(content).cast("B")  # Arrow calls them signed, which S3 clients refuse
-    return FileContent(octets, metadata.num_rows, bounds, starts, told)
+    return FileContent(parts, metadata.num_rows, bounds, starts, told)
 
 
 def _number(raw: object) -> int:

@@ -79,7 +79,7 @@ def _written(request: Request, content: memoryview) -> tuple[Answer, list[memory
 
 
 def _files(found: Sequence[FileContent]) -> tuple[Answer, list[memoryview]]:
-    return Answer(files=[Made.of(each) for each in found]), [each.content for each in found]
+    return Answer(files=[Made.of(each) for each in found]), [part for each in found for part in each.parts]
 
 
 def main() -> None:

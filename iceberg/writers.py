@@ -154,12 +154,11 @@ class Made:
     @classmethod
     def of(cls, file: FileContent) -> Made:
         """A file without its bytes."""
-        size = file.content.nbytes
-        return cls(size, file.rows, file.bounds, file.split_offsets, file.columns, file.values)
+        return cls(file.size, file.rows, file.bounds, file.split_offsets, file.columns, file.values)
 
     def read(self, content: memoryview) -> FileContent:
         """Inverse of `of`."""
-        return FileContent(content, self.rows, self.bounds, self.split_offsets, self.columns, self.values)
+        return FileContent([content], self.rows, self.bounds, self.split_offsets, self.columns, self.values)
 
 
 @dataclass(frozen=True, slots=True)

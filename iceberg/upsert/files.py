@@ -149,9 +149,9 @@ class RunFiles:
         found = []
         while (made := await asyncio.to_thread(next, steps, None)) is not None:
             head = Head("", work.base, ())
-            location = await sealed_name(head, work.name, take.partition, take.start, take.end, made.content)
+            location = await sealed_name(head, work.name, take.partition, take.start, take.end, made.parts)
             await self._steps.before("store-file")
-            await self._parts.store.put(self._parts.warehouse.key(location), [made.content])
+            await self._parts.store.put(self._parts.warehouse.key(location), made.parts)
             found.append(added_file(location, made))
         return found
 

@@ -18,7 +18,7 @@ from iceberg.evolution import KEY_RAW_ID
 from iceberg.merging import BATCH_ROWS, UnfitFile, fit
 from iceberg.upsert.folding import GONE, keys_of, schema_of
 from iceberg.upsert.plan import KeyFile
-from iceberg.writer import FileContent, RowGroups, facts, open_writer
+from iceberg.writer import FileContent, RowGroups, facts, octets, open_writer
 
 BOUND_MAX = 1_024
 """Bytes of a key that a file's bounds have. Two keys that are one up to there are never parted."""
@@ -112,7 +112,7 @@ class KeyMerge:
                     writer.write_table(group)
             for group in parts.rest():
                 writer.write_table(group)
-        found = facts(sink.getvalue(), self._schema, parts.nans)
+        found = facts([octets(sink.getvalue())], self._schema, parts.nans)
         upper = last if len(last) <= BOUND_MAX else next_bytes(last[:BOUND_MAX])
         told = ColumnMetrics(found.rows, 0, None, first[:BOUND_MAX], upper)
         return replace(found, columns={**found.columns, KEY_RAW_ID: told})

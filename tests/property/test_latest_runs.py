@@ -84,7 +84,7 @@ def merged(files: list[FileContent], new: pa.Table, rows_max: int) -> list[FileC
 def _file(each: FileContent) -> KeyFile:
     low = each.columns[KEY_RAW_ID].lower
     assert low is not None
-    return KeyFile(0, low, each.rows, each.content.nbytes, "f")
+    return KeyFile(0, low, each.rows, each.size, "f")
 
 
 @settings(max_examples=25, deadline=None)

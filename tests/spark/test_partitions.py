@@ -69,7 +69,7 @@ def files_by_order(spark: SparkSession) -> dict[int | None, int]:
 
 async def own_disordered(rig: Rig) -> list[str]:
     """Floe's own files that are not sorted as they say; Spark has no checksum in names, and says nothing."""
-    own = re.compile(r"\.x[0-9a-f]{16}\.parquet")
+    own = re.compile(r"\.c[0-9a-f]{16}\.parquet")
     return [each for each in await disordered(rig) if own.search(each)]
 
 

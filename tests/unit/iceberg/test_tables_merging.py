@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -224,7 +225,7 @@ def test_what_is_not_as_the_table_says_is_merged_with_nothing() -> None:
         ("the-file begins at offset 4", new, told._replace(first=3)),
         ("the-file ends at offset 5, not at 6", new, told._replace(last=6)),
         ("has offsets twice, or of files before it", old, expected(old)),
-        ("cannot be read", FileContent(new.content[:-9], 2, {}, []), told),
+        ("cannot be read", FileContent([new.content[:-9]], 2, {}, []), told),
     ]
     for reason, file, says in cases:
         merge = Merge(json.dumps(after.fields), 3)
@@ -235,6 +236,36 @@ def test_what_is_not_as_the_table_says_is_merged_with_nothing() -> None:
         Merge(json.dumps(after.fields), 4).add(new.content, told)
     with pytest.raises(UnfitFile, match="column x is int64 there and int32 in the table"):
         Merge(json.dumps(before.fields), 3).add(new.content, told)
+
+
+def with_offsets(found: FileContent, offsets: list[int | None]) -> FileContent:
+    """The file with other offsets, by somebody who does not say that each row has one."""
+    table: pa.Table = pq.read_table(pa.BufferReader(pa.py_buffer(found.content)))
+    kafka = table.column("kafka").combine_chunks()
+    kinds = [each.with_nullable(True) for each in kafka.type]
+    children = [kafka.field(each.name) for each in kinds]
+    children[kafka.type.get_field_index("offset")] = pa.array(offsets, pa.int64())
+    at = table.schema.get_field_index("kafka")
+    field = table.schema.field(at).with_type(pa.struct(kinds))
+    out = pa.BufferOutputStream()
+    pq.write_table(table.set_column(at, field, pa.StructArray.from_arrays(children, fields=kinds)), out)
+    return replace(found, parts=[writer.octets(out.getvalue())])
+
+
+@pytest.mark.parametrize("offsets", [[0, None, 2, 3], [0, 2, 1, 2], [0, 1, 1, 3], [3, 1, 0, 1]])
+def test_offsets_that_are_missing_or_there_twice_are_noticed_in_any_order(offsets: list[int | None]) -> None:
+    before, _ = layouts()
+    found = with_offsets(written(before, OLD, VALUES, 0), offsets)
+    told = Expected("f", 4, 0, max(each for each in offsets if each is not None))
+    with pytest.raises(UnfitFile, match=r"twice|ends at offset None"):
+        Merge(json.dumps(before.fields), 3).add(found.content, told)
+
+
+def test_offsets_out_of_order_stay_so() -> None:
+    before, _ = layouts()
+    found = with_offsets(written(before, OLD, VALUES, 0), [0, 3, 1, 2])
+    got = rows(merged(before, found, written(before, OLD, VALUES, 4)).content)
+    assert [each["kafka"]["offset"] for each in got] == [0, 3, 1, 2, 4, 5, 6, 7]
 
 
 @pytest.fixture

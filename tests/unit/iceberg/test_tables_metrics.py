@@ -93,7 +93,7 @@ def stored(rows: list[Row], group: int) -> tuple[pa.Table, DataFile]:
             list(gathered.take(table.slice(start, group).combine_chunks().to_batches()[0]))
             for each in gathered.rest():
                 out.write_table(each)
-    made = writer.facts(sink.getvalue(), ARROW, gathered.nans)
+    made = writer.facts([writer.octets(sink.getvalue())], ARROW, gathered.nans)
     read = pq.read_table(io.BytesIO(made.content))
     return read, manifests._data_file(manifests.added_file("file:///x", made))
 

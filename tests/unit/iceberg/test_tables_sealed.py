@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from tests.unit.iceberg.rig import Rig
 
 WAREHOUSE = Warehouse("memory:")
 METADATA, LIST, MANIFEST = ".metadata.json", "-snap.", "-m"
+OLDER = f"memory:/t/data/1.x{hashlib.blake2b(b'rowsmore', digest_size=8).hexdigest()}.parquet"
+"""As data files were named until November 2026."""
 
 
 class Damaging:
@@ -145,6 +148,26 @@ def test_the_checksum_stands_before_the_ending_that_engines_look_at() -> None:
     }
     assert len(bytes.fromhex(digest)) == 8
     assert TABLE_METADATA_FILE_NAME_REGEX.fullmatch(json.rsplit("/", 1)[-1])
+
+
+@pytest.mark.parametrize("name", [sealed("memory:/t/data/1.parquet", b"rows", b"more"), OLDER])
+async def test_every_flipped_bit_of_a_data_file_is_seen(name: str) -> None:
+    """By the two CRCs that names of data files have, and by the digest that they had before."""
+    store, content = MemoryStore(), b"rowsmore"
+    await store.put(WAREHOUSE.key(name), [content])
+    assert await read(store, WAREHOUSE, name, len(content)) == content
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        await store.put(WAREHOUSE.key(name), [damaged])
+        with pytest.raises(Damaged, match="do not have the checksum in its name"):
+            await read(store, WAREHOUSE, name, len(content))
+
+
+def test_the_name_of_a_data_file_holds_both_crcs_whole() -> None:
+    """The check value of each: that of the digits 1 to 9, in however many parts."""
+    for parts in ((b"123456789",), (b"1234", b"5678", b"9")):
+        assert sealed("memory:/t/data/1.parquet", *parts) == "memory:/t/data/1.ce3069283cbf43926.parquet"
 
 
 async def test_a_list_and_a_manifest_that_disagree_are_not_built_upon(rig: Rig) -> None:

@@ -42,7 +42,7 @@ def slices(count: int = 3, rows: int = 100) -> list[memoryview]:
 
 def plain(file: FileContent) -> FileContent:
     """The file with its bytes as they compare."""
-    return replace(file, content=memoryview(bytes(file.content)))
+    return replace(file, parts=[memoryview(bytes(file.content))])
 
 
 async def test_a_process_writes_what_a_thread_writes(helper: ProcessWriter) -> None:
