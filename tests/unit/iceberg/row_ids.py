@@ -102,6 +102,8 @@ class Witness:
         for each in found["snapshots"]:
             await self._agrees(rig, each, upgraded)
         for after in found["snapshots"]:
+            if "parent-snapshot-id" not in after:
+                assert after.get("first-row-id", 0) == 0, "the first one's ids begin at the first"
             before = of.get(after.get("parent-snapshot-id"), {})
             if "first-row-id" in before:
                 assert after["first-row-id"] == before["first-row-id"] + before["added-rows"]

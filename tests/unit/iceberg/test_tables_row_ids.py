@@ -16,6 +16,7 @@ from iceberg import foreign, history, lineage, merging, metadata, splicing
 from iceberg.committer import Committer
 from iceberg.parquet_footer import Footer
 from iceberg.small_files import FileSizes
+from iceberg.writers import ProcessWriter
 from tests.unit.iceberg import latest, serving
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.keeping_little import fold_early, small
@@ -113,6 +114,20 @@ async def test_ids_stay_in_row_groups_that_are_copied_as_they_are(
         if number < 3 or await committer.compact():
             await witness.look(rig)
     assert copied, "else no row group was ever copied"
+
+
+async def test_the_helper_process_writes_ids_too(rig: Rig) -> None:
+    await rig.create_topic(**V3)
+    writer = ProcessWriter()
+    committer, witness = Committer(replace(rig.parts, writer=writer), "t"), Witness()
+    try:
+        await fill(rig, committer)
+        await witness.look(rig)
+        assert await committer.compact()
+    finally:
+        await writer.close()
+    await witness.look(rig)
+    assert all("_row_id" in row for row in await rig.rows())
 
 
 async def test_rows_of_a_table_that_became_v3_get_ids_with_the_next_snapshot(rig: Rig) -> None:

@@ -14,6 +14,7 @@ from pyiceberg.manifest import ManifestFile
 from coordination.commands import MoveLogStart
 from iceberg import maintenance, manifests
 from iceberg.committer import CommitterOptions
+from iceberg.manifest_avro import READ
 from iceberg.sealed import READS_MAX, Damaged, read, sealed
 from iceberg.steps import Steps
 from iceberg.warehouse import Warehouse
@@ -177,7 +178,7 @@ async def test_a_list_and_a_manifest_that_disagree_are_not_built_upon(rig: Rig) 
     manifest = head.manifests[0]
     content = await rig.store.get(rig.warehouse.key(manifest.manifest_path))
     told = ManifestFile.from_args(
-        _table_format_version=2,
+        _table_format_version=READ,
         manifest_path=manifest.manifest_path,
         manifest_length=manifest.manifest_length,
         partition_spec_id=0,
