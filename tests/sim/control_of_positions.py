@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.kafka.context import Context
+from agent.kafka.context import BARRIER_S_MAX, Context
 from agent.kafka.handlers import k09_offset_fetch
 from coordination.state import fence, group_offsets
 from tests.sim.plan import STORY_TIMEOUT_MS, Plan
@@ -32,7 +32,7 @@ def pending_counts_as_stable() -> tuple[tuple[Any, str, Any], ...]:
 class _Sure(Context):
     """Takes what this agent has applied for all that there is."""
 
-    async def barrier(self) -> bool:
+    async def barrier(self, seconds: float = BARRIER_S_MAX) -> bool:
         """Nobody is asked."""
         return True
 
