@@ -57,7 +57,10 @@ async def audit(
     if not findings:  # what cannot be read cannot be compared with its table
         for topic in [each for each in state.topics if each != HURT]:  # which has none
             known = _Topic(topic, agents[0], Readers(ranges, reader))
-            findings += await _table(known, objects, ledger, bindings)
+            try:
+                findings += await _table(known, objects, ledger, bindings)
+            except StoreError as error:  # what it is compared with is gone
+                findings.append(Finding("unseen", topic, f"its records cannot be read: {error!r}", ()))
             if not findings and known.tables:  # its newest rows are those of that table
                 findings += await newest.judged(app, topic, objects)
     await ranges.close()
