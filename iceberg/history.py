@@ -152,8 +152,9 @@ def without_old_schemas(metadata: Metadata) -> Metadata:
     metadata file for ever. Schemas' numbers ascend, so what is behind the base has its schema or a later one.
     """
     number = of(metadata).base
-    base = next((each for each in metadata["snapshots"] if each["snapshot-id"] == number), {})
-    floor = base.get("schema-id", 0)
+    floor = next(
+        (each.get("schema-id", 0) for each in metadata["snapshots"] if each["snapshot-id"] == number), 0
+    )
     named = {metadata["current-schema-id"], *(each.get("schema-id") for each in metadata["snapshots"])}
     schemas = metadata["schemas"]
     kept = [each for each in schemas if each["schema-id"] >= floor or each["schema-id"] in named]

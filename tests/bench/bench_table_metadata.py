@@ -15,10 +15,10 @@ MEASURED = 64  # four compactions of a partition, and as many moves of snapshots
 TABLES = ((1, 0), (16, 0), (100, 0), (1, 100), (16, 100))
 
 
-async def spent(partitions: int, columns: int, **configs: str) -> Spent:
+async def spent(partitions: int, columns: int) -> Spent:
     """The commits behind the first COMMITS, compactions between them included; log and store in memory."""
     with tempfile.TemporaryDirectory() as folder:
-        async with busy(Path(folder), partitions, columns, **configs) as table:
+        async with busy(Path(folder), partitions, columns) as table:
             await table.commits(COMMITS)
             return await table.commits(MEASURED)
 
