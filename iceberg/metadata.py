@@ -125,7 +125,7 @@ def following(
         {"metadata-file": previous, "timestamp-ms": before["last-updated-ms"]},
     ]
     stamp = max(now_ms, before["last-updated-ms"])  # a clock that went back must not make history unreadable
-    wanted = whole_number(metadata["properties"].get(PREVIOUS_PROPERTY))
+    wanted = whole_number((metadata.get("properties") or {}).get(PREVIOUS_PROPERTY))
     kept = max(1, min(retention.previous_versions, retention.previous_versions if wanted is None else wanted))
     return {**metadata, "metadata-log": log[-kept:], "last-updated-ms": stamp}
 
