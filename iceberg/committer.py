@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from coordination.commands import CommitTable
@@ -37,6 +38,7 @@ from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
 from iceberg.writer import TooManyFiles
+from objectstore.store import StoreError
 from objectstore.turns import in_turns
 
 __all__ = ["CommitError", "Committed", "Committer", "CommitterOptions", "Compacted", "LostRace", "Parts"]
@@ -184,8 +186,7 @@ class Committer:
         if found is not None:
             after, removed = found
             await self._move_pointer(work, after.location, incarnation)
-            await self._steps.before("remember-head")
-            self._head, self._unsure = after, ""
+            await self._remember(work.head, after)
             _logger.info("topic %s: %d rows below the log start left the table", topic.name, removed.rows)
         self._followed = starts
         return found[1].rows if found is not None else 0
@@ -225,8 +226,7 @@ class Committer:
             if merged:
                 after = await self._replaced(work, merged, snapshot_id, incarnation)
                 await self._move_pointer(work, after.location, incarnation)
-                await self._steps.before("remember-head")
-                self._head, self._unsure = after, ""
+                await self._remember(work.head, after)
                 self._compactor.replaced(work.head, after, merged)
         gone = sum(len(each.files) for each in merged)
         size = sum(each.made.size for each in merged)
@@ -356,8 +356,7 @@ class Committer:
         files = await self._files.write(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
-        await self._steps.before("remember-head")
-        self._head, self._unsure = head, ""
+        await self._remember(work.head, head)
         self._compactor.added(work.head, head, files)
         self._narrow = self._narrow and 2 * len(files) > partitioning.FILES_MAX
         return Committed(
@@ -434,6 +433,17 @@ class Committer:
         except (LostRace, CommitError):
             self._head = None
             raise
+
+    async def _remember(self, before: Head, after: Head) -> None:
+        """`after` has succeeded `before`. Metadata files that it names no more are deleted where the table's
+        properties say so; else, and where that fails, they go with the orphans (maintenance.py).
+        """
+        await self._steps.before("remember-head")
+        self._head, self._unsure = after, ""
+        gone = metadata.forgotten(before.metadata, after.metadata)
+        if gone:
+            with suppress(StoreError):
+                await self._parts.store.delete([self._parts.warehouse.key(each) for each in gone])
 
 
 def _as_wanted(found: Metadata, layout: Layout, version: int) -> bool:
