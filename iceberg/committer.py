@@ -18,7 +18,7 @@ from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Topic
-from iceberg import history, ledger, metadata, partitioning, sorting
+from iceberg import flat, history, ledger, metadata, partitioning, sorting
 from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
@@ -64,6 +64,7 @@ class Committer:
         self._compactor = Compactor(parts, self._steps)
         self.conflict = ""
         """Why the table does not have the name that it shall have; empty when it has."""
+        self._other_layout = ""  # why it is not laid out as its config says
         self._history = HistoryKeeper(
             parts.store,
             parts.warehouse,
@@ -89,8 +90,8 @@ class Committer:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the table though it goes on: its name, and files that cannot be read."""
-        return (*filter(None, [self.conflict]), *self._compactor.problems())
+        """What is wrong with the table though it goes on: its name, its layout, files that cannot be read."""
+        return (*filter(None, [self.conflict, self._other_layout]), *self._compactor.problems())
 
     @property
     def unsure(self) -> bool:
@@ -293,10 +294,10 @@ class Committer:
             if head is not None:
                 await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._layouts.build(topic, None)
-            told = properties_of(topic, fresh)
+            told = properties_of(topic, fresh) | flat.told({}, fresh.flat)
             made = NewTable(key, topic.name, topic.topic_id, fresh.fields, fresh.ids.last, told)
             head = await self._setup.create(made, self.claim, incarnation)
-        self._head = head
+        self._head, self._other_layout = head, self._layouts.refusal(topic, head)
         if head.location == self._unsure:
             self._unsure = ""
         return head
@@ -428,6 +429,7 @@ class Committer:
 
 def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:
     """The table with the columns, the partition spec and the sort order of a layout."""
+    properties = {**properties, **flat.told(before["properties"], layout.flat)}
     base = metadata.with_schema(before, layout.fields, layout.ids.last, properties)
     return sorting.with_order(partitioning.with_spec(base, layout.spec), layout.order)
 
