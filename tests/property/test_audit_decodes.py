@@ -1,7 +1,7 @@
 """Random histories of bindings: what Floe writes is right by the audit, which decodes without Floe's decoder.
 
-The same histories as test_table_bindings.py, of nested and flat tables. One cell changed at random is seen, in
-its row.
+The same histories as test_table_bindings.py, of nested and flat tables. One cell changed at random is seen,
+in its row.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from decimal import Decimal
 from math import nan
 from typing import Any
 
+from iceberg.spark.flat import told
 from iceberg.spark.verdict import CHANGED, COLUMN, DOUBLED, GAP, MISSING, PLACE
 from tests.spark.zoo_table import (
     BROKEN,
@@ -48,6 +49,10 @@ class Damage:
     found: frozenset[Found]
     where: int | None = None
     """In which partition, if not in its own: OTHER_PARTITIONS or NO_PARTITION."""
+
+    def in_flat(self) -> frozenset[Found]:
+        """What has to be found in a flat table: its columns are called without `value`."""
+        return frozenset((kind, offset, told(column, True)) for kind, offset, column in self.found)
 
 
 def _damage(name: str, change: Callable[[Rows], object], *found: Found, where: int | None = None) -> Damage:
