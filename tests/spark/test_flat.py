@@ -24,14 +24,15 @@ from tests.spark.lake import lake
 from tests.unit.iceberg import latest
 from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.test_tables_bindings import encoded, kind
-from tests.unit.iceberg.test_tables_flat import FLAT, LATER, VIEW
+from tests.unit.iceberg.test_tables_flat import FLAT, LATER, VIEW, configure
 from tests.unit.schema import samples
 
 pytestmark = pytest.mark.services
 
 STAMP_MS = 1_700_000_000_000  # of the rig's first record of each batch
 TABLE = "lake.floe.t"
-TERMS = {"floe__table__partition": "bucket(2, user_id), value.key", "floe__table__sort": "value__17.n desc"}
+WIDER = b'syntax = "proto3"; package p; message M { int32 x = 1; }'
+TERMS = {"floe__table__partition": "user_id, value.key", "floe__table__sort": "value__17.n desc"}
 
 
 @pytest.fixture
@@ -89,10 +90,12 @@ async def test_spark_queries_a_flat_table_and_the_audit_sees_each_of_its_columns
     views = [encoded(VIEW, user_id=n, key=f"k{n % 2}", value={"n": n}, tags=["a"]) for n in range(4)]
     await writing.say([*views, None, b"\xff"], [b"1", b"2", b"3", b"1", b"2", b"5"])
     await latest.catch_up(rig, known=keeper)
+    await configure(rig, floe__table__partition="user_id__15, value.key")  # the same column, as it is called
     await writing.bind(LATER)
     await writing.say([encoded(LATER, user_id="seven", price=1.5)], [b"7"])
     await latest.catch_up(rig, known=keeper)
     found = await asyncio.to_thread(answers, spark)
+    assert (await rig.head()).metadata["default-spec-id"] == 1, "by a column whose name another one took"
     assert found == [(1, 0, None), (2, 1, None), (3, 2, None), (4, 3, None), (7, None, "seven")]
     assert await asyncio.to_thread(newest, spark) == [(b"1", 3), (b"3", 2), (b"7", None)]
     verdict = await writing.audited(spark, tmp_path)
@@ -130,12 +133,28 @@ def damaging(hoist: object) -> object:
     """Hoisting that makes one column another."""
 
     def damaged(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows: pa.RecordBatch = hoist(batch)  # type: ignore[operator]
+        rows: pa.RecordBatch = hoist(batch)  # type: ignore[operator]  # it is that function
         at = rows.schema.get_field_index("price")
         wrong = pa.array([None if each is None else each + 1 for each in rows.column(at).to_pylist()])
         return rows.set_column(at, rows.schema.field(at), wrong)
 
     return damaged
+
+
+async def test_a_view_shows_a_nested_table_as_a_flat_one(rig: Rig, spark: SparkSession) -> None:
+    """What a topic is told whose table stays nested."""
+    await rig.create_topic(partitions=1)
+    await rig.bind(WIDER, "p.M")
+    await rig.produce([encoded(WIDER, x=3), None])
+    await rig.drain(rig.committer())
+
+    def read() -> list[tuple[int, int | None]]:
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.own")
+        spark.sql(f"CREATE VIEW lake.own.v AS SELECT kafka, key, value.*, headers FROM {TABLE}")
+        rows = spark.sql("SELECT kafka.offset, x FROM lake.own.v ORDER BY 1").collect()
+        return [tuple(row) for row in rows]
+
+    assert await asyncio.to_thread(read) == [(0, 3), (1, None)]
 
 
 async def test_records_of_a_flat_table_are_decoded_at_last(rig: Rig, spark: SparkSession) -> None:
@@ -157,7 +176,7 @@ async def test_records_of_a_flat_table_are_decoded_at_last(rig: Rig, spark: Spar
         assert (done.back, done.stay) == (1, 0)
         (row,) = spark.table("lake.own.m").collect()
         assert (row["user_id"], row["key"], row["n"]) == (2, "k", 3)
-        narrow = decoder(descriptors, "p.M", schema["value"].dataType, framed=True)  # type: ignore[arg-type]
+        narrow = decoder(descriptors, "p.M", schema["value"].dataType, framed=True)  # type: ignore[arg-type]  # it is a struct
         with pytest.raises(JobError, match=r"the table is flat.*value_type\(spark.table"):
             repair(spark, TABLE, "lake.own.m", narrow, put)
 
