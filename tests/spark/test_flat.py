@@ -21,6 +21,7 @@ from schema import framing
 from tests.spark.audit_stories import write_history
 from tests.spark.catalogs import expect_little
 from tests.spark.lake import lake
+from tests.spark.test_rewrites import rewrite
 from tests.unit.iceberg import latest
 from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.test_tables_bindings import encoded, kind
@@ -49,6 +50,7 @@ class Writing:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.rows: list[HistoryRow] = []
+        self.audits = 0
         self.schemas: list[Schema] = []
         self.spans: list[tuple[int, int, int]] = [(0, 0, 0)]
 
@@ -67,10 +69,11 @@ class Writing:
 
     async def audited(self, spark: SparkSession, folder: Path) -> Verdict:
         """What the audit of the topic's own table says."""
+        self.audits += 1
         ends = {("t", 0): len(self.rows)}
         given = AuditInput(
             tables={"t": TABLE},
-            consumed=write_history(folder / f"consumed{len(self.rows)}", self.rows),
+            consumed=write_history(folder / f"consumed{self.audits}", self.rows),
             log_start={("t", 0): 0},
             ends=ends,
             schemas={"t": TopicSchemas(self.schemas, {0: self.spans})},
@@ -90,25 +93,32 @@ async def test_spark_queries_a_flat_table_and_the_audit_sees_each_of_its_columns
     views = [encoded(VIEW, user_id=n, key=f"k{n % 2}", value={"n": n}, tags=["a"]) for n in range(4)]
     await writing.say([*views, None, b"\xff"], [b"1", b"2", b"3", b"1", b"2", b"5"])
     await latest.catch_up(rig, known=keeper)
+    await writing.say(views, [b"9"] * 4)
+    await latest.catch_up(rig, known=keeper)
     await configure(rig, floe__table__partition="user_id__15, value.key")  # the same column, as it is called
     await writing.bind(LATER)
     await writing.say([encoded(LATER, user_id="seven", price=1.5)], [b"7"])
     await latest.catch_up(rig, known=keeper)
     found = await asyncio.to_thread(answers, spark)
     assert (await rig.head()).metadata["default-spec-id"] == 1, "by a column whose name another one took"
-    assert found == [(1, 0, None), (2, 1, None), (3, 2, None), (4, 3, None), (7, None, "seven")]
-    assert await asyncio.to_thread(newest, spark) == [(b"1", 3), (b"3", 2), (b"7", None)]
+    due = [(at, n, None) for first in (1, 7) for n, at in enumerate(range(first, first + 4))]
+    assert found == [*due, (11, None, "seven")]
+    assert await asyncio.to_thread(newest, spark) == [(b"1", 3), (b"3", 2), (b"7", None), (b"9", 3)]
     verdict = await writing.audited(spark, tmp_path)
     assert verdict.findings == []
+    files = await asyncio.to_thread(lambda: spark.table(f"{TABLE}.files").count())
+    await asyncio.to_thread(rewrite, spark, "kafka.partition = 0 AND kafka.offset > 0", "")
+    assert await asyncio.to_thread(lambda: spark.table(f"{TABLE}.files").count()) == files - 4
+    assert (await writing.audited(spark, tmp_path)).findings == [], "another engine's files hold the same"
     given = Latest("t", f"{TABLE}__latest", TABLE)
     outcome = await asyncio.to_thread(judged, spark, given)
-    assert (outcome.counts, outcome.rows.rows) == ({}, 5)
+    assert (outcome.counts, outcome.rows.rows) == ({}, 6)
 
     monkeypatch.setattr(flat, "flat_rows", damaging(flat.flat_rows))
     await writing.say([encoded(LATER, user_id="eight", price=2.5)], [b"8"])
     await rig.drain(rig.committer())
     (told,) = (await writing.audited(spark, tmp_path)).findings
-    assert (told.kind, told.offset, told.column) == ("column", 8, "price")
+    assert (told.kind, told.offset, told.column) == ("column", 12, "price")
     assert told.detail == "is 3.5, 2.5 is due"
 
 
