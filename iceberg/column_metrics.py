@@ -81,7 +81,7 @@ def leaves(schema: Iterable[pa.Field], most: int = COLUMNS_MAX) -> list[Leaf]:
         level = inner
     if (
         len(found) > most
-    ):  # of a flat table the message's come first: not one of Floe's own is left out for them
+    ):  # of a flat table the message's come first: for none of them Floe's own are left out
         found.sort(key=lambda each: each.number not in OWN_IDS)
     return found[:most]
 

@@ -20,13 +20,13 @@ from coordination.state.types import Done
 from iceberg.committer import CommitterOptions
 from iceberg.small_files import FileSizes
 from iceberg.spark import latest_tables
-from iceberg.spark.flat import told as in_table
 from iceberg.spark.latest_tables import Judged, Latest, judged
 from iceberg.spark.tables import Pinned
 from iceberg.spark.verdict import CHANGED, COLUMN, DOUBLED, EXTRA, LEDGER, MISSING, PLACE
 from iceberg.upsert.merging import KeyMerge
 from tests.spark import zoo_table
 from tests.spark.catalogs import expect_little
+from tests.spark.damages import in_flat
 from tests.spark.lake import lake
 from tests.unit.iceberg import latest
 from tests.unit.iceberg.latest import UPSERT, Oracle
@@ -181,7 +181,8 @@ def hoisted(row: Row, names: set[str]) -> Row:
 
 def due(damage: Damage, layout: str) -> list[Found]:
     """What has to be found: of a flat table by names without `value`."""
-    return [(kind, offset, in_table(column, layout == "flat")) for kind, offset, column in damage.found]
+    flat = layout == "flat"
+    return [(kind, offset, in_flat(column) if flat else column) for kind, offset, column in damage.found]
 
 
 async def test_sound_tables_are_equal_while_both_go_on(rig: Rig, spark: SparkSession) -> None:

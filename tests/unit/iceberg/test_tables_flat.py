@@ -276,12 +276,28 @@ async def test_partitions_and_orders_are_by_the_names_of_either_layout(rig: Rig)
         "value__user_id_bucket_4", "value__key", "value__value_n", "kafka__timestamp_day",
     ]  # fmt: skip
     assert [each["name"] for each in second["fields"]] == ["value__user_id"]
+    (order,) = head.metadata["sort-orders"][1:]
+    assert [each["source-id"] for each in order["fields"]] == [18, 15], "each column once"
     names = {each.lower() for each in await columns(rig)}
     assert not names & {each["name"] for each in [*first["fields"], *second["fields"]]}
     for number in range(3):
         (file,) = [each for each in await parts(rig) if {row["user_id"] for row in each} == {number}][-1:]
         assert [row["value__17"]["n"] for row in file] == sorted(n % 2 for n in range(number, 12, 3))[::-1]
     await serving_reads(rig, 25)
+
+
+async def test_a_column_that_is_named_twice_in_different_case_counts_once(rig: Rig) -> None:
+    """In a nested table as well: two partition fields of one name stopped all commits."""
+    terms = {
+        "floe__table__partition": "value.user_id, value.User_Id",
+        "floe__table__sort": "key.__raw__, KEY.__raw__",
+    }
+    await rig.create_topic(**terms)
+    await rig.bind(VIEW, "p.M")
+    await rig.produce([FIRST])
+    assert await rig.drain(rig.committer()) == 1
+    head = (await rig.head()).metadata
+    assert [len(each["fields"]) for each in (head["partition-specs"][-1], head["sort-orders"][-1])] == [1, 1]
 
 
 async def parts(rig: Rig) -> list[list[dict[str, Any]]]:
