@@ -79,9 +79,7 @@ def leaves(schema: Iterable[pa.Field], most: int = COLUMNS_MAX) -> list[Leaf]:
             elif not pa.types.is_nested(each.type) and _number(each) != VALUE_RAW_ID:
                 found.append(Leaf(_number(each), path, each.type))
         level = inner
-    if (
-        len(found) > most
-    ):  # of a flat table the message's come first: for none of them Floe's own are left out
+    if len(found) > most:  # Floe's own are not left out for those of a flat table, which are less nested
         found.sort(key=lambda each: each.number not in OWN_IDS)
     return found[:most]
 

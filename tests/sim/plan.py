@@ -96,7 +96,7 @@ class Plan:
     binder: bool = False
     """Whether a topic is bound to one schema after the other while records are written to it."""
     flat: bool = False
-    """Whether that topic's table is flat. No seed draws it: their other topics would live through other things."""
+    """Whether that topic's table is flat. No seed draws it: what other topics live through would change."""
     hurt: bool = False
     """Whether records of a topic are damaged for good, and passed over."""
     merges_files: bool = False

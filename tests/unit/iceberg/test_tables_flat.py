@@ -277,7 +277,7 @@ async def test_partitions_and_orders_are_by_the_names_of_either_layout(rig: Rig)
     ]  # fmt: skip
     assert [each["name"] for each in second["fields"]] == ["value__user_id"]
     (order,) = head.metadata["sort-orders"][1:]
-    assert [each["source-id"] for each in order["fields"]] == [18, 15], "each column once"
+    assert [each["source-id"] for each in order["fields"]] == [19, 15], "each column once"
     names = {each.lower() for each in await columns(rig)}
     assert not names & {each["name"] for each in [*first["fields"], *second["fields"]]}
     for number in range(3):
