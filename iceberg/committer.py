@@ -19,7 +19,7 @@ from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Topic
-from iceberg import history, ledger, lineage, metadata, partitioning, sorting
+from iceberg import flat, history, ledger, lineage, metadata, partitioning, sorting
 from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
@@ -66,6 +66,7 @@ class Committer:
         self._compactor = Compactor(parts, self._steps)
         self.conflict = ""
         """Why the table does not have the name that it shall have; empty when it has."""
+        self._other_layout = ""  # why it is not laid out as its config says
         self._history = HistoryKeeper(
             parts.store,
             parts.warehouse,
@@ -91,8 +92,11 @@ class Committer:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the table though it goes on: its name, and files that cannot be read."""
-        return (*filter(None, [self.conflict, self._version_problem()]), *self._compactor.problems())
+        """What is wrong with the table though it goes on: its name, its layout, its version,
+        and files that cannot be read.
+        """
+        told = self.conflict, self._other_layout, self._version_problem()
+        return (*filter(None, told), *self._compactor.problems())
 
     def _version_problem(self) -> str:
         """Why the table has another format version than its topic says; empty for none."""
@@ -304,11 +308,11 @@ class Committer:
             if head is not None:
                 await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._layouts.build(topic, None)
-            told = properties_of(topic, fresh)
+            told = properties_of(topic, fresh) | flat.told({}, fresh.flat)
             version = self._wanted_version(topic)
             made = NewTable(key, topic.name, topic.topic_id, fresh.fields, fresh.ids.last, told, version)
             head = await self._setup.create(made, self.claim, incarnation)
-        self._head = head
+        self._head, self._other_layout = head, self._layouts.refusal(topic, head)
         if head.location == self._unsure:
             self._unsure = ""
         return head
@@ -454,6 +458,7 @@ def _as_wanted(found: Metadata, layout: Layout, version: int) -> bool:
 
 def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:
     """The table with the columns, the partition spec and the sort order of a layout."""
+    properties = {**properties, **flat.told(before["properties"], layout.flat)}
     base = metadata.with_schema(before, layout.fields, layout.ids.last, properties)
     return sorting.with_order(partitioning.with_spec(base, layout.spec), layout.order)
 
