@@ -88,9 +88,9 @@ def flat_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*kept, *(each.with_name(flat_name(each.name, _id(each))) for each in others.values())])
 
 
-def flat_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a nested table as the flat one has them: null where `value` is."""
-    schema, at = flat_schema(batch.schema), _value_at(batch.schema)
+def flat_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of a nested table as the flat one has them: null where `value` is. `schema`: theirs, flat."""
+    at = _value_at(batch.schema)
     value = batch.column(at)
     own, others = _parted(value.type)
     children = value.flatten()

@@ -209,7 +209,7 @@ def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBat
             _headers(layout.arrow.field("headers").type, piece.headers[rows]),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=layout.nested)
-        yield flat.flat_rows(batch) if layout.flat else batch
+        yield flat.flat_rows(batch, layout.arrow) if layout.flat else batch
 
 
 def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.StructArray:

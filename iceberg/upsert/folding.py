@@ -117,7 +117,7 @@ class Fold:
         at = next(n for n, each in enumerate(batch.schema) if int(each.metadata[FIELD_ID]) == VALUE_ID)
         field = batch.schema.field(at).with_type(value.type)
         fitted = fit(batch.set_column(at, field, value), self._nested)
-        fitted = fitted if self._nested == self._target else flat.flat_rows(fitted)
+        fitted = fitted if self._nested == self._target else flat.flat_rows(fitted, self._target)
         return pa.RecordBatch.from_arrays([*fitted.columns, gone], schema=self._schema)
 
     def _fold(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,7 +60,7 @@ class Writing:
         self.schemas.append(Schema(number, VALUE, "p.M", samples.descriptor_set(source)))
         self.spans.append((len(self.rows), 0, number))
 
-    async def say(self, values: list[bytes | None], keys: list[bytes]) -> None:
+    async def say(self, values: Sequence[bytes | None], keys: list[bytes]) -> None:
         """Records."""
         first = await self.rig.produce(values, keys=keys)
         for at, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -142,8 +142,8 @@ def newest(spark: SparkSession) -> list[tuple[bytes, int | None]]:
 def damaging(hoist: object) -> object:
     """Hoisting that makes one column another."""
 
-    def damaged(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows: pa.RecordBatch = hoist(batch)  # type: ignore[operator]  # it is that function
+    def damaged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        rows: pa.RecordBatch = hoist(batch, schema)  # type: ignore[operator]  # it is that function
         at = rows.schema.get_field_index("price")
         wrong = pa.array([None if each is None else each + 1 for each in rows.column(at).to_pylist()])
         return rows.set_column(at, rows.schema.field(at), wrong)
@@ -186,7 +186,7 @@ async def test_records_of_a_flat_table_are_decoded_at_last(rig: Rig, spark: Spar
         assert (done.back, done.stay) == (1, 0)
         (row,) = spark.table("lake.own.m").collect()
         assert (row["user_id"], row["key"], row["n"]) == (2, "k", 3)
-        narrow = decoder(descriptors, "p.M", schema["value"].dataType, framed=True)  # type: ignore[arg-type]  # it is a struct
+        narrow = decoder(descriptors, "p.M", schema["value"].dataType, framed=True)
         with pytest.raises(JobError, match=r"the table is flat.*value_type\(spark.table"):
             repair(spark, TABLE, "lake.own.m", narrow, put)
 

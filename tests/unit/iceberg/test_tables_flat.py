@@ -108,7 +108,7 @@ def test_rows_are_the_same_on_both_sides(fields: list[dict[str, Any]], seed: int
     for row in rows:
         row["value"] = None if chance.random() < 0.3 else row["value"]
     batch = pa.RecordBatch.from_pylist(rows, schema).slice(skipped, 3)
-    there = flat.flat_rows(batch)
+    there = flat.flat_rows(batch, flat.flat_schema(schema))
     assert there.schema.equals(pa.schema([arrow_types.whole(each) for each in flat.flattened(fields)]))
     assert flat.nested_rows(there).equals(batch)
     for row, made in zip(batch.to_pylist(), there.to_pylist(), strict=True):
