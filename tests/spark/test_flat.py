@@ -90,7 +90,9 @@ async def test_spark_queries_a_flat_table_and_the_audit_sees_each_of_its_columns
     writing, keeper = Writing(rig), latest.committer(rig)
     await writing.say([b"free"], [b"0"])
     await writing.bind(VIEW)
-    views = [encoded(VIEW, user_id=n, key=f"k{n % 2}", value={"n": n}, tags=["a"]) for n in range(4)]
+    views: list[bytes | None] = [
+        encoded(VIEW, user_id=n, key=f"k{n % 2}", value={"n": n}, tags=["a"]) for n in range(4)
+    ]
     await writing.say([*views, None, b"\xff"], [b"1", b"2", b"3", b"1", b"2", b"5"])
     await latest.catch_up(rig, known=keeper)
     await writing.say(views, [b"9"] * 4)
