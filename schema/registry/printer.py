@@ -95,13 +95,15 @@ class _Printer:
     def _parts(self, message: Any) -> Iterator[_Part]:
         """Its fields and oneofs, by their lowest numbers."""
         nested = {one.name: one for one in message.nested_type}
-        told: set[int] = set()
+        members: dict[int, list[Any]] = {}
         for field in message.field:
-            if not field.HasField("oneof_index") or field.proto3_optional:
+            if _is_member(field):
+                members.setdefault(field.oneof_index, []).append(field)
+        for field in message.field:
+            fields = members.pop(field.oneof_index, None) if _is_member(field) else None
+            if not _is_member(field):
                 yield _Part(list(self._field(field, nested)), self._made((field,), nested))
-            elif field.oneof_index not in told:
-                told.add(field.oneof_index)
-                fields = [one for one in message.field if _is_in(one, field.oneof_index)]
+            elif fields is not None:
                 oneof = message.oneof_decl[field.oneof_index]
                 yield _Part(list(self._oneof(oneof, fields, nested)), self._made(fields, nested))
 
@@ -119,13 +121,13 @@ class _Printer:
             yield from (part.lines for part in outside)
             return
         yield from (part.lines for part in (*parts, *outside) if not part.makes)
-        told: list[_Part] = []
+        told: set[int] = set()
         for one in types:
             part = making.get(one.name)
             if part is None:
                 yield list(self._message(one))
-            elif part not in told:
-                told.append(part)
+            elif id(part) not in told:
+                told.add(id(part))
                 yield part.lines
 
     def _made(self, fields: Iterable[Any], nested: Mapping[str, Any]) -> tuple[str, ...]:
@@ -218,9 +220,9 @@ class _Printer:
         yield "}"
 
 
-def _is_in(field: Any, oneof: int) -> bool:
-    """Whether it is of that oneof; what proto3's `optional` makes is none that anybody wrote."""
-    return field.HasField("oneof_index") and field.oneof_index == oneof and not field.proto3_optional
+def _is_member(field: Any) -> bool:
+    """Whether it is of a oneof; what proto3's `optional` makes is none that anybody wrote."""
+    return bool(field.HasField("oneof_index") and not field.proto3_optional)
 
 
 def _entry(field: Any, nested: Mapping[str, Any]) -> Any | None:

@@ -31,7 +31,7 @@ NESTING_MAX = 64
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+|option\s+)?["']([^"'\n]+)["']""")
-_LOADED_MAX = 512  # files kept with their pools; least recently used go first
+_LOADED_MAX = 64  # files kept with their pools; least recently used go first
 
 Imports = Mapping[str, bytes]
 """Canonical files by import path: all that a schema imports, and what those import."""

@@ -6,6 +6,7 @@ Confluent's registry refuses more, that is refused here too. Kinds and paths (`#
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -53,10 +54,12 @@ def differences(reader: FileDescriptor, writer: FileDescriptor) -> list[Differen
 
 
 class _Comparison:
-    """One comparison. Messages that two fields lead to are compared once."""
+    """One comparison. Each pair of messages is compared once, by no recursion: chains of them may be long."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
+        self._waiting: deque[tuple[Descriptor, Descriptor, str]] = deque()
+        self._kept: dict[tuple[str, str], bool] = {}
 
     def files(self, reader: FileDescriptor, writer: FileDescriptor) -> Iterator[Difference]:
         readable = {_relative(one): one for one in _messages(reader.message_types_by_name.values())}
@@ -69,18 +72,22 @@ class _Comparison:
                     "MESSAGE_REMOVED", path, "The {new} schema is missing a message type of the {old}"
                 )
             else:
-                yield from self._messages(known, message, path)
+                self._wait(known, message, path)
+        while self._waiting:
+            yield from self._messages(*self._waiting.popleft())
+
+    def _wait(self, reader: Descriptor, writer: Descriptor, path: str) -> None:
+        pair = (reader.full_name, writer.full_name)
+        if pair not in self._seen:
+            self._seen.add(pair)
+            self._waiting.append((reader, writer, path))
 
     def _messages(self, reader: Descriptor, writer: Descriptor, path: str) -> Iterator[Difference]:
-        pair = (reader.full_name, writer.full_name)
-        if pair in self._seen:
-            return
-        self._seen.add(pair)
         for field in writer.fields:
             place = f"{path}/{field.number}"
             known = reader.fields_by_number.get(field.number)
             if known is None:
-                yield from _removed(reader, field, place)
+                yield from self._removed(reader, field, place)
             else:
                 yield from self._fields(known, field, place)
         for field in reader.fields:
@@ -91,6 +98,25 @@ class _Comparison:
                 yield Difference("REQUIRED_FIELD_ADDED", place, words)
         for oneof in reader.oneofs:
             yield from _merged(oneof, writer, path)
+
+    def _removed(self, reader: Descriptor, field: FieldDescriptor, path: str) -> Iterator[Difference]:
+        """A field that the reader has not by its number. That is well for most: it is passed over."""
+        if field.is_required:
+            words = "The {new} schema is missing a required field of the {old}"
+            yield Difference("REQUIRED_FIELD_REMOVED", path, words)
+        elif field.name in reader.fields_by_name:
+            words = f"Field {field.name!r} has another number in the {{new}} schema than in the {{old}}"
+            yield Difference("FIELD_NUMBER_CHANGED", path, words)
+        elif (oneof := _oneof(field)) is not None and self._keeps(reader, oneof):
+            words = "The {new} schema is missing a field of a oneof of the {old}: what is set is not known"
+            yield Difference("ONEOF_FIELD_REMOVED", path, words)
+
+    def _keeps(self, reader: Descriptor, oneof: OneofDescriptor) -> bool:
+        """Whether the reader has any field of the oneof."""
+        key = (reader.full_name, oneof.full_name)
+        if key not in self._kept:
+            self._kept[key] = any(one.number in reader.fields_by_number for one in oneof.fields)
+        return self._kept[key]
 
     def _fields(self, reader: FieldDescriptor, writer: FieldDescriptor, path: str) -> Iterator[Difference]:
         reads, writes = _FAMILIES[reader.type], _FAMILIES[writer.type]
@@ -119,22 +145,7 @@ class _Comparison:
             words = "The type of a MESSAGE field in the {new} schema does not match its type in the {old}"
             yield Difference("FIELD_NAMED_TYPE_CHANGED", path, words)
         else:
-            yield from self._messages(reader, writer, path)
-
-
-def _removed(reader: Descriptor, field: FieldDescriptor, path: str) -> Iterator[Difference]:
-    """A field that the reader has not by its number. That is well for most: it is passed over."""
-    oneof = _oneof(field)
-    renamed = reader.fields_by_name.get(field.name)
-    if field.is_required:
-        words = "The {new} schema is missing a required field of the {old}"
-        yield Difference("REQUIRED_FIELD_REMOVED", path, words)
-    elif renamed is not None:
-        words = f"Field {field.name!r} has another number in the {{new}} schema than in the {{old}}"
-        yield Difference("FIELD_NUMBER_CHANGED", path, words)
-    elif oneof is not None and any(one.number in reader.fields_by_number for one in oneof.fields):
-        words = "The {new} schema is missing a field of a oneof of the {old}: what is set would not be known"
-        yield Difference("ONEOF_FIELD_REMOVED", path, words)
+            self._wait(reader, writer, path)
 
 
 def _merged(oneof: OneofDescriptor, writer: Descriptor, path: str) -> Iterator[Difference]:

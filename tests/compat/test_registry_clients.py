@@ -264,6 +264,15 @@ def test_the_client_s_calls(connect: Connect, registry: SchemaRegistryClient, na
     fresh.delete_config(subject)
     assert fresh.get_compatibility() == "BACKWARD"
     assert f".{name}" in fresh.get_contexts()
+
+
+def test_the_client_s_deletes(registry: SchemaRegistryClient, name: str) -> None:
+    """Of what others refer to, of what can only be read, of the rest."""
+    subject, fresh = f":.{name}:s", registry
+    for fields in ("int32 a = 1;", "int32 a = 1; string b = 2;"):
+        text = f'syntax = "proto3"; package one_of_each; message M {{ {fields} }}'
+        fresh.register_schema(subject, Schema(text, "PROTOBUF"))
+    wrong = Schema('syntax = "proto3"; package one_of_each; message M { string a = 1; }', "PROTOBUF")
     uses = Schema(
         'syntax = "proto3"; import "m.proto"; message N { one_of_each.M m = 1; }', "PROTOBUF",
         [SchemaReference("m.proto", subject, 2)],

@@ -68,11 +68,11 @@ def flag(request: Request, *names: str) -> bool:
     return any(request.query_params.get(name, "").lower() == "true" for name in names)
 
 
-def paged(request: Request, found: Sequence[_T]) -> list[_T]:
-    """What `offset` and `limit` leave. Raises RegistryProblem 400."""
-    offset, limit = _number(request, "offset", 0), _number(request, "limit", -1)
-    end = len(found) if limit < 0 else max(offset, 0) + limit
-    return list(found[max(offset, 0) : end])
+def paged(request: Request, found: Sequence[_T], most: int | None = None) -> list[_T]:
+    """What `offset` and `limit` leave, and never more than `most`. Raises RegistryProblem 400."""
+    offset, limit = max(_number(request, "offset", 0), 0), _number(request, "limit", -1)
+    bounds = [each for each in (limit, most) if each is not None and each >= 0]
+    return list(found[offset : offset + min(bounds)] if bounds else found[offset:])
 
 
 def _number(request: Request, name: str, default: int) -> int:

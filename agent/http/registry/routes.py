@@ -37,6 +37,7 @@ def _routes(parts: Parts, subjects: SubjectRoutes) -> list[BaseRoute]:
         ("GET", version, subjects.version),
         ("DELETE", version, deletes.version),
         ("GET", f"{subject}/versions", subjects.versions),
+        ("GET", f"{subject}/metadata", subjects.with_metadata),
         ("POST", f"{subject}/versions", writes.register),
         ("POST", subject, writes.look_up),
         ("DELETE", subject, deletes.subject),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from operator import itemgetter
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.http.barrier import barrier
 from agent.http.parts import Parts
+from agent.http.registry.errors import schema_missing
 from agent.http.registry.requests import (
     DEFAULT_CONTEXT,
     flag,
@@ -18,8 +22,18 @@ from agent.http.registry.requests import (
     version_named,
 )
 from agent.http.registry.shown import answer, schema_text, text, version_shown
-from coordination.state.subject_types import Subject, SubjectTable, context_of
+from coordination.state.subject_types import (
+    RegisteredSchema,
+    Subject,
+    SubjectTable,
+    SubjectVersion,
+    context_of,
+)
 from coordination.state.subjects import referring
+from objectstore.turns import Turns, in_turns
+
+SCHEMAS_PER_ANSWER = 1_000
+SUBJECTS_PER_TURN = 2_000  # looked at before others may go on
 
 
 class SubjectRoutes:
@@ -35,7 +49,8 @@ class SubjectRoutes:
     async def subjects(self, request: Request) -> Response:
         """Names, sorted. Of all contexts, unless `subjectPrefix` or the path says which."""
         table = await self._table()
-        return answer(paged(request, [subject.name for subject in named(table, request)]))
+        found = await in_turns(named(table, request))
+        return answer(paged(request, [subject.name for subject in found]))
 
     async def versions(self, request: Request) -> Response:
         """Numbers of versions, ascending."""
@@ -73,28 +88,57 @@ class SubjectRoutes:
         return answer(paged(request, names))
 
     async def schemas(self, request: Request) -> Response:
-        """Versions of all subjects, by name and number; of each the newest with `latestOnly`."""
+        """Versions of all subjects, by name and number; of each the newest with `latestOnly`.
+
+        At most SCHEMAS_PER_ANSWER: `offset` goes on behind them.
+        """
         table = await self._table()
-        deleted, latest = flag(request, "deleted"), flag(request, "latestOnly")
-        found = []
-        for subject in named(table, request):
-            versions = list(subject.versions.values()) if deleted else subject.live
-            found += [(subject.name, one) for one in (versions[-1:] if latest else versions)]
-        return answer(
-            [
-                version_shown(name, one, table.schemas[one.schema_id], request)
-                for name, one in paged(request, found)
-            ]
-        )
+        found = paged(request, await in_turns(_versions(table, request)), SCHEMAS_PER_ANSWER)
+        return answer([version_shown(name, one, schema, request) for name, one, schema in found])
+
+    async def with_metadata(self, request: Request) -> Response:
+        """The newest version with these properties in its metadata: each a `key` and a `value`."""
+        table, name = await self._table(), subject_of(request)
+        deleted = flag(request, "deleted")
+        subject = subject_held(table, name, deleted=deleted)
+        asked = request.query_params
+        wanted = dict(zip(asked.getlist("key"), asked.getlist("value"), strict=False))
+        for one in reversed(subject.versions.values()):
+            schema = table.schemas[one.schema_id]
+            if (deleted or not one.deleted) and wanted.items() <= _properties(schema).items():
+                return answer(version_shown(name, one, schema, request))
+        raise schema_missing()
 
 
-def named(table: SubjectTable, request: Request) -> list[Subject]:
+def _properties(schema: RegisteredSchema) -> dict[str, str]:
+    found = json.loads(schema.metadata).get("properties") if schema.metadata else None
+    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _versions(
+    table: SubjectTable, request: Request
+) -> Turns[list[tuple[str, SubjectVersion, RegisteredSchema]]]:
+    """Of the subjects that are asked for, with schemas of that moment."""
+    deleted, latest = flag(request, "deleted"), flag(request, "latestOnly")
+    found = []
+    for subject in (yield from named(table, request)):
+        versions = list(subject.versions.values()) if deleted else subject.live
+        for one in versions[-1:] if latest else versions:
+            if (schema := table.schemas.get(one.schema_id)) is not None:
+                found.append((subject.name, one, schema))
+        if len(found) % SUBJECTS_PER_TURN == 0:
+            yield
+    return found
+
+
+def named(table: SubjectTable, request: Request) -> Turns[list[Subject]]:
     """The subjects that the query asks for, by name."""
     context, beginning = prefixes(request)
     only, deleted = flag(request, "deletedOnly", "deleted_only"), flag(request, "deleted")
     found = []
-    for name in sorted(table.subjects):
-        subject = table.subjects[name]
+    for number, (name, subject) in enumerate(sorted(table.subjects.items(), key=itemgetter(0))):
+        if number % SUBJECTS_PER_TURN == 0:
+            yield
         of = context_of(name)
         if (context is None or of == context) and name.removeprefix(of).startswith(beginning):
             live = any(not one.deleted for one in subject.versions.values())

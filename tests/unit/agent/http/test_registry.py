@@ -10,7 +10,7 @@ import httpx
 import pytest
 from google.protobuf import descriptor_pb2
 
-from agent.http.registry import writes
+from agent.http.registry import subjects, writes
 from agent.http.registry.errors import CONTENT_TYPE
 from coordination.commands import BindSchema, RegisterSchema
 from coordination.state import Done
@@ -414,7 +414,7 @@ async def test_subjects_with_slashes_and_other_letters(registry: Registry) -> No
     assert await registry.get("/subjects") == ["a/b", "com.x-y_z", "ä b"]
 
 
-async def test_pages_and_latest(registry: Registry) -> None:
+async def test_pages_and_latest(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         await registry.register(name, A)
         await registry.register(name, A2)
@@ -426,6 +426,9 @@ async def test_pages_and_latest(registry: Registry) -> None:
     rows = await registry.get("/schemas?latestOnly=true&subjectPrefix=b")
     assert [(row["subject"], row["version"]) for row in rows] == [("b", 2)]
     assert len(await registry.get("/schemas")) == 6
+    monkeypatch.setattr(subjects, "SCHEMAS_PER_ANSWER", 4)
+    assert len(await registry.get("/schemas")) == len(await registry.get("/schemas?limit=5")) == 4
+    assert len(await registry.get("/schemas?offset=4")) == 2
     assert len(await registry.get("/schemas/ids/1/versions?limit=2")) == 2
 
 
@@ -440,6 +443,9 @@ async def test_metadata_and_rules_are_content(registry: Registry) -> None:
     again = await registry.register("s", A, metadata=dict(reversed(metadata.items())), ruleSet=rules)
     assert again["id"] == first["id"]
     assert (await registry.look_up("s", A))["version"] == 2
+    assert (await registry.get("/subjects/s/metadata?key=owner&value=me"))["version"] == 1
+    assert (await registry.get("/subjects/s/metadata"))["version"] == 2
+    await registry.get("/subjects/s/metadata?key=owner&value=you", 40403)
 
 
 @pytest.mark.parametrize(
