@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Route
 
 from agent.http.parts import Parts
 from agent.http.registry.deletes import DeleteRoutes
@@ -13,24 +13,25 @@ from agent.http.registry.subjects import SubjectRoutes
 from agent.http.registry.writes import WriteRoutes
 
 
-def registry_routes(parts: Parts) -> list[BaseRoute]:
-    """The registry's routes, and the same of one context under /contexts/{context}."""
+def registry_routes(parts: Parts) -> list[Route]:
+    """The registry's routes, and the same of one context under /contexts/{context}.
+
+    No Mount: metrics are labelled by a route's template, and a mount would put the context's name into it.
+    """
     subjects = SubjectRoutes(parts)
-    routes = _routes(parts, subjects)
-    return [
-        *routes,
-        _route("GET", "/contexts", subjects.contexts),
-        Mount("/contexts/{context}", routes=routes),
-    ]
+    table = _table(parts, subjects)
+    inside = [(method, f"/contexts/{{context}}{path}", handler) for method, path, handler in table]
+    rows = [*table, ("GET", "/contexts", subjects.contexts), *inside]
+    return [Route(path, told(handler), methods=[method]) for method, path, handler in rows]
 
 
-def _routes(parts: Parts, subjects: SubjectRoutes) -> list[BaseRoute]:
+def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handler]]:
     schemas, writes = SchemaRoutes(parts), WriteRoutes(parts)
     deletes, settings = DeleteRoutes(parts), SettingRoutes(parts)
     subject = "/subjects/{subject:path}"
     version = f"{subject}/versions/{{version}}"
     tested = "/compatibility/subjects/{subject:path}/versions"
-    table: list[tuple[str, str, Handler]] = [
+    return [
         ("GET", "/subjects", subjects.subjects),
         ("GET", f"{version}/schema", subjects.schema),
         ("GET", f"{version}/referencedby", subjects.referencedby),
@@ -52,7 +53,6 @@ def _routes(parts: Parts, subjects: SubjectRoutes) -> list[BaseRoute]:
         ("POST", tested, writes.test_all),
         *_settings(settings),
     ]
-    return [_route(method, path, handler) for method, path, handler in table]
 
 
 def _settings(settings: SettingRoutes) -> list[tuple[str, str, Handler]]:
@@ -68,7 +68,3 @@ def _settings(settings: SettingRoutes) -> list[tuple[str, str, Handler]]:
             ("DELETE", f"/mode{end}", settings.delete_mode),
         )
     ]
-
-
-def _route(method: str, path: str, handler: Handler) -> Route:
-    return Route(path, told(handler), methods=[method])

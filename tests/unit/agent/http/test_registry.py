@@ -397,6 +397,9 @@ async def test_contexts(registry: Registry) -> None:
     await registry.register(":.x:uses", USES, **uses)
     shown = await registry.get("/subjects/:.x:uses/versions/1")
     assert shown["references"] == [reference(":.x:s", 1)], "names are of the context that they are used in"
+    metrics = (await registry.client.get("/metrics")).text
+    assert 'route="/contexts/{context}/subjects"' in metrics, "a label for all contexts"
+    assert ".y" not in metrics
     answer = await registry.client.get("/contexts/bad/subjects")
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42212)
 
