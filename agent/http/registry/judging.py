@@ -186,10 +186,11 @@ class Reader:
 
 
 def _as_text(given: dict[str, Any] | None) -> str:
-    """The same text for the same values; empty for none."""
+    """The same text for the same values; empty for none. Raises RegistryProblem for what is no Unicode."""
     if not given:
         return ""
     try:
-        return json.dumps(given, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        told = json.dumps(given, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        return told.encode().decode()
     except (ValueError, RecursionError) as error:
         raise invalid_schema(f"metadata or rule set: {error}") from None

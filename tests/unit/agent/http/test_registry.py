@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from typing import Any
 
 import httpx
@@ -31,7 +32,7 @@ class Registry:
 
     async def ask(self, method: str, path: str, body: object = None, code: int = 200) -> Any:
         """The JSON of an answer; of an error it must be Confluent's shape and code."""
-        answer = await self.client.request(method, path, **({} if body is None else {"json": body}))
+        answer = await self.client.request(method, path, content=None if body is None else json.dumps(body))
         assert answer.headers["content-type"].startswith(CONTENT_TYPE), answer.text
         assert answer.status_code == int(str(code)[:3]), answer.text
         if code != 200:
@@ -136,6 +137,9 @@ async def test_ids_are_those_of_bindings_too(edge: Edge, registry: Registry) -> 
             "No schema reference",
         ),
         ({"schema": A, "schemaType": "PROTOBUF", "metadata": "x"}, "metadata"),
+        ({"schema": A, "schemaType": "PROTOBUF", "metadata": {"a": "\ud800"}}, "surrogates"),
+        ({"schema": "\ud800", "schemaType": "PROTOBUF"}, "schema: "),
+        ({"schema": A, "schemaType": "PROTOBUF", "metadata": {"a": float("nan")}}, "metadata"),
         ({"schema": A, "schemaType": "PROTOBUF", "version": 2}, "with an id only"),
         ({"schema": 7, "schemaType": "PROTOBUF"}, "schema: Input should be a valid string"),
     ],
