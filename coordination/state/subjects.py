@@ -87,8 +87,8 @@ def registered(
     if held is None:
         return None
     ids = table.by_identity.get(sought, {})
-    found = (held.versions[version] for one in ids for name, version in table.users[one] if name == subject)
-    return min((one for one in found if deleted or not one.deleted), default=None)
+    found = (one for one in held.versions.values() if one.schema_id in ids)
+    return next((one for one in found if deleted or not one.deleted), None)
 
 
 def _wanted(message: RegisterSchema, schema_id: int, depth: int = 1) -> RegisteredSchema:

@@ -27,6 +27,7 @@ from coordination.state.types import Done
 from coordination.trouble import Troubles
 from objectstore.adapters.memory import MemoryStore
 from objectstore.faulty import FaultyStore
+from tests.unit.agent.http.registry_rig import Registry
 
 
 @dataclass(slots=True)
@@ -111,6 +112,12 @@ async def client(edge: Edge) -> AsyncIterator[httpx.AsyncClient]:
     """A client of `edge.app` without a socket."""
     async with connect(edge.app) as opened:
         yield opened
+
+
+@pytest.fixture
+def registry(client: httpx.AsyncClient) -> Registry:
+    """The schema registry of `edge`."""
+    return Registry(client)
 
 
 def connect(app: Starlette) -> httpx.AsyncClient:
