@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from agent.config import Config
@@ -23,6 +24,7 @@ from coordination.memory_server import MemoryServer
 from coordination.replica import Replica, ReplicaOptions
 from coordination.state.data import FEATURE_LEVEL_MAX
 from coordination.trouble import Troubles
+from objectstore.adapters.memory import MemoryStore
 from objectstore.batch import NewRecord, build
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId, chunk_key
@@ -68,6 +70,19 @@ class Agent:
         await self.services.replica.stop()
         await self.services.reader.close()
         await self.log.close()
+
+
+@asynccontextmanager
+async def two_agents() -> AsyncIterator[tuple[Agent, Agent]]:
+    """Two agents of one cluster, `a` and `b`, stopped at the end."""
+    server, store = MemoryServer(), MemoryStore()
+    first = await start_agent(server, store, "a", 1)
+    second = await start_agent(server, store, "b", 2)
+    try:
+        yield first, second
+    finally:
+        await second.stop()
+        await first.stop()
 
 
 async def start_agent(

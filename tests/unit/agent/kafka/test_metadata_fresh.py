@@ -11,10 +11,8 @@ from agent.kafka.context import Context
 from agent.kafka.handlers import k03_metadata
 from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated import metadata as m
-from coordination.memory_server import MemoryServer
-from objectstore.adapters.memory import MemoryStore
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create
-from tests.unit.agent.rig import Agent, start_agent
+from tests.unit.agent.rig import Agent, two_agents
 
 
 async def partitions(agent: Agent) -> int:
@@ -26,16 +24,10 @@ async def partitions(agent: Agent) -> int:
 @pytest.fixture
 async def two() -> AsyncIterator[tuple[Agent, Agent]]:
     """Two agents of one cluster that know the topic `t`."""
-    server, store = MemoryServer(), MemoryStore()
-    first = await start_agent(server, store, "a", 1)
-    second = await start_agent(server, store, "b", 2)
-    try:
+    async with two_agents() as (first, second):
         await create(first)
         await partitions(second)
         yield first, second
-    finally:
-        await second.stop()
-        await first.stop()
 
 
 async def test_partitions_added_through_another_agent_are_told(two: tuple[Agent, Agent]) -> None:

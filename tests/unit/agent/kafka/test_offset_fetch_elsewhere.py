@@ -17,10 +17,8 @@ from agent.net.wire.generated.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from coordination.kafka_codes import Code
-from coordination.memory_server import MemoryServer
-from objectstore.adapters.memory import MemoryStore
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create
-from tests.unit.agent.rig import Agent, start_agent
+from tests.unit.agent.rig import Agent, two_agents
 
 
 def _elsewhere(agent: Agent) -> str | None:
@@ -32,10 +30,7 @@ def _elsewhere(agent: Agent) -> str | None:
 @pytest.fixture
 async def elsewhere() -> AsyncIterator[tuple[Agent, str]]:
     """An agent, and a group of another one's, with position 7 in partition 0 of the topic `t`."""
-    server, store = MemoryServer(), MemoryStore()
-    first = await start_agent(server, store, "a", 1)
-    second = await start_agent(server, store, "b", 2)
-    try:
+    async with two_agents() as (first, second):
         async with asyncio.timeout(60):
             while (group := _elsewhere(first)) is None:  # noqa: ASYNC110 - until it has heard of the other
                 await asyncio.sleep(0.05)
@@ -49,9 +44,6 @@ async def elsewhere() -> AsyncIterator[tuple[Agent, str]]:
         done = await second.call("OffsetCommit", commit, 8)
         assert done.topics[0].partitions[0].error_code == 0
         yield first, group
-    finally:
-        await second.stop()
-        await first.stop()
 
 
 async def ask(agent: Agent, group: str, version: int) -> tuple[int, list[Any]]:
