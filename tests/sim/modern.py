@@ -45,14 +45,17 @@ class _Watched(ConsumerMember):
 
     around: Surroundings
     heard_s: float = -inf
-    """When a heartbeat was last taken, event loop time."""
+    """When a heartbeat was sent that was taken, event loop time: its answer may be on its way for long."""
 
     async def beat(self) -> float:
         """See ConsumerMember."""
         before, loop = len(self.refused), self.around.loop
+        asked_s = loop.time()
         due_s = await super().beat()
+        if loop.time() - asked_s > HEARD_S:
+            self.around.counts["modern answers late"] += 1
         if len(self.refused) == before and self._line is not None:
-            self.heard_s = loop.time()
+            self.heard_s = asked_s
         elif self.refused and self.refused[-1] in FENCED and loop.time() > self.around.healed_s + SETTLED_S:
             ago_s = loop.time() - self.heard_s
             if ago_s < HEARD_S:
