@@ -88,7 +88,7 @@ class LikeOne:
         parts = [memoryview(self._count.to_bytes(8, "big") * (size // 8))]
         return replace(self._first, parts=parts, rows=rows, bounds=self._first.bounds | own)
 
-    def merging(self, fields: str, partition: int, order: Order = ()) -> LikeAll:
+    def merging(self, fields: str, partition: int, order: Order = (), numbers: bool = False) -> LikeAll:
         """See FileWriter."""
         return LikeAll(self, partition)
 
