@@ -158,6 +158,11 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "Whether the table is published to the other catalogs that the agents are configured with "
                 "(`catalogs`).",
                 broker_name="floe.table.publish", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.table.layout", _S, "nested",
+                "Where the columns of the value's message stand: `nested`, inside `value`; `flat`, at the "
+                "table's top level. It counts until the table has the first of them.",
+                choices=("nested", "flat"), broker_name="floe.table.layout", in_effect=True,
+                known_from=NEW_CONFIGS),
     TopicConfig("floe.table.partition", _S, "",
                 "How the table is partitioned: columns, and transforms of them, parted by commas, as "
                 "`day(kafka.timestamp), bucket(16, value.user_id), truncate(8, value.page), value.country`; "

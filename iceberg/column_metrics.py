@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from iceberg.arrow_types import FIELD_ID
-from iceberg.evolution import KAFKA_ID, VALUE_RAW_ID
+from iceberg.evolution import KAFKA_ID, OWN_IDS, VALUE_RAW_ID
 
 COLUMNS_MAX = 100
 """Columns of a file that manifests tell of, those of less nesting first: Iceberg's own
@@ -79,6 +79,8 @@ def leaves(schema: Iterable[pa.Field], most: int = COLUMNS_MAX) -> list[Leaf]:
             elif not pa.types.is_nested(each.type) and _number(each) != VALUE_RAW_ID:
                 found.append(Leaf(_number(each), path, each.type))
         level = inner
+    if len(found) > most:  # Floe's own are not left out for those of a flat table, which are less nested
+        found.sort(key=lambda each: each.number not in OWN_IDS)
     return found[:most]
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Topic
-from iceberg import history, ledger, lineage, metadata, partitioning, sorting
+from iceberg import flat, history, ledger, lineage, metadata, partitioning, sorting
 from iceberg.claim import TopicClaim, claim_name
 from iceberg.compactor import Compactor, Merged
 from iceberg.data_files import DataFiles, Work
@@ -37,6 +38,7 @@ from iceberg.snapshots import SnapshotBuilder
 from iceberg.steps import Steps
 from iceberg.topic_layouts import TopicLayouts
 from iceberg.writer import TooManyFiles
+from objectstore.store import StoreError
 from objectstore.turns import in_turns
 
 __all__ = ["CommitError", "Committed", "Committer", "CommitterOptions", "Compacted", "LostRace", "Parts"]
@@ -64,6 +66,7 @@ class Committer:
         self._compactor = Compactor(parts, self._steps)
         self.conflict = ""
         """Why the table does not have the name that it shall have; empty when it has."""
+        self._other_layout = ""  # why it is not laid out as its config says
         self._history = HistoryKeeper(
             parts.store,
             parts.warehouse,
@@ -89,8 +92,11 @@ class Committer:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the table though it goes on: its name, and files that cannot be read."""
-        return (*filter(None, [self.conflict, self._version_problem()]), *self._compactor.problems())
+        """What is wrong with the table though it goes on: its name, its layout, its version,
+        and files that cannot be read.
+        """
+        told = self.conflict, self._other_layout, self._version_problem()
+        return (*filter(None, told), *self._compactor.problems())
 
     def _version_problem(self) -> str:
         """Why the table has another format version than its topic says; empty for none."""
@@ -184,8 +190,7 @@ class Committer:
         if found is not None:
             after, removed = found
             await self._move_pointer(work, after.location, incarnation)
-            await self._steps.before("remember-head")
-            self._head, self._unsure = after, ""
+            await self._remember(work.head, after)
             _logger.info("topic %s: %d rows below the log start left the table", topic.name, removed.rows)
         self._followed = starts
         return found[1].rows if found is not None else 0
@@ -225,8 +230,7 @@ class Committer:
             if merged:
                 after = await self._replaced(work, merged, snapshot_id, incarnation)
                 await self._move_pointer(work, after.location, incarnation)
-                await self._steps.before("remember-head")
-                self._head, self._unsure = after, ""
+                await self._remember(work.head, after)
                 self._compactor.replaced(work.head, after, merged)
         gone = sum(len(each.files) for each in merged)
         size = sum(each.made.size for each in merged)
@@ -304,11 +308,11 @@ class Committer:
             if head is not None:
                 await self._setup.set_aside(key, head.location, head.topic_id, incarnation)
             fresh = self._layouts.build(topic, None)
-            told = properties_of(topic, fresh)
+            told = properties_of(topic, fresh) | flat.told({}, fresh.flat)
             version = self._wanted_version(topic)
             made = NewTable(key, topic.name, topic.topic_id, fresh.fields, fresh.ids.last, told, version)
             head = await self._setup.create(made, self.claim, incarnation)
-        self._head = head
+        self._head, self._other_layout = head, self._layouts.refusal(topic, head)
         if head.location == self._unsure:
             self._unsure = ""
         return head
@@ -356,8 +360,7 @@ class Committer:
         files = await self._files.write(work, name)
         head = await self._store_head(work, files, snapshot_id, incarnation)
         await self._move_pointer(work, head.location, incarnation)
-        await self._steps.before("remember-head")
-        self._head, self._unsure = head, ""
+        await self._remember(work.head, head)
         self._compactor.added(work.head, head, files)
         self._narrow = self._narrow and 2 * len(files) > partitioning.FILES_MAX
         return Committed(
@@ -435,6 +438,17 @@ class Committer:
             self._head = None
             raise
 
+    async def _remember(self, before: Head, after: Head) -> None:
+        """`after` has succeeded `before`. Metadata files that it names no more are deleted where the table's
+        properties say so; else, and where that fails, they go with the orphans (maintenance.py).
+        """
+        await self._steps.before("remember-head")
+        self._head, self._unsure = after, ""
+        gone = metadata.forgotten(before.metadata, after.metadata)
+        if gone:
+            with suppress(StoreError):
+                await self._parts.store.delete([self._parts.warehouse.key(each) for each in gone])
+
 
 def _as_wanted(found: Metadata, layout: Layout, version: int) -> bool:
     """Whether the table has the columns, partition spec and sort order of a layout, and the version."""
@@ -444,6 +458,7 @@ def _as_wanted(found: Metadata, layout: Layout, version: int) -> bool:
 
 def _shaped(before: Metadata, layout: Layout, properties: Mapping[str, str]) -> Metadata:
     """The table with the columns, the partition spec and the sort order of a layout."""
+    properties = {**properties, **flat.told(before["properties"], layout.flat)}
     base = metadata.with_schema(before, layout.fields, layout.ids.last, properties)
     return sorting.with_order(partitioning.with_spec(base, layout.spec), layout.order)
 

@@ -14,7 +14,7 @@ from coordination.state.data import StateData
 from coordination.state.levels import EXPECTED_DROPS
 from coordination.state.types import Topic
 from coordination.topic_configs import effective, effective_bool
-from iceberg import ledger, manifest_avro, metadata
+from iceberg import flat, ledger, manifest_avro, metadata
 from iceberg.metadata import Metadata
 from iceberg.sealed import read
 from iceberg.warehouse import Warehouse
@@ -64,6 +64,11 @@ def enabled(topic: Topic, cluster: Mapping[str, str]) -> bool:
 def follows(topic: Topic, cluster: Mapping[str, str]) -> bool:
     """Whether rows of the table go with the topic's records (`floe.table.retention`)."""
     return effective("floe.table.retention", topic.configs, cluster) == "follow"
+
+
+def hoists(topic: Topic, cluster: Mapping[str, str]) -> bool:
+    """Whether the table shall be flat, while that can be (`floe.table.layout`; flat.py)."""
+    return effective(flat.CONFIG, topic.configs, cluster) == flat.FLAT
 
 
 def compacts(topic: Topic, cluster: Mapping[str, str]) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from coordination.topic_configs import effective_int
 from iceberg import json_steps, ledger
 from iceberg.json_steps import Raw
-from iceberg.metadata import Metadata
+from iceberg.metadata import Metadata, whole_number
 from objectstore.turns import Turns
 
 PROPERTY = "floe.history"
@@ -114,8 +114,8 @@ def policy_of(
 
     What is no number there counts as not set: anybody may set properties.
     """
-    age_ms = _number(properties.get(AGE_PROPERTY))
-    least = _number(properties.get(LEAST_PROPERTY))
+    age_ms = whole_number(properties.get(AGE_PROPERTY))
+    least = whole_number(properties.get(LEAST_PROPERTY))
     return Policy(
         effective_int(AGE_CONFIG, topic, cluster) if age_ms is None else age_ms,
         1 if least is None else least,
@@ -129,7 +129,7 @@ def without_old_refs(metadata: Metadata, now_ms: int) -> Metadata:
 
     A ref is as old as its snapshot (Iceberg's RemoveSnapshots); `main` has no age.
     """
-    general = _number(metadata["properties"].get(REF_AGE_PROPERTY))
+    general = whole_number(metadata["properties"].get(REF_AGE_PROPERTY))
     stamps = {each["snapshot-id"]: each["timestamp-ms"] for each in metadata["snapshots"]}
     refs = {}
     for name, ref in metadata["refs"].items():
@@ -145,6 +145,20 @@ def without_old_refs(metadata: Metadata, now_ms: int) -> Metadata:
         if each["snapshot-id"] in stay or each["sequence-number"] > floor
     ]
     return {**metadata, "refs": refs, "snapshots": snapshots}
+
+
+def without_old_schemas(metadata: Metadata) -> Metadata:
+    """The metadata without schemas that no kept snapshot has: else each change of a message would be in every
+    metadata file for ever. Schemas' numbers ascend, so what is behind the base has its schema or a later one.
+    """
+    number = of(metadata).base
+    floor = next(
+        (each.get("schema-id", 0) for each in metadata["snapshots"] if each["snapshot-id"] == number), 0
+    )
+    named = {metadata["current-schema-id"], *(each.get("schema-id") for each in metadata["snapshots"])}
+    schemas = metadata["schemas"]
+    kept = [each for each in schemas if each["schema-id"] >= floor or each["schema-id"] in named]
+    return metadata if len(kept) == len(schemas) else {**metadata, "schemas": kept}
 
 
 def with_copy(metadata: Metadata, snapshot: Mapping[str, Any]) -> Metadata:
@@ -464,10 +478,3 @@ def _entry(snapshot: Mapping[str, Any]) -> dict[str, Any]:
 def _replaced(metadata: Metadata, number: int, snapshot: Mapping[str, Any]) -> Metadata:
     found = [dict(snapshot) if each["snapshot-id"] == number else each for each in metadata["snapshots"]]
     return {**metadata, "snapshots": found}
-
-
-def _number(text: object) -> int | None:
-    """A property's value as a whole number from 0 on; None when it is none."""
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 19:
-        return int(text)
-    return None

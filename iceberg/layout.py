@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from iceberg import arrow_types, evolution, mapping
+from iceberg import arrow_types, evolution, flat, mapping
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
 from iceberg.evolution import OWN_IDS, TooManyColumns
@@ -89,6 +89,7 @@ class LayoutBasis:
     raw_bytes: bool
     spec: Spec = ()
     order: Order = ()
+    flat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +133,24 @@ class Layout:
     """A table's columns and the decoders that fill them.
 
     `fields` is the Iceberg schema's top level, `arrow` what the files hold (columns that no schema of this
-    layout has are missing there). `problems` says why a message has no columns, or is decoded slowly.
+    layout has are missing there); `nested` is the same with the value's columns inside `value`, where rows
+    are made. `problems` says why a message has no columns, or is decoded slowly.
     """
 
     basis: LayoutBasis
     fields: list[dict[str, Any]]
     ids: ColumnIds
     arrow: pa.Schema
+    nested: pa.Schema
     key: Messages
     value: Messages
     raw_bytes: bool = True
     problems: tuple[str, ...] = ()
+
+    @property
+    def flat(self) -> bool:
+        """Whether the value's columns stand at the top level."""
+        return self.basis.flat
 
     @property
     def spec(self) -> Spec:
@@ -176,19 +184,20 @@ def build(
     ids: str = "",
     previous: Iterable[Mapping[str, Any]] = (),
     raw_bytes: bool = True,
+    flat: bool = False,
 ) -> Layout:
     """The layout under these bindings. `ids` and `previous` come from the table; none when it is new.
 
-    `raw_bytes` False leaves `__raw__` null where the value was decoded.
+    `raw_bytes` False leaves `__raw__` null where the value was decoded; `flat`: see flat.py.
     """
     keys, values = (each if isinstance(each, Bindings) else Bindings.only(each) for each in (key, value))
-    return from_basis(LayoutBasis(keys, values, ids, json.dumps([*previous]), raw_bytes))
+    return from_basis(LayoutBasis(keys, values, ids, json.dumps([*previous]), raw_bytes, flat=flat))
 
 
 @lru_cache(LAYOUTS_MAX)
 def from_basis(basis: LayoutBasis) -> Layout:
     """The layout that follows from `basis`, shared by all that ask: nobody changes it."""
-    previous: list[dict[str, Any]] = json.loads(basis.previous)
+    previous = flat.nested(json.loads(basis.previous))
     ids = ColumnIds.from_json(basis.ids, previous) if basis.ids else ColumnIds()
     table = _Table(previous or evolution.new_fields(), ids)
     keys = _shapes(basis.key, KEY_ID, table)
@@ -196,11 +205,13 @@ def from_basis(basis: LayoutBasis) -> Layout:
     key_parts = {number: each.part(table, KEY_ID) for number, each in keys.items()}
     value_parts = {number: each.part(table, VALUE_ID) for number, each in values.items()}
     table.problems += [*_slow(basis.key, key_parts), *_slow(basis.value, value_parts)]
+    nested = _arrow(table.fields, [*key_parts.values(), *value_parts.values()])
     return Layout(
         basis,
-        table.fields,
+        flat.flattened(table.fields) if basis.flat else table.fields,
         table.ids,
-        _arrow(table.fields, [*key_parts.values(), *value_parts.values()]),
+        flat.flat_schema(nested) if basis.flat else nested,
+        nested,
         Messages(key_parts, basis.key.current, frozenset(basis.key.known)),
         Messages(value_parts, basis.value.current, frozenset(basis.value.known)),
         basis.raw_bytes,

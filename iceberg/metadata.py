@@ -20,13 +20,16 @@ IDENTIFIER_IDS = (PARTITION_ID, OFFSET_ID)
 """By which columns a row is known (the specification's identifier fields): required ones of a required
 struct, as the specification wants them. They were required in every table that Floe ever made.
 """
+PREVIOUS_PROPERTY = "write.metadata.previous-versions-max"
+DELETE_PROPERTY = "write.metadata.delete-after-commit.enabled"
 _DEPTH = 2  # a snapshot is made and read whole
 _LAST_PARTITION_ID = 999  # the spec's start: a table without partition fields has none
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a metadata file names: snapshots (the rest stands in segments, history.py), former metadata files.
+    """What a metadata file names: snapshots (the rest stands in segments, history.py), former metadata files
+    (a table's PREVIOUS_PROPERTY may say fewer, one at least).
 
     `history_max`: snapshots of the whole history, whatever their age.
     """
@@ -125,7 +128,27 @@ def following(
         {"metadata-file": previous, "timestamp-ms": before["last-updated-ms"]},
     ]
     stamp = max(now_ms, before["last-updated-ms"])  # a clock that went back must not make history unreadable
-    return {**metadata, "metadata-log": log[-retention.previous_versions :], "last-updated-ms": stamp}
+    wanted = whole_number((metadata.get("properties") or {}).get(PREVIOUS_PROPERTY))
+    kept = max(1, min(retention.previous_versions, retention.previous_versions if wanted is None else wanted))
+    return {**metadata, "metadata-log": log[-kept:], "last-updated-ms": stamp}
+
+
+def forgotten(before: Metadata, after: Metadata) -> list[str]:
+    """Former metadata files that `after`, the next commit, names no more, where they are to be deleted
+    (DELETE_PROPERTY); else none.
+    """
+    if after["properties"].get(DELETE_PROPERTY) != "true":
+        return []
+    named = {each["metadata-file"] for each in after["metadata-log"]}
+    found = [each["metadata-file"] for each in before["metadata-log"]]
+    return [each for each in found if each not in named]
+
+
+def whole_number(text: object) -> int | None:
+    """A property's value as a whole number from 0 on; None when it is none."""
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 19:
+        return int(text)
+    return None
 
 
 def current_fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 
 from coordination.table_partition import Term, parse
-from iceberg import transforms
+from iceberg import flat, transforms
 from iceberg.arrow_types import FIELD_ID
 from iceberg.metadata import Metadata
 
@@ -53,9 +53,21 @@ UNPARTITIONED = Group()
 
 
 def resolved(text: str, fields: Iterable[Mapping[str, Any]]) -> Spec:
-    """The spec that a config means for a table of these columns. Raises SpecError."""
-    columns = {name.lower(): (number, kind) for name, number, kind in columns_of(fields)}
-    return tuple(_resolved(each, columns) for each in parse(text))
+    """The spec that a config means for a table of these columns: each field once, however often and by
+    whichever name it is said. Raises SpecError.
+    """
+    columns = named(fields)
+    return tuple(dict.fromkeys(_resolved(each, columns) for each in parse(text)))
+
+
+def named(fields: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, str]]:
+    """Id and type of a table's columns of single values by what configs may call them, in lower case.
+
+    That is their path in the table; in a flat one also `value.x`, so that one config serves both layouts.
+    """
+    fields = list(fields)
+    found = (*columns_of(flat.nested(fields)), *columns_of(fields))
+    return {name.lower(): (number, kind) for name, number, kind in found}
 
 
 def _resolved(term: Term, columns: Mapping[str, tuple[int, str]]) -> By:
@@ -139,13 +151,22 @@ def with_spec(metadata: Metadata, spec: Spec) -> Metadata:
 
 
 def _name(by: By, metadata: Metadata, taken: set[str]) -> str:
-    """A name of a partition field: without dots, which engines write in ways of their own."""
+    """A name of a partition field: without dots, which engines write in ways of their own.
+
+    In a flat table it is none that a column may have there, now or later: two underscores behind `value`, and
+    no number behind two others (flat.py). Java refuses a table with both, unless one is made of the other.
+    """
     number = metadata["current-schema-id"]
     schema = next(each for each in metadata["schemas"] if each["schema-id"] == number)
-    source_name = next(name for name, source, _ in columns_of(schema["fields"]) if source == by.source)
+    fields = flat.nested(schema["fields"])
+    source_name = next(name for name, source, _ in columns_of(fields) if source == by.source)
     kind, _, size = by.transform.rstrip("]").partition("[")
-    words = [source_name.replace(".", "_"), *([] if kind == "identity" else [kind]), *filter(None, [size])]
-    name = "_".join(words)
+    if flat.is_flat(metadata):
+        source_name = source_name.replace(".", "__", 1)
+        kind = "" if kind == "identity" and not flat.is_appended(source_name) else kind
+    else:
+        kind = "" if kind == "identity" else kind
+    name = "_".join(filter(None, [source_name.replace(".", "_"), kind, size]))
     while name.lower() in taken:  # readers fold case
         name = f"{name}_{by.source}"
     taken.add(name.lower())

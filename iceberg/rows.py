@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.state.types import Span
+from iceberg import flat
 from iceberg.arrow_types import FIELD_ID
 from iceberg.conforming import conformed, interleaved
 from iceberg.evolution import KEY_RAW_ID, VALUE_ERROR_ID, VALUE_RAW_ID
@@ -192,7 +193,7 @@ def _stands_for(batch: memoryview, header: BatchHeader, reason: str) -> Record:
 def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
     """The piece as columns; a large record batch is cut into several."""
     bound = piece.bound if not piece.unreadable else _NOTHING_BOUND
-    keys, values = layout.arrow.field("key").type, layout.arrow.field("value").type
+    keys, values = layout.nested.field("key").type, layout.nested.field("value").type
     for rows in piece.cuts():
         columns = [
             _kafka(layout, partition, piece, rows),
@@ -207,7 +208,8 @@ def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBat
             ),
             _headers(layout.arrow.field("headers").type, piece.headers[rows]),
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=layout.arrow)
+        batch = pa.RecordBatch.from_arrays(columns, schema=layout.nested)
+        yield flat.flat_rows(batch, layout.arrow) if layout.flat else batch
 
 
 def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.StructArray:

@@ -117,6 +117,7 @@ class HistoryKeeper:
         if metadata["current-snapshot-id"] == -1:
             return metadata
         found = history.without_old_refs(history.begun(history.checked(metadata)), now_ms)
+        found = history.without_old_schemas(found)
         found = await self._move(found)
         if self._wait:
             self._wait -= 1

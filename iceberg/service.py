@@ -25,7 +25,7 @@ from iceberg import maintenance
 from iceberg.audited import Audits
 from iceberg.claim import ClaimRefused, claim_name
 from iceberg.committer import CommitError, Committed, Committer, LostRace, Parts
-from iceberg.head import enabled, follows, place, table_key
+from iceberg.head import enabled, follows, hoists, place, table_key
 from iceberg.lag import TableLags
 from iceberg.ledger import LedgerError
 from iceberg.pace import Pace
@@ -106,7 +106,7 @@ class _Job:
     followed: float = 0.0
     collected: float = 0.0
     committed: float = 0.0
-    bound: tuple[int | None, int | None, int, bool] = (None, None, 0, False)
+    bound: tuple[int | None, int | None, int, bool, bool] = (None, None, 0, False, False)
     problems: tuple[str, ...] = ()
     status: TopicStatus = field(default_factory=TopicStatus)
 
@@ -289,7 +289,8 @@ class CommitterService:
             if name in self._jobs:
                 self._end(name)
             return
-        bound = (topic.key_schema_id, topic.value_schema_id, len(topic.partitions), follows(topic, cluster))
+        schemas = (topic.key_schema_id, topic.value_schema_id)
+        bound = (*schemas, len(topic.partitions), follows(topic, cluster), hoists(topic, cluster))
         job = self._jobs.get(name)
         if job is None or job.over:
             job = _Job(Committer(self._parts, name, self._steps(name)), now + self._head_start(topic))

@@ -261,14 +261,17 @@ class SnapshotBuilder:
         if len(small) < self._merged_at:
             return list(before)
         await self._steps.before("merge-manifests")
-        merged = []
+        merged, left = [], list(before)
         for spec_id in sorted({each.partition_spec_id for each in small}):
-            some = [each for each in small if each.partition_spec_id == spec_id]
+            some = _alike([each for each in small if each.partition_spec_id == spec_id])
+            if len(some) < 2:
+                continue
             written = await self._in_one(base, some, snapshot_id, f"{prefix}-a{spec_id}.avro")
             await self._put(written)
             merged.append(written.manifest)
-        large = [each for each in before if each.manifest_length >= MERGED_BYTES_MAX]
-        return [*merged, *large]
+            gone = {each.manifest_path for each in some}
+            left = [each for each in left if each.manifest_path not in gone]
+        return [*merged, *left]
 
     async def _read(self, manifest: ManifestFile) -> bytes:
         return await read(self._store, self._warehouse, manifest.manifest_path, manifest.manifest_length)
@@ -292,6 +295,18 @@ class SnapshotBuilder:
 def _form(base: Metadata, like: ManifestFile) -> manifests.Form:
     """The form of a manifest that has the files of one like this."""
     return manifests.form(base, like.partition_spec_id)
+
+
+def _alike(small: Sequence[ManifestFile]) -> list[ManifestFile]:
+    """Of manifests, in their order, those that become one: not the few that are larger than twice all smaller
+    ones together, as what was made of many before. With them each merge would write anew what the table has.
+    """
+    left = sum(each.manifest_length for each in small)
+    for each in sorted(small, key=lambda each: each.manifest_length, reverse=True):
+        left -= each.manifest_length
+        if each.manifest_length <= 2 * left:
+            return [one for one in small if one.manifest_length <= each.manifest_length]
+    return []
 
 
 def _in_groups(some: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:

@@ -19,7 +19,7 @@ from coordination.table_sort import SortTerm, parse
 from iceberg import transforms
 from iceberg.evolution import OFFSET_ID
 from iceberg.metadata import Metadata
-from iceberg.partitioning import column, columns_of
+from iceberg.partitioning import column, named
 
 UNSORTED = 0
 """The specification's id of the order that is none."""
@@ -44,9 +44,13 @@ Order = tuple[Key, ...]
 
 
 def resolved(text: str, fields: Iterable[Mapping[str, Any]]) -> Order:
-    """The order that a config means for a table of these columns. Raises OrderError."""
-    columns = {name.lower(): (number, kind) for name, number, kind in columns_of(fields)}
-    return tuple(_resolved(each, columns) for each in parse(text))
+    """The order that a config means for a table of these columns; what is said again, by whichever name, has
+    no effect. Raises OrderError.
+    """
+    columns, found = named(fields), dict[tuple[int, str], Key]()
+    for key in (_resolved(each, columns) for each in parse(text)):
+        found.setdefault((key.source, key.transform), key)
+    return tuple(found.values())
 
 
 def _resolved(term: SortTerm, columns: Mapping[str, tuple[int, str]]) -> Key:

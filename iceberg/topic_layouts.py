@@ -10,9 +10,9 @@ from coordination.commands import BindSchema
 from coordination.state.schemas import spans_between
 from coordination.state.types import Span, Topic
 from coordination.topic_configs import effective
+from iceberg import flat, ledger, metadata, partitioning, sorting
 from iceberg import layout as layouts
-from iceberg import ledger, metadata, partitioning, sorting
-from iceberg.head import Head
+from iceberg.head import Head, hoists
 from iceberg.layout import Binding, Bindings, Layout
 from iceberg.ledger import Range
 from iceberg.partitioning import SpecError
@@ -60,6 +60,7 @@ class TopicLayouts:
         cluster = self._replica.state.cluster_configs
         spec = effective("floe.table.partition", topic.configs, cluster)
         order = effective("floe.table.sort", topic.configs, cluster)
+        hoists = self._is_flat(topic, head)
         used = bound.union(self._framed, *(each[1:] for one in spans for each in one)) - {0}
         basis = (
             topic.key_schema_id,
@@ -71,6 +72,7 @@ class TopicLayouts:
             head.metadata["default-sort-order-id"] if head is not None else None,
             spec,
             order,
+            hoists,
         )
         if self._last is None or self._last[0] != basis:
             known = self._replica.state.schemas
@@ -80,12 +82,24 @@ class TopicLayouts:
                 ids=head.metadata["properties"].get(ledger.COLUMNS_PROPERTY, "") if head is not None else "",
                 previous=metadata.current_fields(head.metadata) if head is not None else (),
                 raw_bytes=self._raw_bytes,
+                flat=hoists,
             )
             built = _sorted(_partitioned(built, spec, head), order, head)
             for problem in built.problems:
                 _logger.warning("topic %s: %s", topic.name, problem)
             self._last = (basis, built)
         return self._last[1]
+
+    def refusal(self, topic: Topic, head: Head) -> str:
+        """Why the table is not laid out as its config says (`floe.table.layout`); empty where it is."""
+        wanted = hoists(topic, self._replica.state.cluster_configs)
+        return flat.refusal(wanted, self._is_flat(topic, head))
+
+    def _is_flat(self, topic: Topic, head: Head | None) -> bool:
+        wanted = hoists(topic, self._replica.state.cluster_configs)
+        if head is None or not flat.is_settled(head.metadata, metadata.current_fields(head.metadata)):
+            return wanted
+        return flat.is_flat(head.metadata)
 
 
 def _partitioned(built: Layout, wanted: str, head: Head | None) -> Layout:

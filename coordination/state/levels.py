@@ -9,7 +9,7 @@ not know such a command stop at it, so none is ever written below its level.
 |---|---|
 | 1 | everything that is not named below |
 | 2 | transactions: their commands, CommitChunk.transaction, `transaction.version` and the broker configs of transactions; CommitTable.topic_id: a ledger is of one topic, not of one name; CreateTopic.request: names of one request may differ by dots only; Trim does not wait for an agent that is 100,000 revisions behind; JudgeAgent; the log's clock is what most agents say, and all that expires goes by it (MoveLogStart.judged_ms, SwapSegments.judged_ms) |
-| 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check, floe.table.history.ms, floe.table.compaction, floe.table.publish, floe.table.partition, floe.table.sort, floe.table.mode, floe.table.envelope, floe.table.format-version |
+| 2 | values of enumerations that nobody knows are refused; two members of KIP-848 cannot have one instance id; floe.produce.check, floe.table.history.ms, floe.table.compaction, floe.table.publish, floe.table.partition, floe.table.sort, floe.table.layout, floe.table.mode, floe.table.envelope, floe.table.format-version |
 | 2 | ExpireProducers names those that expire; of more than a partition, or the cluster (floe.producers.max), remembers the longest idle ones go |
 | 2 | CommitChunk.judged_revision: batches that were judged by another schema than their topic has are refused |
 | 2 | SkipDamaged |

@@ -15,6 +15,7 @@ from iceberg.spark.session import S3Access, session
 if TYPE_CHECKING:
     from iceberg.spark.backfill import Repaired, Span, rebuild, repair
     from iceberg.spark.decoding import decoder
+    from iceberg.spark.flat import value_type
     from iceberg.spark.jobs import (
         Given,
         Progress,
@@ -53,6 +54,7 @@ _HOMES = {
     ),
     "backfill": ("rebuild", "repair", "Span", "Repaired"),
     "decoding": ("decoder",),
+    "flat": ("value_type",),
     "maintenance": ("maintain", "Upkeep", "Outcome"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -72,6 +74,6 @@ __all__ = [
     "watermark_of",
     "Watermark", "JobError", "UnknownTable", "OtherTopic", "NotSoFar", "RowsGone", "Unmarked",
     "MissingColumns", "TargetMoved",
-    "rebuild", "repair", "Span", "Repaired", "decoder",
+    "rebuild", "repair", "Span", "Repaired", "decoder", "value_type",
     "maintain", "Upkeep", "Outcome",
 ]  # fmt: skip

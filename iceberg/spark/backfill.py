@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from iceberg.spark.commands import add_reach, ended, started
 from iceberg.spark.decoding import decoder
+from iceberg.spark.flat import spread, value_type
 from iceberg.spark.jobs import Before, Job, at_once, watermark_of
 from iceberg.spark.reading import increment
 from iceberg.spark.sinks import merge_into
@@ -129,15 +129,17 @@ def repair(
     *,
     before: Before = _ignore,
 ) -> Repaired:
-    """Decode the span's rows that have an `__err__` by `decode` (bytes to the struct `value`, as `decoder`
-    makes one), and give those that succeed to `write(rows, target)`, by one commit; the topic's table stays.
+    """Decode the span's rows that have an `__err__` by `decode` (bytes to the whole struct `value`, as
+    `decoder` makes one; of a flat table with what `value_type` says), and give those that succeed to
+    `write(rows, target)`, by one commit; the topic's table stays.
 
     Rows without bytes (`tables.raw_bytes=false`) stay. So that a later record of the same key holds, write by
-    `merge_into(…, newest_by=…)`. Raises what `rebuild` raises.
+    `merge_into(…, newest_by=…)`. Raises what `rebuild` raises, and JobError for a struct without columns.
     """
     rows = _rows(spark, source, target, span or Span(), True)
     tried = rows.where("value.__err__ IS NOT NULL").withColumn("value", decode(F.col("value.__raw__")))
     tried = tried.localCheckpoint()  # decoded once
+    spread(tried)  # what cannot be is said before anything is written
     good = tried.where("value IS NOT NULL AND value.__err__ IS NULL")
     bad = tried.where("value IS NULL OR value.__err__ IS NOT NULL")
     back, stay = good.count(), bad.count()
@@ -147,7 +149,7 @@ def repair(
         for row in first.limit(EXAMPLES_MAX).collect()
     ]
     if back:
-        at_once(spark, target, lambda name: write(good, name), before=before)
+        at_once(spark, target, lambda name: write(spread(good), name), before=before)
     return Repaired(back, stay, reasons)
 
 
@@ -206,8 +208,7 @@ def _done(
         )
         return {"rows": spark.table(given.target).count(), "snapshot": snapshot}
     topic_table(spark, given.source)
-    value = spark.table(given.source).schema["value"].dataType
-    assert isinstance(value, T.StructType)
+    value = value_type(spark.table(given.source).schema)
     decode = decoder(descriptors, given.message, value, framed=not given.plain)
     return repair(spark, given.source, given.target, decode, write, span)._asdict()
 

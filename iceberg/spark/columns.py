@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
+from iceberg.spark import flat
 from iceberg.spark.cells import Difference, Plain, differences, first, plain
 from iceberg.spark.schemas import KEY, RAW, VALUE, Due, Role, TopicSchemas
 
@@ -43,18 +44,22 @@ class TableColumns:
 
     def judge(self, schemas: TopicSchemas) -> Judge:
         """What judges its rows."""
-        fields = {each["id"]: each for each in json.loads(self.fields)}
+        top = json.loads(self.fields)
+        fields = {each["id"]: each for each in flat.whole(top)}
         ids = ColumnIds.from_json(self.ids, fields.values()) if self.ids else ColumnIds()
         return Judge(fields, {
             number: Role(role, schemas, fields[number]["type"]["fields"], ids)
             for role, number in ((KEY, KEY_ID), (VALUE, VALUE_ID))
-        })  # fmt: skip
+        }, flat=flat.is_flat(top))  # fmt: skip
 
 
 class Judge:
-    """Judges rows of one table."""
+    """Judges rows of one table; of a flat one too they have the value's columns inside `value`."""
 
-    def __init__(self, fields: Mapping[int, Mapping[str, Any]], roles: Mapping[int, Role]) -> None:
+    def __init__(
+        self, fields: Mapping[int, Mapping[str, Any]], roles: Mapping[int, Role], *, flat: bool
+    ) -> None:
+        self._flat = flat
         self._types = {each["name"]: each["type"] for each in fields.values()}
         self._keys, self._values = roles[KEY_ID], roles[VALUE_ID]
 
@@ -77,7 +82,8 @@ class Judge:
             return []
         places = [batch.column(name).to_pylist() for name in ("partition", "offset")]
         messages = [plain(batch.column(name), self._types[name]) for name in MESSAGES]
-        return [self._row(*row) or None for row in zip(*places, *messages, strict=True)]
+        found = (self._row(*row) for row in zip(*places, *messages, strict=True))
+        return [[(flat.told(path, self._flat), how) for path, how in each] or None for each in found]
 
     def _row(
         self,
@@ -109,7 +115,9 @@ class Judge:
         if row is None:
             return []  # whether the record has none either is seen by its hash
         if row[raw] is None:
-            return [(name, "has no bytes: it should be null, or __raw__ was not kept")]
+            return self._left_over(name, row) or [
+                (name, "has no bytes: it should be null, or __raw__ was not kept")
+            ]
         likeliest: list[Difference] | None = None
         for due in dues:
             found = first(self._differences(name, row, raw, due))
@@ -117,6 +125,17 @@ class Judge:
                 return []
             likeliest = likeliest or found
         return likeliest or []
+
+    def _left_over(self, name: str, row: Mapping[int, Plain]) -> list[Difference]:
+        """The columns at a flat table's top level that say something though `value` has no bytes."""
+        if name != VALUE or not self._flat:
+            return []
+        others = (each for each in self._types[name]["fields"] if each["id"] not in _OWN)
+        return [
+            (f"{name}.{each['name']}", "is not null, but its row's value is, or has no bytes")
+            for each in others
+            if row[each["id"]] is not None
+        ]
 
     def _differences(self, name: str, row: Mapping[int, Plain], raw: int, due: Due) -> Iterator[Difference]:
         for problem in due.problems:

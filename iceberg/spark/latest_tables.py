@@ -24,6 +24,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from iceberg.spark.flat import whole_value
 from iceberg.spark.rows_alike import FOUND_SQL, Sides, comparing
 from iceberg.spark.tables import Pinned, pinned
 from iceberg.spark.verdict import (
@@ -129,7 +130,7 @@ def _joined(spark: SparkSession, own: Pinned, source: Pinned, ledger: list[int],
     found = spark.sql(f"SELECT * FROM {own.rows}").select(
         F.col("kafka.partition").alias("partition"),
         F.col("key.__raw__").alias("raw"),
-        F.struct("kafka", "key", "value", "headers").alias("found"),
+        F.struct("kafka", "key", whole_value(own.fields), "headers").alias("found"),
     )
     found = found.withColumn("n", F.count(F.lit(1)).over(Window.partitionBy("partition", "raw")))
     return newest.join(found, ["partition", "raw"], "full_outer").where(
@@ -145,11 +146,13 @@ def _told(spark: SparkSession, source: Pinned, ledger: list[int], debezium: bool
         for partition, end in enumerate(ledger)
         if end
     ]
+    null = F.col("value").isNull().alias("null")
     rows = rows.where(reduce(Column.__or__, inside, F.lit(False)))
+    rows = rows.select("kafka", "key", whole_value(source.fields), "headers", null)
     if not debezium:
-        return rows.withColumn("gone", F.col("value").isNull())
+        return rows.withColumn("gone", F.col("null"))
     op = F.col("value.op")
-    gone = F.col("value").isNull() | F.coalesce(op == _DELETE, F.lit(False))
+    gone = F.col("null") | F.coalesce(op == _DELETE, F.lit(False))
     puts = op.isin(*_PUTS) & F.col("value.after").isNotNull()
     return rows.withColumn("gone", gone).where(gone | F.coalesce(puts, F.lit(False)))
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from iceberg.column_ids import VALUE_ID
+from iceberg.spark import flat
 from iceberg.spark.cells import Difference, Plain, differences, first, plain, shown
 from iceberg.spark.columns import VALUE_ERROR
 from iceberg.spark.schemas import RAW, VALUE
@@ -66,6 +67,7 @@ class Judge:
     def __init__(self, sides: Sides, ledger: Sequence[int]) -> None:
         self._table, self._debezium, self._ledger = sides.table, sides.debezium, ledger
         self._source: dict[str, Any] = {"type": "struct", "fields": _told_apart(sides.source)}
+        self._flat = flat.is_flat(json.loads(sides.latest))
         self._latest: dict[str, Any] = {"type": "struct", "fields": _told_apart(sides.latest)}
         kafka = next(each for each in self._latest["fields"] if each["name"] == KAFKA)
         inside = {each["name"]: each["id"] for each in kafka["type"]["fields"]}
@@ -151,7 +153,7 @@ class Judge:
             ours, theirs = expected.get(number), there.get(number)
             found += first(_lacking(each["type"], ours, path))
             found += first(differences(each["type"], ours, theirs, path))
-        return found
+        return [(flat.told(column, self._flat), detail) for column, detail in found]
 
     def _after(self) -> int:
         value = next(each for each in self._source["fields"] if each["id"] == VALUE_ID)
@@ -159,8 +161,8 @@ class Judge:
 
 
 def _told_apart(fields: str) -> list[dict[str, Any]]:
-    """The columns in the order in which their structs are made."""
-    by_name = {each["name"]: each for each in json.loads(fields)}
+    """The columns in the order in which their structs are made, the value's inside `value`."""
+    by_name = {each["name"]: each for each in flat.whole(json.loads(fields))}
     return [by_name[name] for name in (KAFKA, "key", "value", "headers")]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from iceberg.spark.columns import COLUMNS_PROPERTY, MESSAGES, WRONG_SQL, TableColumns, judging
+from iceberg.spark.columns import COLUMNS_PROPERTY, WRONG_SQL, TableColumns, judging
+from iceberg.spark.flat import whole_value
 from iceberg.spark.schemas import TopicSchemas
 
 COMPARED = ("key_hash", "value_hash", "headers_hash", "timestamp_us", "timestamp_type")
@@ -67,6 +68,12 @@ class Pinned:
     """The snapshot's sequence number."""
 
     @property
+    def fields(self) -> list[dict[str, Any]]:
+        """The top-level fields in Iceberg's JSON."""
+        found: list[dict[str, Any]] = json.loads(self.columns.fields)
+        return found
+
+    @property
     def rows(self) -> str:
         """For FROM."""
         return self.table if self.snapshot is None else f"{self.table} VERSION AS OF {self.snapshot}"
@@ -113,7 +120,7 @@ def judged_history(
     rows = (
         spark.sql(f"SELECT * FROM {of.rows}")
         .where(beyond(of.topic, since))
-        .select(F.lit(of.topic).alias("topic"), *_compared(digest), *MESSAGES)
+        .select(F.lit(of.topic).alias("topic"), *_compared(digest), "key", whole_value(of.fields), "headers")
     )
     described = f"{_PLACE_SQL}, {digest.compared_sql}, {WRONG} {WRONG_SQL}"
     return rows.mapInArrow(judging(of.columns, schemas), described)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from coordination.commands import CommitTable
 from coordination.replica.clock_watch import deletion_ms
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Refused, Topic
+from iceberg import flat, ledger, metadata
 from iceberg import history as histories
-from iceberg import ledger, metadata
 from iceberg.claim import TopicClaim
 from iceberg.committer import SNAPSHOT_ID_BITS
 from iceberg.head import Head, load, place, pointer, taken
@@ -43,7 +43,7 @@ from iceberg.sealed import sealed
 from iceberg.setup import NewTable, TableSetup, left_behind
 from iceberg.snapshots import SnapshotBuilder
 from iceberg.upsert import history
-from iceberg.upsert.columns import EnvelopeError, envelope_in, latest_fields
+from iceberg.upsert.columns import Column, EnvelopeError, envelope_in, latest_fields
 from iceberg.upsert.files import Changes, RunFiles, Work
 from iceberg.upsert.folding import TooMuch
 from iceberg.upsert.plan import Bounds, Take, in_runs, takes
@@ -221,8 +221,8 @@ class LatestCommitter:
         if there is not None and left_behind(state, there):
             await self._setup.set_aside(key, there.metadata_location, there.topic_id.hex(), incarnation)
         envelope = envelope_of(topic, state.cluster_configs)
-        fields = latest_fields(metadata.current_fields(source.metadata), envelope, ())
-        told = {
+        fields = _fields(source, envelope, ())
+        told = flat.told({}, flat.is_flat(source.metadata)) | {
             ledger.TOPIC_PROPERTY: topic.name,
             OF_PROPERTY: topic.topic_id.hex(),
             ENVELOPE_PROPERTY: envelope,
@@ -298,9 +298,10 @@ class LatestCommitter:
                 f"the table was made with floe.table.envelope={before}, and now it is {envelope}: drop the "
                 "table, and it is made anew from the topic's, or set the config back"
             )
-        columns = metadata.current_fields(source.metadata)
-        fields = latest_fields(columns, envelope, metadata.current_fields(head.metadata))
+        columns = flat.nested(metadata.current_fields(source.metadata))
+        fields = _fields(source, envelope, metadata.current_fields(head.metadata))
         told = {ledger.TOPIC_PROPERTY: topic.name}
+        told |= flat.told(head.metadata["properties"], flat.is_flat(source.metadata))
         base = metadata.with_schema(head.metadata, fields, source.metadata["last-column-id"], told)
         name = f"data/{self.claim.revision:016x}-{incarnation:016x}/{snapshot_id:016x}"
         return Work(source, base, envelope_in(columns) if envelope == DEBEZIUM else None, name)
@@ -371,3 +372,10 @@ class LatestCommitter:
         except (LostRace, CommitError):
             self._head = None
             raise
+
+
+def _fields(source: Head, envelope: str, before: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns of the latest table, laid out as the append table's are. Raises EnvelopeError."""
+    columns = flat.nested(metadata.current_fields(source.metadata))
+    fields = latest_fields(columns, envelope, flat.nested(before))
+    return flat.flattened(fields) if flat.is_flat(source.metadata) else fields

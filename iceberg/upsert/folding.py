@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from iceberg import arrow_types
+from iceberg import arrow_types, flat
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_ids import VALUE_ID
 from iceberg.evolution import OWN_IDS, RAW
@@ -55,6 +55,7 @@ class Fold:
         """`source`, `target`: the top-level fields of the append and the latest table as JSON."""
         self._source = schema_of(source)
         self._target = schema_of(target)
+        self._nested = schema_of(json.dumps(flat.nested(json.loads(target))))
         self._envelope = envelope
         self._bytes_max = bytes_max
         self._schema = self._target.append(pa.field(GONE, pa.bool_(), nullable=False))
@@ -72,7 +73,7 @@ class Fold:
             if source.metadata.num_rows != rows:
                 raise UnfitFile(f"{name} has {source.metadata.num_rows} rows, its manifest says {rows}")
             for batch in source.iter_batches(BATCH_ROWS, use_threads=False):
-                fitted = fit(batch, self._source)
+                fitted = flat.nested_rows(fit(batch, self._source))
                 kafka = fitted.column("kafka")
                 if not pc.all(pc.equal(kafka.field("partition"), partition)).as_py():
                     raise UnfitFile(f"{name} has rows of another partition than {partition}")
@@ -115,7 +116,8 @@ class Fold:
     def _with(self, batch: pa.RecordBatch, value: pa.Array, gone: pa.Array) -> pa.RecordBatch:
         at = next(n for n, each in enumerate(batch.schema) if int(each.metadata[FIELD_ID]) == VALUE_ID)
         field = batch.schema.field(at).with_type(value.type)
-        fitted = fit(batch.set_column(at, field, value), self._target)
+        fitted = fit(batch.set_column(at, field, value), self._nested)
+        fitted = fitted if self._nested == self._target else flat.flat_rows(fitted, self._target)
         return pa.RecordBatch.from_arrays([*fitted.columns, gone], schema=self._schema)
 
     def _fold(self) -> None:

@@ -1,6 +1,7 @@
 """Random histories of bindings: what Floe writes is right by the audit, which decodes without Floe's decoder.
 
-The same histories as test_table_bindings.py. One cell changed at random is seen, in its row.
+The same histories as test_table_bindings.py, of nested and flat tables. One cell changed at random is seen,
+in its row.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 from iceberg import arrow_types
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_ids import VALUE_ID
+from iceberg.spark import flat
 from iceberg.spark.columns import Judge, TableColumns
 from iceberg.spark.schemas import VALUE, Schema, TopicSchemas
 from tests.property.test_table_bindings import Topic, played
@@ -37,15 +39,18 @@ def judge_of(topic: Topic) -> Judge:
 
 def as_the_table_is_now(topic: Topic) -> list[dict[str, Any]]:
     """All rows, in the columns that a reader of Iceberg finds by their ids."""
-    kinds = {each["name"]: each["type"] for each in topic.fields}
+    kinds = {each["name"]: each["type"] for each in flat.whole(topic.fields)}
     found = []
     for content in topic.files:
         table = pq.read_table(io.BytesIO(content))
+        given = {each.name: each.type for each in table.schema}
+        others = [each for each in table.schema if each.name not in flat.TOP]
+        given["value"] = pa.struct([*given["value"], *others])
         for row in table.to_pylist():
             place = {name: row["kafka"][name] for name in ("partition", "offset")}
+            row["value"].update({each.name: row[each.name] for each in others})
             messages = {
-                name: named(row[name], table.schema.field(name).type, kinds[name])
-                for name in ("key", "value", "headers")
+                name: named(row[name], given[name], kinds[name]) for name in ("key", "value", "headers")
             }
             found.append(place | messages)
     return found
@@ -70,7 +75,8 @@ def named(value: Any, given: pa.DataType, wanted: Any) -> Any:
 
 def handed(topic: Topic, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     """The rows as Spark hands them over."""
-    messages = [arrow_types.within(each, IDS) for each in topic.fields if each["name"] != "kafka"]
+    fields = flat.whole(topic.fields)
+    messages = [arrow_types.within(each, IDS) for each in fields if each["name"] != "kafka"]
     kind = pa.schema([pa.field("partition", pa.int32()), pa.field("offset", pa.int64()), *messages])
     return pa.RecordBatch.from_pylist(rows, kind)
 
@@ -96,7 +102,7 @@ def test_what_floe_writes_is_right_and_a_changed_cell_is_not(seed: int) -> None:
     assert len(rows) == topic.end
     wrong = judge.wrong(handed(topic, rows))
     assert [(offset, each) for offset, each in enumerate(wrong) if each] == []
-    kinds = next(each for each in topic.fields if each["id"] == VALUE_ID)["type"]["fields"]
+    kinds = next(each for each in flat.whole(topic.fields) if each["id"] == VALUE_ID)["type"]["fields"]
     damaged = {
         at for at in topic.random.sample(range(len(rows)), 20) if changed(topic.random, rows[at], kinds)
     }

@@ -1,7 +1,8 @@
 """Random histories of bindings, frames, lagging committers, rebinds: each value in its own column, no other.
 
 The truth is what was put into each record, and a rule for which fields are the same thing (histories.py);
-neither knows the decoder. FLOE_BINDING_ROWS=1000000 for a long run.
+neither knows the decoder. Every second history is of a flat table, whose rows must be the same by the ids of
+columns. FLOE_BINDING_ROWS=1000000 for a long run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordination.state.types import Span
-from iceberg import arrow_types, evolution, layout, mapping, writer
+from iceberg import arrow_types, evolution, flat, layout, mapping, writer
 from iceberg.arrow_types import FIELD_ID
 from iceberg.column_ids import VALUE_ID
 from iceberg.layout import Binding, Bindings, Layout, MissingSchemas
@@ -52,6 +53,7 @@ class Topic:
     """One partition's records, by what they were judged, and its table."""
 
     random: Random
+    flat: bool = False
     schemas: list[Schema] = field(default_factory=list)
     bound: int = 0
     spans: list[Span] = field(default_factory=list)
@@ -112,7 +114,7 @@ class Topic:
         chosen = tuple(each.binding for each in self.schemas if each.schema_id in used)
         known = tuple(each.schema_id for each in self.schemas)
         values = Bindings(chosen, self.bound, known)
-        built = layout.build(None, values, ids=self.ids, previous=self.fields)
+        built = layout.build(None, values, ids=self.ids, previous=self.fields, flat=self.flat)
         assert not [each for each in built.problems if "slowly" not in each]
         return built
 
@@ -153,8 +155,9 @@ def column_ids(schema: Schema, built: Layout) -> dict[tuple[int, ...], int]:
     """{path of field numbers: column id} of a schema in a layout."""
     kind = descriptors.load(schema.binding.descriptor_set, schema.root)
     shape = mapping.shape(kind.descriptor)
-    columns = next(each for each in built.fields if each["id"] == VALUE_ID)["type"]["fields"]
-    fields = arrow_types.message_fields(shape, VALUE_ID, schema.root, built.ids, columns)
+    fields = flat.nested(built.fields)
+    columns = next(each for each in fields if each["id"] == VALUE_ID)["type"]["fields"]
+    given = arrow_types.message_fields(shape, VALUE_ID, schema.root, built.ids, columns)
     found: dict[tuple[int, ...], int] = {}
 
     def walk(source: Message, given: list[pa.Field], at: tuple[int, ...]) -> None:
@@ -168,7 +171,7 @@ def column_ids(schema: Schema, built: Layout) -> dict[tuple[int, ...], int]:
             if isinstance(each.kind, Message):
                 walk(each.kind, list(inner), (*at, each.number))
 
-    walk(schema.source, fields, ())
+    walk(schema.source, given, ())
     return found
 
 
@@ -187,13 +190,14 @@ def by_id(value: Any, kind: pa.DataType) -> Any:
 
 
 def rows(topic: Topic) -> Iterator[tuple[int, dict[int, Any]]]:
-    """Offset and columns of each row of the table."""
+    """Offset and columns of each row of the table, those at the top of a flat one among the value's."""
     for content in topic.files:
         table = pq.read_table(io.BytesIO(content))
-        kind = table.schema.field("value").type
-        offsets = table["kafka"].combine_chunks().field("offset").to_pylist()
-        for offset, value in zip(offsets, table["value"].to_pylist(), strict=True):
-            yield offset, by_id(value, kind)
+        kind = pa.struct([each for each in table.schema if each.name not in ("kafka", "key", "headers")])
+        assert topic.flat or kind.names == ["value"]
+        for row in table.to_pylist():
+            top = by_id(row, kind)
+            yield row["kafka"]["offset"], {**top.pop(VALUE_ID), **top}
 
 
 def assert_shown(topic: Topic, ids: Mapping[int, Mapping[tuple[int, ...], int]]) -> int:
@@ -217,7 +221,7 @@ def assert_shown(topic: Topic, ids: Mapping[int, Mapping[tuple[int, ...], int]])
 
 def played(seed: int, rows: int) -> Topic:
     """A topic of so many records and its table, in files of the columns of their times; all is committed."""
-    topic = Topic(Random(seed))
+    topic = Topic(Random(seed), flat=bool(seed % 2))
     while topic.end < rows:
         draw = topic.random.random()
         if draw < 0.1:
@@ -237,8 +241,10 @@ def run(seed: int, count: int) -> int:
     topic = played(seed, count)
     whole = topic.layout()
     ids = {each.schema_id: column_ids(each, whole) for each in topic.schemas}
-    names = [each["name"].lower() for each in whole.fields[2]["type"]["fields"]]
-    assert len(set(names)) == len(names)
+    for columns in (whole.fields, whole.fields[2]["type"]["fields"]):
+        names = [each["name"].lower() for each in columns]
+        assert len(set(names)) == len(names)
+    assert flat.flattened(flat.nested(whole.fields)) == whole.fields or not topic.flat
     return assert_shown(topic, ids)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from agent.net.wire.generated.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from agent.net.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -202,9 +203,10 @@ def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], 
 class Binder:
     """One process: it binds and unbinds the topic, and writes to it by connections of its own."""
 
-    def __init__(self, around: Surroundings, bindings: Bindings) -> None:
+    def __init__(self, around: Surroundings, bindings: Bindings, configs: Mapping[str, str]) -> None:
         self._around = around
         self._bindings = bindings
+        self._configs = [CreatableTopicConfig(*each) for each in configs.items()]
 
     async def live(self) -> None:
         """Until told to stop."""
@@ -216,7 +218,7 @@ class Binder:
 
     async def _make(self) -> None:
         """The topic, unless it is there from a life before."""
-        topic = CreatableTopic(BOUND, 1, 1)
+        topic = CreatableTopic(BOUND, 1, 1, configs=self._configs)
         while True:
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):

@@ -2,7 +2,7 @@
 
 The truth is what the writer put into a record and the schema that was bound at its offset, or that its frame
 names. Where a message's fields are in the table, the table's schema and `floe.columns` say: columns are
-compared by their ids, as every reader of Iceberg finds them.
+compared by their ids, as every reader of Iceberg finds them; in a flat table they stand at the top level.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from iceberg import arrow_types, evolution, ledger, mapping, metadata
+from iceberg import arrow_types, evolution, flat, ledger, mapping, metadata
 from iceberg.column_ids import VALUE_ID, ColumnIds
 from schema import descriptors
 from tests.checker.findings import Finding
 from tests.sim.bindings import BOUND, Bindings, Shown
 from tests.sim.bound_messages import Message
 
-_READ = ["kafka.offset", "key.__raw__", "value"]
+_TOP = ("kafka", "key", "value", "headers")
+_READ = ("kafka.offset", "key.__raw__", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,13 @@ def _judged(row: Row, bindings: Bindings, places: Places) -> Iterator[Finding]:
 
 def rows(file: pq.ParquetFile) -> Iterator[Row]:
     """The file's, in its order."""
-    table = file.read(columns=_READ, use_threads=False)
-    ids = {each.name: int(each.metadata[arrow_types.FIELD_ID]) for each in table.schema.field("value").type}
+    top = [each for each in file.schema_arrow.names if each not in _TOP]
+    table = file.read(columns=[*_READ, *top], use_threads=False)
+    known = [*table.schema.field("value").type, *(table.schema.field(name) for name in top)]
+    ids = {each.name: int(each.metadata[arrow_types.FIELD_ID]) for each in known}
     for each in table.to_pylist():
-        columns = {ids[name]: one for name, one in (each["value"] or {}).items() if one is not None}
+        value = {**(each["value"] or {}), **{name: each[name] for name in top}}
+        columns = {ids[name]: one for name, one in value.items() if one is not None}
         columns.pop(evolution.VALUE_RAW_ID, None)
         wrong = columns.pop(evolution.VALUE_ERROR_ID, None) is not None
         yield Row(each["kafka"]["offset"], int(each["key"]["__raw__"]), columns, wrong)
@@ -70,7 +74,7 @@ class Places:
     """Where in a table the fields of messages are."""
 
     def __init__(self, head: Mapping[str, Any]) -> None:
-        fields = metadata.current_fields(head)
+        fields = flat.nested(metadata.current_fields(head))
         self._ids = ColumnIds.from_json(head["properties"][ledger.COLUMNS_PROPERTY], fields)
         inside = next(each for each in fields if each["id"] == VALUE_ID)["type"]["fields"]
         self._columns = {each["id"] for each in inside}

@@ -95,6 +95,8 @@ class Plan:
     """Whether the log goes back to a backup, when all else is over and judged."""
     binder: bool = False
     """Whether a topic is bound to one schema after the other while records are written to it."""
+    flat: bool = False
+    """Whether that topic's table is flat. No seed draws it: what other topics live through would change."""
     hurt: bool = False
     """Whether records of a topic are damaged for good, and passed over."""
     merges_files: bool = False
@@ -123,6 +125,10 @@ class Plan:
     def kept(self) -> dict[str, str]:
         """What else the compacted topic is configured with."""
         return {"floe.table.mode": "upsert"} if self.upsert else {}
+
+    def bound(self) -> dict[str, str]:
+        """What the bound topic is configured with."""
+        return {"floe.table.layout": "flat"} if self.flat else {}
 
     def dump(self) -> str:
         """As JSON that `load` reads."""

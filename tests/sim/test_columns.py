@@ -80,14 +80,14 @@ def _written() -> Bindings:
     return known
 
 
-def _layout(known: Bindings) -> Layout:
+def _layout(known: Bindings, *, flat: bool = False) -> Layout:
     schemas = tuple(Binding(n, each.descriptor_set, each.name) for n, each in known.messages.items())
-    return layouts.build(None, layouts.Bindings(schemas, 2, tuple(known.messages)))
+    return layouts.build(None, layouts.Bindings(schemas, 2, tuple(known.messages)), flat=flat)
 
 
-def _judged(known: Bindings, spans: list[Span]) -> list[Finding]:
+def _judged(known: Bindings, spans: list[Span], *, flat: bool = False) -> list[Finding]:
     """The table that a committer writes by these spans."""
-    layout = _layout(known)
+    layout = _layout(known, flat=flat)
     batch = build([NewRecord(1, str(n).encode(), each.value) for n, each in enumerate(known.written)])
     file = writer.write_file(layout, 0, [memoryview(batch)], 0, len(known.written), (), spans)
     assert file is not None
@@ -102,9 +102,10 @@ def _judged(known: Bindings, spans: list[Span]) -> list[Finding]:
 SPANS = [Span(FIRST, 0, 1), Span(SECOND, 0, 2), Span(END, 0, 0)]
 
 
-def test_a_table_whose_rows_are_decoded_by_their_own_schema_is_right() -> None:
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_table_whose_rows_are_decoded_by_their_own_schema_is_right(flat: bool) -> None:
     known = _written()
-    assert _judged(known, SPANS) == []
+    assert _judged(known, SPANS, flat=flat) == []
     assert known.counts == {
         "row by its binding": 2,
         "row with an error": 2,
@@ -126,9 +127,10 @@ def test_a_table_whose_rows_are_decoded_by_their_own_schema_is_right() -> None:
     ],
 )
 def test_a_row_that_is_decoded_by_another_schema_is_found(spans: list[Span], offsets: list[int]) -> None:
-    findings = _judged(_written(), spans)
-    assert {each.anomaly for each in findings} == {"columns-wrong"}
-    assert [each.detail.split()[3] for each in findings] == [str(offset) for offset in offsets]
+    for flat in (False, True):
+        findings = _judged(_written(), spans, flat=flat)
+        assert {each.anomaly for each in findings} == {"columns-wrong"}
+        assert [each.detail.split()[3] for each in findings] == [str(offset) for offset in offsets]
 
 
 def test_before_bindings_were_remembered_a_row_is_by_one_that_came_later() -> None:

@@ -48,6 +48,7 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("topic_is_bound_while_records_are_on_their_way", "spans-lag", "span-wrong"),
         ("topic_is_bound_while_records_are_on_their_way", "decoded-by-now", "columns-wrong"),
         ("topic_is_bound_while_records_are_on_their_way", "frames-ignored", "columns-wrong"),
+        ("topic_of_a_flat_table_is_bound_while_records_come", "decoded-by-now", "columns-wrong"),
     ],
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:

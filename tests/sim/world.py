@@ -379,7 +379,7 @@ class World:
             case _, "skipper":
                 return Skipper(around, self.hurt)
             case _, "binder":
-                return Binder(around, self.witness.bindings)
+                return Binder(around, self.witness.bindings, plan.bound())
             case _, "operator" | "mortal":
                 return Operator(around) if client == "operator" else Mortal(around, self.witness.mortal)
             case "t", _:

@@ -49,6 +49,15 @@ class Damage:
     where: int | None = None
     """In which partition, if not in its own: OTHER_PARTITIONS or NO_PARTITION."""
 
+    def in_flat(self) -> frozenset[Found]:
+        """What has to be found in a flat table: its columns are called without `value`."""
+        return frozenset((kind, offset, in_flat(column)) for kind, offset, column in self.found)
+
+
+def in_flat(column: str) -> str:
+    """What a column of `value` is called in a flat table."""
+    return column if column in ("value.__raw__", "value.__err__") else column.removeprefix("value.")
+
 
 def _damage(name: str, change: Callable[[Rows], object], *found: Found, where: int | None = None) -> Damage:
     return Damage(name, change, frozenset(found), where)

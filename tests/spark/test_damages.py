@@ -18,21 +18,27 @@ from tests.spark import zoo_table
 from tests.spark.audit_stories import write_history
 from tests.spark.catalogs import expect_little, keep_below
 from tests.spark.damages import DAMAGES, NO_PARTITION, OTHER_PARTITIONS, Damage
-from tests.spark.zoo_table import END, Row
+from tests.spark.zoo_table import END, TOMBSTONE, Row
 
 pytestmark = pytest.mark.services
 
-SOUND, DAMAGED, ODDLY_TYPED = "sound", "damaged", "oddly_typed"
+SOUND, DAMAGED, ODDLY_TYPED, FLAT = "sound", "damaged", "oddly_typed", "flat"
 SOUND_PARTITIONS = 2
 
 
 def table(
-    spark: SparkSession, folder: Path, name: str, rows: list[Row], columns: list[dict[str, Any]]
+    spark: SparkSession,
+    folder: Path,
+    name: str,
+    rows: list[Row],
+    columns: list[dict[str, Any]],
+    *,
+    flat: bool = False,
 ) -> str:
     """An Iceberg table with these rows, written by Spark."""
     zoo_table.empty_table(folder, name, columns)
     file = folder / f"{name}.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, zoo_table.arrow_schema()), file)
+    pq.write_table(pa.Table.from_pylist(rows, zoo_table.arrow_schema(flat=flat)), file)
     given = spark.read.parquet(str(file))
     kinds = spark.table(f"local.db.{name}").schema
     given.select(*(given[each.name].cast(each.dataType) for each in kinds)).writeTo(
@@ -49,6 +55,17 @@ def with_another_scale() -> list[dict[str, Any]]:
     return columns
 
 
+def _left_over(rows: list[Row]) -> None:
+    """A tombstone whose value is null, as it should be, and one of its columns is not."""
+    (row,) = [
+        each
+        for each in rows
+        if each["kafka"]
+        and (each["kafka"]["partition"], each["kafka"]["offset"]) == (len(DAMAGES), TOMBSTONE)
+    ]
+    row["f_int64"] = 7
+
+
 @pytest.fixture(scope="module")
 def verdict(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     """One audit of all damages and of a sound table beside them, as the command line makes it."""
@@ -61,12 +78,15 @@ def verdict(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verd
         rows = zoo_table.rows(partition)
         damage.change(rows)
         damaged += rows
-    counts = {SOUND: SOUND_PARTITIONS, DAMAGED: len(DAMAGES), ODDLY_TYPED: 1}
+    flat_rows = [zoo_table.hoisted(row) for row in [*damaged, *zoo_table.rows(len(DAMAGES))]]
+    _left_over(flat_rows)
+    counts = {SOUND: SOUND_PARTITIONS, DAMAGED: len(DAMAGES), ODDLY_TYPED: 1, FLAT: len(DAMAGES) + 1}
     sound = [row for partition in range(SOUND_PARTITIONS) for row in zoo_table.rows(partition)]
     warehouse = folder / "local"
     tables = {
         SOUND: table(spark, warehouse, SOUND, sound, zoo_table.fields()),
         DAMAGED: table(spark, warehouse, DAMAGED, damaged, zoo_table.fields()),
+        FLAT: table(spark, warehouse, FLAT, flat_rows, zoo_table.fields(flat=True), flat=True),
         ODDLY_TYPED: table(spark, warehouse, ODDLY_TYPED, zoo_table.rows(0), with_another_scale()),
     }
     places = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
@@ -96,15 +116,19 @@ def found(verdict: Verdict, topic: str) -> dict[int, list[Finding]]:
     return by_partition
 
 
+@pytest.mark.parametrize("topic", [DAMAGED, FLAT])
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_each_damage_is_found_at_its_place_and_nothing_else_is(verdict: Verdict, damage: Damage) -> None:
+def test_each_damage_is_found_at_its_place_and_nothing_else_is(
+    verdict: Verdict, damage: Damage, topic: str
+) -> None:
     own = DAMAGES.index(damage)
-    by_partition = found(verdict, DAMAGED)
+    by_partition = found(verdict, topic)
+    due = damage.in_flat() if topic == FLAT else damage.found
     where = own if damage.where is None else damage.where
     told = [(each.kind, each.offset, each.column) for each in by_partition[where]]
-    assert damage.found <= set(told), [str(each) for each in by_partition[where]]
+    assert due <= set(told), [str(each) for each in by_partition[where]]
     if damage.where is None:
-        assert sorted(told) == sorted(damage.found), [str(each) for each in by_partition[own]]
+        assert sorted(told) == sorted(due), [str(each) for each in by_partition[own]]
     else:
         assert by_partition[own] == [], "its own rows stayed"
 
@@ -112,6 +136,12 @@ def test_each_damage_is_found_at_its_place_and_nothing_else_is(verdict: Verdict,
 def test_the_sound_table_beside_them_is_sound(verdict: Verdict) -> None:
     assert found(verdict, SOUND) == {}
     assert {each.topic: each.table for each in verdict.topics}[SOUND] == SOUND_PARTITIONS * END
+
+
+def test_a_column_of_a_flat_table_that_says_something_of_a_tombstone_is_found(verdict: Verdict) -> None:
+    (told,) = found(verdict, FLAT)[len(DAMAGES)]
+    assert (told.kind, told.offset, told.column) == (COLUMN, TOMBSTONE, "f_int64")
+    assert told.detail == "is not null, but its row's value is, or has no bytes"
 
 
 def test_a_column_of_another_type_is_found_though_its_values_are_right(verdict: Verdict) -> None:
@@ -128,6 +158,7 @@ def test_findings_are_where_somebody_can_look(verdict: Verdict) -> None:
             assert verdict.counts[kind] == len([row for row in rows if row[0] == kind])
     assert Verdict.from_json(verdict.to_json()) == verdict
     assert set(found(verdict, DAMAGED)) <= {*range(len(DAMAGES)), NO_PARTITION, OTHER_PARTITIONS}
+    assert set(found(verdict, FLAT)) <= {*range(len(DAMAGES) + 1), NO_PARTITION, OTHER_PARTITIONS}
     wrong = next(each for each in verdict.findings if each.column == "value.f_uint32")
     assert str(wrong) == (
         f"column: topic damaged partition {wrong.partition} offset 0 column value.f_uint32: "

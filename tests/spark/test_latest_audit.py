@@ -26,6 +26,7 @@ from iceberg.spark.verdict import CHANGED, COLUMN, DOUBLED, EXTRA, LEDGER, MISSI
 from iceberg.upsert.merging import KeyMerge
 from tests.spark import zoo_table
 from tests.spark.catalogs import expect_little
+from tests.spark.damages import in_flat
 from tests.spark.lake import lake
 from tests.unit.iceberg import latest
 from tests.unit.iceberg.latest import UPSERT, Oracle
@@ -131,12 +132,13 @@ DAMAGES = [
 """Damage n is done to partition n."""
 
 
+@pytest.mark.parametrize("layout", ["nested", "flat"])
 async def test_each_damage_is_found_at_its_place_and_nothing_else_is(
-    rig: Rig, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
     """Rows are damaged before they are written: manifests, counts and ledger say of them what is there."""
     rig.options = CommitterOptions()  # a file for each partition
-    await rig.create_topic(partitions=len(DAMAGES), **UPSERT)
+    await rig.create_topic(partitions=len(DAMAGES), floe__table__layout=layout, **UPSERT)
     await rig.bind(samples.ZOO, "zoo.All")
     full = zoo_table.records()[zoo_table.FULL].value
     for partition in range(len(DAMAGES)):
@@ -145,9 +147,12 @@ async def test_each_damage_is_found_at_its_place_and_nothing_else_is(
     append = KeyMerge._append
 
     def planted(merge: KeyMerge, rows: pa.Table) -> Any:
-        kept = rows.to_pylist()
+        kept = [zoo_table.gathered(row) for row in rows.to_pylist()]
         if kept:
             DAMAGES[merge._partition].change(kept)
+        if layout == "flat":
+            others = set(rows.column_names) - {*zoo_table.TOP}
+            kept = [hoisted(row, others) for row in kept]
         return append(merge, pa.Table.from_pylist(kept, rows.schema))
 
     with monkeypatch.context() as patched:
@@ -157,7 +162,7 @@ async def test_each_damage_is_found_at_its_place_and_nothing_else_is(
     wrong = {
         each.name: told(outcome, number)
         for number, each in enumerate(DAMAGES)
-        if sorted(told(outcome, number)) != sorted(each.found)
+        if sorted(told(outcome, number)) != sorted(due(each, layout))
     }
     assert wrong == {}
     assert sum(outcome.counts.values()) == len(outcome.findings) == sum(len(each.found) for each in DAMAGES)
@@ -165,6 +170,19 @@ async def test_each_damage_is_found_at_its_place_and_nothing_else_is(
     words = {each.partition: each.detail for each in outcome.findings}
     assert "b'd' was deleted at offset 5" in words[6]
     assert "is that of offset 4" in words[5]
+
+
+def hoisted(row: Row, names: set[str]) -> Row:
+    """A row as the flat table has it."""
+    value = row["value"] or {}
+    own = None if row["value"] is None else {name: each for name, each in value.items() if name not in names}
+    return {**row, "value": own, **{name: value.get(name) for name in names}}
+
+
+def due(damage: Damage, layout: str) -> list[Found]:
+    """What has to be found: of a flat table by names without `value`."""
+    flat = layout == "flat"
+    return [(kind, offset, in_flat(column) if flat else column) for kind, offset, column in damage.found]
 
 
 async def test_sound_tables_are_equal_while_both_go_on(rig: Rig, spark: SparkSession) -> None:

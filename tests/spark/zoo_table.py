@@ -28,6 +28,7 @@ Row = dict[str, Any]
 Headers = tuple[tuple[str, bytes | None], ...]
 
 V1, V2, KEYS = 1, 2, 3
+OWN, TOP = ("__raw__", "__err__"), ("kafka", "key", "value", "headers")
 NEWER = (
     samples.ZOO.replace(b"string f_string = 14;", b"bytes f_string = 14;")  # another type: another column
     .replace(b"int32 f_int32 = 3;", b"int64 wider = 3;")  # renamed and widened: the same column
@@ -115,14 +116,14 @@ def records() -> list[Rec]:
 
 
 @cache
-def table_layout() -> Layout:
+def table_layout(*, flat: bool = False) -> Layout:
     """The table's columns under its bindings."""
     values = (
         Binding(V1, samples.descriptor_set(samples.ZOO), "zoo.All"),
         Binding(V2, samples.descriptor_set(NEWER), "zoo.All"),
     )
     keys = (Binding(KEYS, samples.descriptor_set(samples.ZOO), "zoo.Leaf"),)
-    return layout.build(Bindings(keys, KEYS, (KEYS,)), Bindings(values, V2, (V1, V2)))
+    return layout.build(Bindings(keys, KEYS, (KEYS,)), Bindings(values, V2, (V1, V2)), flat=flat)
 
 
 def schemas(partitions: int) -> TopicSchemas:
@@ -166,9 +167,25 @@ def rows(partition: int) -> list[Row]:
     return found
 
 
-def arrow_schema() -> pa.Schema:
+def hoisted(row: Row) -> Row:
+    """A row as a flat table has it: all of the value but its own two at the top level."""
+    value = row["value"] or {}
+    names = [each.name for each in table_layout().nested.field("value").type if each.name not in OWN]
+    own = None if row["value"] is None else {name: value.get(name) for name in OWN}
+    return {**row, "value": own, **{name: value.get(name) for name in names}}
+
+
+def gathered(row: Row) -> Row:
+    """Inverse of `hoisted`."""
+    others = {name: each for name, each in row.items() if name not in TOP}
+    value = None if row["value"] is None else {**row["value"], **others}
+    return {**{name: each for name, each in row.items() if name in TOP}, "value": value}
+
+
+def arrow_schema(*, flat: bool = False) -> pa.Schema:
     """The types of the rows; nothing is required, so that anything can be damaged."""
-    return pa.schema([pa.field(each.name, _optional(each.type)) for each in _arrow().schema])
+    own = table_layout(flat=flat).arrow
+    return pa.schema([pa.field(each.name, _optional(each.type)) for each in own])
 
 
 def _optional(kind: pa.DataType) -> pa.DataType:
@@ -188,9 +205,9 @@ def history(topic: str, partition: int) -> list[HistoryRow]:
     ]  # fmt: skip
 
 
-def fields() -> list[dict[str, Any]]:
+def fields(*, flat: bool = False) -> list[dict[str, Any]]:
     """The table's columns in Iceberg's JSON, nothing required."""
-    found: list[dict[str, Any]] = _not_required(deepcopy(table_layout().fields))
+    found: list[dict[str, Any]] = _not_required(deepcopy(table_layout(flat=flat).fields))
     return found
 
 

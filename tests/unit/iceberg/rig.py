@@ -237,11 +237,15 @@ async def running(
     *,
     server: MemoryServer | None = None,
     name: str = "rig",
+    store: ObjectStore | None = None,
 ) -> AsyncIterator[Rig]:
-    """A rig over `folder`; with the same `server` and folder, another agent of the same cluster."""
+    """A rig over `folder`; with the same `server` and folder, another agent of the same cluster.
+
+    `store`: in place of that in the folder.
+    """
     root = f"file://{folder}/store"
     await asyncio.to_thread((folder / "store").mkdir, parents=True, exist_ok=True)
-    store = open_store(root)
+    store = store or open_store(root)
     clock = SystemClock()
     server = server or MemoryServer()
     replica = Replica(MemoryLog(server, clock), store, clock, ReplicaOptions(members_s=0.1, retry_s=0.05))

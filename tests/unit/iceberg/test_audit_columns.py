@@ -25,9 +25,9 @@ from tests.spark.zoo_table import BROKEN, END, FULL, KEYS, MISTYPED, NAMELESS, O
 from tests.unit.schema import samples
 
 
-def columns() -> TableColumns:
+def columns(*, flat: bool = False) -> TableColumns:
     """The sound table's."""
-    return TableColumns(json.dumps(zoo_table.fields()), zoo_table.table_layout().ids.to_json())
+    return TableColumns(json.dumps(zoo_table.fields(flat=flat)), zoo_table.table_layout().ids.to_json())
 
 
 def handed(rows: list[zoo_table.Row] | pa.Table) -> pa.RecordBatch:
@@ -62,6 +62,8 @@ def test_each_damage_to_a_column_is_seen(damage: Damage) -> None:
     expected = {(offset, column) for kind, offset, column in damage.found if kind == COLUMN}
     if rows:
         assert told(columns().judge(zoo_table.schemas(1)), handed(rows)) == expected
+        flat = {(offset, column) for kind, offset, column in damage.in_flat() if kind == COLUMN}
+        assert told(columns(flat=True).judge(zoo_table.schemas(1)), handed(rows)) == flat
     else:
         assert not expected
 

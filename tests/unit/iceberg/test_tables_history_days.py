@@ -67,7 +67,7 @@ class Table:
             "sequence-number": self.count,
             "timestamp-ms": self.now_ms,
             "manifest-list": f"{self.metadata['location']}/metadata/{number:016x}-snap.x{number:016x}.avro",
-            "schema-id": 0,
+            "schema-id": self.metadata["current-schema-id"],
             "summary": self._summary(),
         }
         before = self.metadata

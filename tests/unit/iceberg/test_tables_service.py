@@ -202,8 +202,10 @@ async def test_a_table_with_a_damaged_file_holds_up_no_other(rig: Rig, what: str
     await three(rig)
     for name in TOPICS:
         await rig.drain(rig.committer(name))
+        await rig.produce([b"2"], topic=name)
+        await rig.drain(rig.committer(name))
     head = await rig.head("b")
-    (manifest,) = head.manifests
+    manifest, _ = head.manifests
     location = {
         "manifest list": head.metadata["snapshots"][-1]["manifest-list"],
         "manifest": manifest.manifest_path,
@@ -212,21 +214,21 @@ async def test_a_table_with_a_damaged_file_holds_up_no_other(rig: Rig, what: str
     key = rig.warehouse.key(location)
     sound = await rig.store.get(key)
     await rig.store.put(key, [bytes(sound[:-1]), bytes([sound[-1] ^ 1])])
-    rig.options = CommitterOptions(manifests_merged_at=1)  # each commit builds on all that there is
+    rig.options = CommitterOptions(manifests_merged_at=2)  # each commit builds on all that there is
     for name in TOPICS:
-        await rig.produce([b"2"], topic=name)
+        await rig.produce([b"3"], topic=name)
     async with serving(rig, ALONE) as service:
         for name in ("a", "c"):
             await committed(service, name, 1)
         await until(lambda: "b" in service.status() and service.status()["b"].failures > 1)
         assert service.status()["b"].rows == 0
         for name in ("a", "c"):
-            await rig.produce([b"3"], topic=name)
+            await rig.produce([b"4"], topic=name)
             await committed(service, name, 2)
         await rig.store.put(key, [sound])
         await committed(service, "b", 1)
-    await rig.assert_table_is_topic({0: [b"1", b"2", b"3"]}, topic="a")
-    await rig.assert_table_is_topic({0: [b"1", b"2"]}, topic="b")
+    await rig.assert_table_is_topic({0: [b"1", b"2", b"3", b"4"]}, topic="a")
+    await rig.assert_table_is_topic({0: [b"1", b"2", b"3"]}, topic="b")
 
 
 async def test_a_topic_that_cannot_be_looked_at_keeps_no_other_from_a_table(
