@@ -48,10 +48,11 @@ class CompileError(ValueError):
         self.problems = problems
 
 
-def compile_protos(files: Mapping[str, bytes]) -> bytes:
+def compile_protos(files: Mapping[str, bytes], compiled: bytes = b"") -> bytes:
     """Compile sources, given by import path, into a serialized FileDescriptorSet with all imports.
 
-    The imports of google/protobuf/*.proto need not be given. Blocks for about 0.1 s (a process is
+    The imports of google/protobuf/*.proto need not be given; what else is not among the sources is looked
+    for in `compiled`, a serialized FileDescriptorSet. Blocks for about 0.1 s (a process is
     started): call it in a thread. Raises CompileError with file, line and reason, OSError where its
     temporary folder cannot be written.
     """
@@ -62,18 +63,24 @@ def compile_protos(files: Mapping[str, bytes]) -> bytes:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+        given = []
+        if compiled:
+            known = Path(folder, "known.bin")
+            known.write_bytes(compiled)
+            given = [f"--descriptor_set_in={known}"]
         output = Path(folder, "out.bin")
-        _run(root, output, sorted(files))
+        _run(root, output, sorted(files), given)
         return output.read_bytes()
 
 
-def _run(root: Path, output: Path, names: list[str]) -> None:
+def _run(root: Path, output: Path, names: list[str], given: list[str]) -> None:
     command = [
         sys.executable,
         *("-P", "-m", "grpc_tools.protoc"),
         "--proto_path=.",
         "--include_imports",
         f"--descriptor_set_out={output}",
+        *given,
         *names,
     ]
     try:

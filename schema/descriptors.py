@@ -54,7 +54,7 @@ def load(descriptor_set: bytes, message: str) -> MessageType:
     """
     files = _parse(descriptor_set)
     pool = descriptor_pool.DescriptorPool()
-    for file in _in_order(files):
+    for file in in_order(files):
         try:
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError) as error:
@@ -103,8 +103,8 @@ def _parse(descriptor_set: bytes) -> list[Any]:
     return files
 
 
-def _in_order(files: list[Any]) -> list[Any]:
-    """The files with imports before importers."""
+def in_order(files: list[Any]) -> list[Any]:
+    """The files with imports before importers. Raises DescriptorError where one is not there."""
     by_name = {file.name: file for file in files}
     ordered: dict[str, Any] = {}
     visiting: set[str] = set()

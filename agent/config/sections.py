@@ -190,7 +190,7 @@ class StoreConfig(Section):
 
 
 class HttpConfig(Section):
-    """Health, metrics, status, administration and the Iceberg REST catalog."""
+    """Health, metrics, status, administration, the Iceberg REST catalog and the schema registry."""
 
     host: Annotated[str, Field(min_length=1)] = "0.0.0.0"
     """Address to bind."""
@@ -205,7 +205,7 @@ class HttpConfig(Section):
     """Port under which others reach it. 0: the bound port."""
 
     body_bytes_max: Annotated[int, Field(ge=64 * 1024, le=256 * MIB)] = 16 * MIB
-    """Largest body of a request, bytes; descriptor sets and Iceberg commits travel in it."""
+    """Largest body of a request, bytes; descriptor sets, schemas and Iceberg commits travel in it."""
 
     requests_in_flight_max: Annotated[int, Field(ge=1, le=65536)] = 64
     """Requests served at once; further ones get 503."""

@@ -119,6 +119,9 @@ class Command(_message.Message):
     JUDGE_AGENT_FIELD_NUMBER: _builtins.int
     SKIP_DAMAGED_FIELD_NUMBER: _builtins.int
     COMMIT_TABLES_FIELD_NUMBER: _builtins.int
+    REGISTER_SCHEMA_FIELD_NUMBER: _builtins.int
+    DELETE_SCHEMA_VERSIONS_FIELD_NUMBER: _builtins.int
+    PUT_SUBJECT_SETTINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -221,6 +224,12 @@ class Command(_message.Message):
     def skip_damaged(self) -> Global___SkipDamaged: ...
     @_builtins.property
     def commit_tables(self) -> Global___CommitTables: ...
+    @_builtins.property
+    def register_schema(self) -> Global___RegisterSchema: ...
+    @_builtins.property
+    def delete_schema_versions(self) -> Global___DeleteSchemaVersions: ...
+    @_builtins.property
+    def put_subject_settings(self) -> Global___PutSubjectSettings: ...
     def __init__(
         self,
         *,
@@ -275,12 +284,15 @@ class Command(_message.Message):
         judge_agent: Global___JudgeAgent | None = ...,
         skip_damaged: Global___SkipDamaged | None = ...,
         commit_tables: Global___CommitTables | None = ...,
+        register_schema: Global___RegisterSchema | None = ...,
+        delete_schema_versions: Global___DeleteSchemaVersions | None = ...,
+        put_subject_settings: Global___PutSubjectSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -2566,3 +2578,226 @@ class ExpireTransactions(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExpireTransactions: _TypeAlias = ExpireTransactions  # noqa: Y015
+
+@_typing.final
+class SchemaReference(_message.Message):
+    """What a schema of the registry names by another subject's version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """as it is named inside the schema: of protobuf the import path"""
+    subject: _builtins.str
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "subject", b"subject", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchemaReference: _TypeAlias = SchemaReference  # noqa: Y015
+
+@_typing.final
+class RegisterSchema(_message.Message):
+    """Registers a schema under a subject: the id that its content has already, else the next one. The subject has the
+    name of its context before it (":.context:subject"), but for the default one. From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    SCHEMA_TYPE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CANONICAL_FIELD_NUMBER: _builtins.int
+    REFERENCES_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    RULE_SET_FIELD_NUMBER: _builtins.int
+    JUDGED_REVISION_FIELD_NUMBER: _builtins.int
+    SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    subject: _builtins.str
+    schema_type: _builtins.str
+    """"PROTOBUF" """
+    text: _builtins.str
+    """as it is told again"""
+    canonical: _builtins.bytes
+    """what it means: with the rest, by this two are the same; of protobuf a FileDescriptorProto"""
+    metadata: _builtins.str
+    """canonical JSON; empty: none"""
+    rule_set: _builtins.str
+    """likewise"""
+    judged_revision: _builtins.int
+    """What its author had applied when it judged the schema by the subject's versions, the settings and what it
+    refers to. Where one of these changed since, it is refused and judged again.
+    """
+    schema_id: _builtins.int
+    """mode IMPORT: the id that it has; else 0"""
+    version: _builtins.int
+    """mode IMPORT: its version; 0: the next one"""
+    @_builtins.property
+    def references(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaReference]: ...
+    def __init__(
+        self,
+        *,
+        subject: _builtins.str = ...,
+        schema_type: _builtins.str = ...,
+        text: _builtins.str = ...,
+        canonical: _builtins.bytes = ...,
+        references: _abc.Iterable[Global___SchemaReference] | None = ...,
+        metadata: _builtins.str = ...,
+        rule_set: _builtins.str = ...,
+        judged_revision: _builtins.int = ...,
+        schema_id: _builtins.int = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["canonical", b"canonical", "judged_revision", b"judged_revision", "metadata", b"metadata", "references", b"references", "rule_set", b"rule_set", "schema_id", b"schema_id", "schema_type", b"schema_type", "subject", b"subject", "text", b"text", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterSchema: _TypeAlias = RegisterSchema  # noqa: Y015
+
+@_typing.final
+class DeleteSchemaVersions(_message.Message):
+    """Deletes versions of a subject. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    PERMANENT_FIELD_NUMBER: _builtins.int
+    subject: _builtins.str
+    permanent: _builtins.bool
+    """for good what was deleted before; else they are only hidden"""
+    @_builtins.property
+    def version(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """empty: all of them"""
+
+    def __init__(
+        self,
+        *,
+        subject: _builtins.str = ...,
+        version: _abc.Iterable[_builtins.int] | None = ...,
+        permanent: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["permanent", b"permanent", "subject", b"subject", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteSchemaVersions: _TypeAlias = DeleteSchemaVersions  # noqa: Y015
+
+@_typing.final
+class PutSubjectSettings(_message.Message):
+    """Changes what applies to a subject, to a context (":.context:") or to all (empty). What is UNSET stays as it is.
+    From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Compatibility:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _CompatibilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[PutSubjectSettings._Compatibility.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        COMPATIBILITY_UNSET: PutSubjectSettings._Compatibility.ValueType  # 0
+        NONE: PutSubjectSettings._Compatibility.ValueType  # 1
+        BACKWARD: PutSubjectSettings._Compatibility.ValueType  # 2
+        BACKWARD_TRANSITIVE: PutSubjectSettings._Compatibility.ValueType  # 3
+        FORWARD: PutSubjectSettings._Compatibility.ValueType  # 4
+        FORWARD_TRANSITIVE: PutSubjectSettings._Compatibility.ValueType  # 5
+        FULL: PutSubjectSettings._Compatibility.ValueType  # 6
+        FULL_TRANSITIVE: PutSubjectSettings._Compatibility.ValueType  # 7
+
+    class Compatibility(_Compatibility, metaclass=_CompatibilityEnumTypeWrapper): ...
+    COMPATIBILITY_UNSET: PutSubjectSettings.Compatibility.ValueType  # 0
+    NONE: PutSubjectSettings.Compatibility.ValueType  # 1
+    BACKWARD: PutSubjectSettings.Compatibility.ValueType  # 2
+    BACKWARD_TRANSITIVE: PutSubjectSettings.Compatibility.ValueType  # 3
+    FORWARD: PutSubjectSettings.Compatibility.ValueType  # 4
+    FORWARD_TRANSITIVE: PutSubjectSettings.Compatibility.ValueType  # 5
+    FULL: PutSubjectSettings.Compatibility.ValueType  # 6
+    FULL_TRANSITIVE: PutSubjectSettings.Compatibility.ValueType  # 7
+
+    class _Normalize:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _NormalizeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[PutSubjectSettings._Normalize.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        NORMALIZE_UNSET: PutSubjectSettings._Normalize.ValueType  # 0
+        OFF: PutSubjectSettings._Normalize.ValueType  # 1
+        ON: PutSubjectSettings._Normalize.ValueType  # 2
+
+    class Normalize(_Normalize, metaclass=_NormalizeEnumTypeWrapper): ...
+    NORMALIZE_UNSET: PutSubjectSettings.Normalize.ValueType  # 0
+    OFF: PutSubjectSettings.Normalize.ValueType  # 1
+    ON: PutSubjectSettings.Normalize.ValueType  # 2
+
+    class _Mode:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[PutSubjectSettings._Mode.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        MODE_UNSET: PutSubjectSettings._Mode.ValueType  # 0
+        READWRITE: PutSubjectSettings._Mode.ValueType  # 1
+        READONLY: PutSubjectSettings._Mode.ValueType  # 2
+        READONLY_OVERRIDE: PutSubjectSettings._Mode.ValueType  # 3
+        IMPORT: PutSubjectSettings._Mode.ValueType  # 4
+
+    class Mode(_Mode, metaclass=_ModeEnumTypeWrapper): ...
+    MODE_UNSET: PutSubjectSettings.Mode.ValueType  # 0
+    READWRITE: PutSubjectSettings.Mode.ValueType  # 1
+    READONLY: PutSubjectSettings.Mode.ValueType  # 2
+    READONLY_OVERRIDE: PutSubjectSettings.Mode.ValueType  # 3
+    IMPORT: PutSubjectSettings.Mode.ValueType  # 4
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    COMPATIBILITY_FIELD_NUMBER: _builtins.int
+    NORMALIZE_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    CLEAR_CONFIG_FIELD_NUMBER: _builtins.int
+    CLEAR_MODE_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    compatibility: Global___PutSubjectSettings.Compatibility.ValueType
+    normalize: Global___PutSubjectSettings.Normalize.ValueType
+    mode: Global___PutSubjectSettings.Mode.ValueType
+    clear_config: _builtins.bool
+    """first the first two are unset …"""
+    clear_mode: _builtins.bool
+    """… or the mode"""
+    force: _builtins.bool
+    """IMPORT although there are subjects"""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        compatibility: Global___PutSubjectSettings.Compatibility.ValueType = ...,
+        normalize: Global___PutSubjectSettings.Normalize.ValueType = ...,
+        mode: Global___PutSubjectSettings.Mode.ValueType = ...,
+        clear_config: _builtins.bool = ...,
+        clear_mode: _builtins.bool = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear_config", b"clear_config", "clear_mode", b"clear_mode", "compatibility", b"compatibility", "force", b"force", "mode", b"mode", "normalize", b"normalize", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutSubjectSettings: _TypeAlias = PutSubjectSettings  # noqa: Y015

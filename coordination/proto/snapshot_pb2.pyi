@@ -5,7 +5,7 @@ A snapshot of the replicated state: what every agent has in memory after applyin
 revision. Field numbers never change meaning; code of the same feature level, older or newer, loads it.
 
 The file: the header of coordination/snapshot.py, then one zstd stream of length-delimited (varint)
-Sections in this order: head, topics, partitions of deleted topics, schemas, tables, namespaces, chunks,
+Sections in this order: head, topics, partitions of deleted topics, schemas, the registry, tables, namespaces, chunks,
 tail. Lists keep the order of the state's own dicts (which is the log's order), so that two agents write
 the same bytes.
 """
@@ -50,6 +50,9 @@ class Section(_message.Message):
     EXTENTS_FIELD_NUMBER: _builtins.int
     PARTITION_REST_FIELD_NUMBER: _builtins.int
     LEAVING_FIELD_NUMBER: _builtins.int
+    REGISTERED_SCHEMA_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    SUBJECT_SETTINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -92,6 +95,12 @@ class Section(_message.Message):
     def partition_rest(self) -> Global___PartitionRest: ...
     @_builtins.property
     def leaving(self) -> Global___Leaving: ...
+    @_builtins.property
+    def registered_schema(self) -> Global___RegisteredSchema: ...
+    @_builtins.property
+    def subject(self) -> Global___Subject: ...
+    @_builtins.property
+    def subject_settings(self) -> Global___SubjectSettings: ...
     def __init__(
         self,
         *,
@@ -116,12 +125,15 @@ class Section(_message.Message):
         extents: Global___Extents | None = ...,
         partition_rest: Global___PartitionRest | None = ...,
         leaving: Global___Leaving | None = ...,
+        registered_schema: Global___RegisteredSchema | None = ...,
+        subject: Global___Subject | None = ...,
+        subject_settings: Global___SubjectSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "schema", b"schema", "segment_garbage", b"segment_garbage", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -359,6 +371,7 @@ class Head(_message.Message):
     CLOCK_MS_FIELD_NUMBER: _builtins.int
     CLOCK_DOUBT_MS_FIELD_NUMBER: _builtins.int
     BOUND_REVISION_FIELD_NUMBER: _builtins.int
+    SUBJECT_SETTINGS_REVISION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     hash: _builtins.bytes
     """rolling hash after `revision`"""
@@ -376,6 +389,8 @@ class Head(_message.Message):
     """for how long the only agent has been far ahead of it"""
     bound_revision: _builtins.int
     """the highest bound_revision that any topic ever had"""
+    subject_settings_revision: _builtins.int
+    """of the last change of any SubjectSettings"""
     @_builtins.property
     def incarnations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incarnation]: ...
     @_builtins.property
@@ -406,10 +421,11 @@ class Head(_message.Message):
         clock_ms: _builtins.int = ...,
         clock_doubt_ms: _builtins.int = ...,
         bound_revision: _builtins.int = ...,
+        subject_settings_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "trimmed_through", b"trimmed_through"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "subject_settings_revision", b"subject_settings_revision", "trimmed_through", b"trimmed_through"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1766,3 +1782,143 @@ class Extents(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Extents: _TypeAlias = Extents  # noqa: Y015
+
+@_typing.final
+class RegisteredSchema(_message.Message):
+    """A schema of the registry (log.proto RegisterSchema), behind those that it refers to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Reference(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        SUBJECT_FIELD_NUMBER: _builtins.int
+        VERSION_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        subject: _builtins.str
+        version: _builtins.int
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            subject: _builtins.str = ...,
+            version: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "subject", b"subject", "version", b"version"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    SCHEMA_TYPE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CANONICAL_FIELD_NUMBER: _builtins.int
+    REFERENCES_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    RULE_SET_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    schema_id: _builtins.int
+    schema_type: _builtins.str
+    text: _builtins.str
+    canonical: _builtins.bytes
+    metadata: _builtins.str
+    rule_set: _builtins.str
+    depth: _builtins.int
+    """1: it refers to nothing"""
+    @_builtins.property
+    def references(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredSchema.Reference]: ...
+    def __init__(
+        self,
+        *,
+        schema_id: _builtins.int = ...,
+        schema_type: _builtins.str = ...,
+        text: _builtins.str = ...,
+        canonical: _builtins.bytes = ...,
+        references: _abc.Iterable[Global___RegisteredSchema.Reference] | None = ...,
+        metadata: _builtins.str = ...,
+        rule_set: _builtins.str = ...,
+        depth: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["canonical", b"canonical", "depth", b"depth", "metadata", b"metadata", "references", b"references", "rule_set", b"rule_set", "schema_id", b"schema_id", "schema_type", b"schema_type", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisteredSchema: _TypeAlias = RegisteredSchema  # noqa: Y015
+
+@_typing.final
+class Subject(_message.Message):
+    """A subject and its versions: columns, ascending, one element per version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    SCHEMA_ID_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    revision: _builtins.int
+    """of the last change of its versions"""
+    @_builtins.property
+    def version(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def schema_id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def deleted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]: ...
+    @_builtins.property
+    def changed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """revision of the last change of that version"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        version: _abc.Iterable[_builtins.int] | None = ...,
+        schema_id: _abc.Iterable[_builtins.int] | None = ...,
+        deleted: _abc.Iterable[_builtins.bool] | None = ...,
+        changed: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "deleted", b"deleted", "name", b"name", "revision", b"revision", "schema_id", b"schema_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Subject: _TypeAlias = Subject  # noqa: Y015
+
+@_typing.final
+class SubjectSettings(_message.Message):
+    """What was set for a subject, a context or all, by log.proto PutSubjectSettings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    COMPATIBILITY_FIELD_NUMBER: _builtins.int
+    NORMALIZE_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    compatibility: _builtins.int
+    normalize: _builtins.int
+    mode: _builtins.int
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        compatibility: _builtins.int = ...,
+        normalize: _builtins.int = ...,
+        mode: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compatibility", b"compatibility", "mode", b"mode", "normalize", b"normalize", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubjectSettings: _TypeAlias = SubjectSettings  # noqa: Y015

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordination.state.chunk_table import ChunkTable
 from coordination.state.group_types import Group
+from coordination.state.subject_types import SubjectTable
 from coordination.state.transaction_types import PendingOffset, Transaction
 from coordination.state.types import (
     Broker,
@@ -42,18 +43,18 @@ class StateData:
         # True takes the segments that it names along.
         self.segment_garbage: dict[SegmentId, int] = {}
         self.manifest_garbage: dict[ManifestId, tuple[int, bool]] = {}
-        self.next_producer_id = 0
+        self.next_producer_id, self.next_node_id = 0, 1
         self.incarnations: dict[int, Incarnation] = {}  # live ones and the last fenced ones
         self.live: dict[int, Incarnation] = {}  # those of them that are live, in no order that counts
         self.brokers: dict[int, Broker] = {}
         self.node_ids: dict[str, int] = {}
-        self.next_node_id = 1
         self.cluster_configs: dict[str, str] = {}  # by Kafka's broker names
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; the group need not exist
         self.features: dict[str, int] = dict(FEATURES_AT_FIRST)  # finalized, besides the feature level
         self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
+        self.subjects = SubjectTable()  # the schema registry
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol

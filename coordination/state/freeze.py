@@ -25,6 +25,12 @@ from coordination.state.freeze_partitions import (
     note_leaving,
     note_partition,
 )
+from coordination.state.freeze_subjects import (
+    SUBJECTS_PER_STEP,
+    FrozenSubjects,
+    note_subject,
+    subject_sections,
+)
 from coordination.state.freeze_transactions import note_extents, transaction_sections
 from coordination.state.levels import PIECES_OF_PARTITIONS
 from coordination.state.state import State
@@ -59,6 +65,7 @@ class Frozen:
     groups: list[FrozenGroup] = field(default_factory=list)
     extents: dict[str, list[int]] = field(default_factory=dict)
     transactions: list[pb.Section] = field(default_factory=list)
+    subjects: FrozenSubjects = field(default_factory=FrozenSubjects)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -71,7 +78,13 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.pending = [(key[0], key[1], list(parts)) for key, parts in state.pending.items()]
     frozen.group_configs = list(state.group_configs.items())  # a change puts a new dict in
     frozen.features, frozen.features_epoch = dict(state.features), state.features_epoch
+    registry = state.subjects
+    frozen.subjects.schemas = list(registry.schemas.values())
+    frozen.subjects.settings = list(registry.settings.items())
     yield frozen
+    for subjects in _groups(registry.subjects.values(), SUBJECTS_PER_STEP):
+        frozen.subjects.subjects += map(note_subject, subjects)
+        yield frozen
     yield from _topics(frozen, state)
     for partitions in _groups(state.leaving.values(), PARTITIONS_PER_STEP):
         frozen.leaving += map(note_leaving, partitions)
@@ -146,6 +159,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
         yield from partition_sections.of(frozen.leaving)
     for schema in frozen.schemas:
         yield pb.Section(schema=_schema(schema))
+    yield from subject_sections(frozen.subjects)
     for table in frozen.tables:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:
@@ -225,6 +239,7 @@ def _head(state: State) -> pb.Head:
         clock_ms=state.clock_ms,
         clock_doubt_ms=state.clock_doubt_ms,
         bound_revision=state.bound_revision,
+        subject_settings_revision=state.subjects.settings_revision,
     )
 
 

@@ -18,6 +18,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | each partition remembers from which offset on its topic was bound to which schemas; BindSchema is refused where a partition could have more than 1,024 such spans |
 | 2 | DropTable.expected: a table is dropped or renamed only where its author saw it |
 | 2 | DropTable.claim: a topic's table gets the name it is configured for; a topic has one table; `floe.table.name` is refused where another topic or table has it |
+| 2 | the schema registry: RegisterSchema, DeleteSchemaVersions, PutSubjectSettings |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 """  # noqa: E501 - a table
 
@@ -49,12 +50,16 @@ TOLD_PACE = 2  # and agents tell each other how fast they are
 EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author saw it
 LEAVING = 2  # and a topic that holds very much leaves over many entries
 TABLES_TOGETHER = 2  # and pointers of several tables move at one point of the log
+REGISTRY = 2  # and there are subjects of the schema registry
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
 SINCE: dict[str, int] = {
     "judge_agent": JUDGED_AGENTS,
     "skip_damaged": SKIPPED_DAMAGE,
     "commit_tables": TABLES_TOGETHER,
+    "register_schema": REGISTRY,
+    "delete_schema_versions": REGISTRY,
+    "put_subject_settings": REGISTRY,
 } | dict.fromkeys(
     (
         "init_transactions",

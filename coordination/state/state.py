@@ -34,6 +34,8 @@ from coordination.state import (
     schemas,
     segments,
     skipped,
+    subject_settings,
+    subjects,
     tables,
     topics,
     transactions,
@@ -119,6 +121,9 @@ HANDLERS: dict[str, Handler] = {
     "swap_segments": segments.swap_segments,
     "forget_segments": segments.forget_segments,
     "skip_damaged": skipped.skip_damaged,
+    "register_schema": subjects.register_schema,
+    "delete_schema_versions": subjects.delete_schema_versions,
+    "put_subject_settings": subject_settings.put_subject_settings,
 }
 
 

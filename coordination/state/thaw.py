@@ -15,6 +15,7 @@ from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
+from coordination.state.freeze_subjects import thaw_schema, thaw_settings, thaw_subject
 from coordination.state.freeze_transactions import (
     thaw_extents,
     thaw_partition,
@@ -82,6 +83,9 @@ class Thaw:
             "transactions": self._transactions,
             "pending_offsets": self._pending_offsets,
             "extents": self._extents,
+            "registered_schema": lambda told: thaw_schema(self.state.subjects, told),
+            "subject": self._subject,
+            "subject_settings": lambda told: thaw_settings(self.state.subjects, told),
             "tail": self._tail,
         }
 
@@ -119,6 +123,7 @@ class Thaw:
         state.next_producer_id = head.next_producer_id
         state.next_schema_id = head.next_schema_id
         state.next_node_id = head.next_node_id
+        state.subjects.settings_revision = head.subject_settings_revision
         state.trimmed_through = head.trimmed_through
         for one in head.incarnations:
             self._incarnation(one)
@@ -232,6 +237,12 @@ class Thaw:
             s.schema_id, s.topic, s.role, s.version, s.descriptor_set, s.message, s.framing, s.tombstones
         )
         self.state.topics[s.topic].schema_ids.append(s.schema_id)
+
+    def _subject(self, message: pb.Subject) -> None:
+        try:
+            thaw_subject(self.state.subjects, message)
+        except (ValueError, KeyError) as error:
+            raise BadSnapshot(f"subject {message.name!r}: {error}") from error
 
     def _table(self, t: pb.Table) -> None:
         self.state.tables[t.namespace, t.name] = Table(

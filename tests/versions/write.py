@@ -35,6 +35,7 @@ NOT_DRAWN = ("register_agent", "set_feature_level", "end", "part", "begin")
 LATER = (
     "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction",
     "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables",
+    "register_schema", "delete_schema_versions", "put_subject_settings",
 )  # fmt: skip
 """Commands above level 1. Code of level 1 does not have them."""
 RARE = (
@@ -60,6 +61,9 @@ STRINGS = {
     "group": ("g1", "g2"),
     "transactional_id": ("x1", "x2"),
     "topic": ("t1", "t2", "t3"),
+    "subject": ("s1", "s2", ":.x:s1"),
+    "scope": ("", "s1", "s2", ":.x:"),
+    "schema_type": ("PROTOBUF",),
 }
 FEATURES = ("group.version", "transaction.version", "floe.level")
 
@@ -141,6 +145,10 @@ class Writer:
             self._drop(message)
         if kind == "swap_segments":
             self._swap(message)
+        if kind == "register_schema" and self._random.randrange(4):
+            self._schema(message)
+        if kind == "put_subject_settings" and self._random.randrange(4):
+            message.mode, message.clear_mode = 0, True  # else little would be registered
         if self._level > 1 and self._random.random() < OWNED:
             self._as_owner(kind, message)
         return made
@@ -188,6 +196,17 @@ class Writer:
             message.expected = known.metadata_location
         if "claim" in message.DESCRIPTOR.fields_by_name:
             message.claim = ""  # a rename by a committer is what unit tests write
+
+    def _schema(self, message: Any) -> None:
+        """Judged by what there is, rarely with an id given, and referring to what is there."""
+        message.judged_revision = self.state.revision
+        if self._random.randrange(8):
+            message.schema_id = message.version = 0
+        del message.references[:]
+        subject = self.state.subjects.subjects.get(self._random.choice(STRINGS["subject"]))
+        if subject is not None and subject.live and self._random.randrange(2):
+            version = self._random.choice(subject.live).version
+            message.references.add(name="n", subject=subject.name, version=version)
 
     def _swap(self, message: Any) -> None:
         """Mostly by a job that knows the partition: rows up to one in a chunk, or the segments anew."""

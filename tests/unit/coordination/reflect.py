@@ -14,6 +14,7 @@ from enum import Enum
 from coordination.state import State
 from coordination.state.group_types import OffsetTable
 from coordination.state.slices import SliceIndex
+from coordination.state.subject_types import SubjectTable
 from coordination.state.transaction_types import PartitionTransactions
 from coordination.state.types import Partition, Topic
 
@@ -90,4 +91,8 @@ def _attribute(owner: object, name: str) -> object:
         return tuple(sorted((key, one.transactional_id) for key, one in by_producer))
     if isinstance(owner, State) and name in ("tables_by_topic", "topics_by_table_name"):  # nor does theirs
         return tuple(sorted(value.items()))
+    if isinstance(owner, SubjectTable) and name in ("users", "referrers"):  # nor the one inside them
+        return tuple(sorted((key, tuple(sorted(held))) for key, held in value.items()))
+    if isinstance(owner, SubjectTable) and name in ("by_identity", "contexts"):
+        return tuple(sorted((key, plain(held)) for key, held in value.items()))
     return plain(value)

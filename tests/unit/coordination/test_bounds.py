@@ -18,7 +18,9 @@ from coordination.commands import (
     CreatePartitions,
     DowngradeConsumerGroup,
     PutClassicGeneration,
+    PutSubjectSettings,
     RegisterAgent,
+    RegisterSchema,
     SetFeatureLevel,
 )
 from coordination.kafka_codes import Code
@@ -159,6 +161,17 @@ ORIGINS: dict[str, Origin] = {
     "Schema.role": Given("an enumeration; none has a negative value (test_an_unknown_value_is_refused)"),
     "Schema.version": Bounded("SCHEMA_ID_MAX"),
     "Schema.framing": Given("an enumeration, as the role"),
+    "RegisteredSchema.schema_id": Bounded("SCHEMA_ID_MAX"),
+    "RegisteredSchema.Reference.version": copied("SchemaReference.version"),
+    "RegisteredSchema.depth": Given("at most subjects.DEPTH_MAX"),
+    "Subject.revision": REVISION,
+    "Subject.version": Bounded("SCHEMA_ID_MAX"),
+    "Subject.schema_id": Bounded("SCHEMA_ID_MAX"),
+    "Subject.changed": REVISION,
+    "SubjectSettings.compatibility": Given("an enumeration, of which unknown values are refused"),
+    "SubjectSettings.normalize": Given("an enumeration, as the one before"),
+    "SubjectSettings.mode": Given("an enumeration, as the one before"),
+    "Head.subject_settings_revision": REVISION,
     "Table.revision": REVISION,
     "Table.next_offsets": copied("CommitTable.next_offsets"),
     "Chunks.serial": Counted("chunks"),
@@ -391,6 +404,17 @@ def schema_id_max(script: Script) -> None:
     result = script.one(A, BindSchema(topic="t", descriptor_set=b"y", message="m"))
     assert isinstance(result, Refused)
     assert result.code is Code.POLICY_VIOLATION
+    schema = RegisterSchema(subject="s", schema_type="T", canonical=b"c", judged_revision=INT32)
+    result = script.one(A, schema)
+    assert isinstance(result, Refused)
+    assert result.code is Code.POLICY_VIOLATION
+    script.one(A, PutSubjectSettings(mode=PutSubjectSettings.IMPORT))
+    schema.schema_id, schema.version = 7, kept.SCHEMA_ID_MAX
+    assert script.one(A, schema) == Done((7, kept.SCHEMA_ID_MAX))
+    script.one(A, PutSubjectSettings(mode=PutSubjectSettings.READWRITE))
+    schema.schema_id, schema.version, schema.canonical = 0, 0, b"d"
+    result = script.one(A, schema)
+    assert isinstance(result, Refused), "there is no version behind the highest"
 
 
 REACHED: dict[str, Callable[[Script], None]] = {

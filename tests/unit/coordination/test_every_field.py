@@ -31,6 +31,7 @@ from coordination.commands import (
     ConsumerAssignment,
     ConsumerMember,
     ConsumerTarget,
+    DeleteSchemaVersions,
     DeleteTopic,
     Fence,
     FenceIncarnation,
@@ -42,7 +43,10 @@ from coordination.commands import (
     Part,
     PutClassicGeneration,
     PutNamespace,
+    PutSubjectSettings,
     RegisterAgent,
+    RegisterSchema,
+    SchemaReference,
     SkipDamaged,
     UpdateFeatures,
     config_entries,
@@ -87,6 +91,7 @@ def full() -> State:
     groups(script)
     transactions(script)
     schemas(script)
+    registry(script)
     rest(script)
     return script.state
 
@@ -152,6 +157,29 @@ def schemas(script: Script) -> None:
     written = chunk(20, (0, 1))
     written.judged_revision = script.state.revision
     assert isinstance(script.one(A, written), ChunkCommitted)
+
+
+def registry(script: Script) -> None:
+    """Subjects in two contexts, versions deleted and not, one that refers to another, settings."""
+    first = RegisterSchema(
+        subject="s", schema_type="T", text="t", canonical=b"c", metadata="{}", rule_set="[]",
+        judged_revision=1 << 40,
+    )  # fmt: skip
+    assert script.one(A, first) == Done((4, 1))
+    second = RegisterSchema(
+        subject=":.x:s", schema_type="T", text="u", canonical=b"d", judged_revision=1 << 40,
+        references=[SchemaReference(name="a", subject="s", version=1)],
+    )  # fmt: skip
+    assert script.one(A, second) == Done((5, 1))
+    third = RegisterSchema(subject="s", schema_type="T", canonical=b"e", judged_revision=1 << 40)
+    assert script.one(A, third) == Done((6, 2))
+    assert script.one(A, DeleteSchemaVersions(subject="s", version=[2])) == Done((2,))
+    for scope, settings in (
+        ("s", PutSubjectSettings(compatibility=PutSubjectSettings.FULL)),
+        (":.x:", PutSubjectSettings(normalize=PutSubjectSettings.ON, mode=PutSubjectSettings.READONLY)),
+    ):
+        settings.scope = scope
+        assert isinstance(script.one(A, settings), Done)
 
 
 def groups(script: Script) -> None:

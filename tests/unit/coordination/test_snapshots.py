@@ -42,6 +42,7 @@ from coordination.state.freeze import freeze, freeze_now
 from objectstore.naming import parse_snapshot_key
 from tests.unit.coordination.conftest import Agents, registration, until
 from tests.unit.coordination.kit import Script, chunk, tiles
+from tests.unit.coordination.reflect import plain
 from tests.unit.coordination.test_replica import crash, topic
 
 A, B = 11, 12
@@ -86,7 +87,7 @@ def full() -> Script:
     return script
 
 
-SEEN_ELSEWHERE = ("partitions", "topics", "topics_by_id", "topics_by_table_name", "chunks")
+SEEN_ELSEWHERE = ("partitions", "topics", "topics_by_id", "topics_by_table_name", "chunks", "subjects")
 
 
 def visible(script: Script) -> dict[str, object]:
@@ -113,6 +114,7 @@ def visible(script: Script) -> dict[str, object]:
         "names": state.topics_by_table_name,  # made from the topics, and only looked up: in no order
         "chunks": [(s, c.id, c.references) for s, c in state.chunks.by_serial.items()],
         "serial": state.chunks.next_serial,
+        "subjects": plain(state.subjects),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -26,6 +27,7 @@ from coordination.state.types import Done
 from coordination.trouble import Troubles
 from objectstore.adapters.memory import MemoryStore
 from objectstore.faulty import FaultyStore
+from tests.unit.agent.http.registry_rig import Registry
 
 
 @dataclass(slots=True)
@@ -58,9 +60,15 @@ class Edge:
 @pytest.fixture
 async def edge() -> AsyncIterator[Edge]:
     """A registered agent."""
+    async with agent_on(MemoryServer(), FaultyStore(MemoryStore(), 1)) as one:
+        yield one
+
+
+@asynccontextmanager
+async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge") -> AsyncIterator[Edge]:
+    """A registered agent of the cluster that has this log and this store."""
     clock = SystemClock()
-    log = MemoryLog(MemoryServer(), clock)
-    store = FaultyStore(MemoryStore(), 1)
+    log = MemoryLog(server, clock)
     signals, troubles = Signals(), Troubles(clock.now_ms)
     watched = WatchedStore(store, signals.store_reads, signals.store_writes)
     replica = Replica(
@@ -74,7 +82,7 @@ async def edge() -> AsyncIterator[Edge]:
         "store": {"url": "memory:"},
         "tables": {"enabled": False},
         "http": {"host": "127.0.0.1", "port": 0, "body_bytes_max": 65_536, "barrier_timeout_ms": 300},
-        "agent": {"name": "edge"},
+        "agent": {"name": name},
     }
     config = Config.model_validate(settings)
     health = Health(config, replica, watched, signals, troubles)
@@ -85,7 +93,7 @@ async def edge() -> AsyncIterator[Edge]:
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)
         await replica.start(
             RegisterAgent(
-                name="edge",
+                name=name,
                 node_id=-1,
                 listeners=[listener],
                 zone="z",
@@ -104,6 +112,12 @@ async def client(edge: Edge) -> AsyncIterator[httpx.AsyncClient]:
     """A client of `edge.app` without a socket."""
     async with connect(edge.app) as opened:
         yield opened
+
+
+@pytest.fixture
+def registry(client: httpx.AsyncClient) -> Registry:
+    """The schema registry of `edge`."""
+    return Registry(client)
 
 
 def connect(app: Starlette) -> httpx.AsyncClient:

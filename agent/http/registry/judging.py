@@ -1,0 +1,196 @@
+"""A schema of a request: read, with what it refers to, and compared with versions of the subject.
+
+What is taken from the state is of one moment, with that moment's revision; then threads parse and compare.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent.http.answers import Problem
+from agent.http.registry.errors import invalid_schema
+from agent.http.registry.requests import qualified
+from coordination.state.subject_types import (
+    Compatibility,
+    Normalize,
+    Reference,
+    RegisteredSchema,
+    SubjectTable,
+    SubjectVersion,
+    context_of,
+    in_force,
+)
+from coordination.state.subjects import NAME_LENGTH_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
+from schema.registry.compatibility import DEFAULT, Earlier, problems
+from schema.registry.protobuf import Imports, InvalidSchema, Protobuf, load, parse
+
+TYPES = ("PROTOBUF",)
+NOT_YET = ("AVRO", "JSON")
+PARSED_AT_ONCE_MAX = 2  # each is a process of its own
+Number = Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]
+
+
+class ReferenceGiven(BaseModel):
+    """A reference in a request; version -1 is the latest."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX)]
+    subject: Annotated[str, Field(min_length=1, max_length=NAME_LENGTH_MAX)]
+    version: Number = -1
+
+
+class SchemaGiven(BaseModel):
+    """A schema in a request."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+    schema_text: Annotated[str, Field(alias="schema", max_length=2 * TEXT_BYTES_MAX)] = ""
+    schema_type: Annotated[str | None, Field(alias="schemaType")] = None
+    references: Annotated[list[ReferenceGiven] | None, Field(max_length=REFERENCES_MAX)] = None
+    metadata: dict[str, Any] | None = None
+    rule_set: Annotated[dict[str, Any] | None, Field(alias="ruleSet")] = None
+    id: Number | None = None
+    version: Number | None = None
+
+
+class Wanted(NamedTuple):
+    """A schema that was read, as it is to be looked for or registered."""
+
+    schema_type: Literal["PROTOBUF"]
+    parsed: Protobuf
+    references: tuple[Reference, ...]
+    metadata: str
+    rule_set: str
+    imports: Imports
+
+
+class Version(NamedTuple):
+    """A version that a schema is compared with, taken from the state."""
+
+    version: int
+    schema: RegisteredSchema
+    imports: Imports
+
+
+def schema_given(body: Mapping[str, object]) -> SchemaGiven:
+    """The schema of a body. Raises RegistryProblem 42201."""
+    try:
+        given = SchemaGiven.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise invalid_schema(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    kind = (given.schema_type or "AVRO").upper()
+    if kind in NOT_YET:
+        raise invalid_schema(f"schemas of type {kind} cannot be registered with Floe; PROTOBUF ones can")
+    if kind not in TYPES:
+        raise invalid_schema(f"schema type {given.schema_type!r} is unknown")
+    if not given.schema_text.strip():
+        raise invalid_schema("Empty schema")
+    return given
+
+
+def references_of(
+    table: SubjectTable, subject: str, given: SchemaGiven, *, deleted: bool = False
+) -> tuple[Reference, ...]:
+    """What it refers to, in full names. Raises RegistryProblem 42201 for what is not there."""
+    found = []
+    for one in given.references or ():
+        name = qualified(one.subject, context_of(subject))
+        held = table.subjects.get(name)
+        versions = [each for each in held.versions.values() if deleted or not each.deleted] if held else []
+        if one.version > 0:
+            versions = [each for each in versions if each.version == one.version]
+        if not versions:
+            what = f'No schema reference found for subject "{one.subject}" and version {one.version}'
+            raise invalid_schema(f"{what} (imported as {one.name})")
+        found.append(Reference(one.name, name, versions[-1].version))
+    return tuple(found)
+
+
+def imports_of(table: SubjectTable, references: Sequence[Reference]) -> dict[str, bytes]:
+    """All that is imported, over all levels, by import path. Raises RegistryProblem 42201."""
+    found: dict[str, bytes] = {}
+    waiting = list(references)
+    seen: set[tuple[str, int]] = set()
+    while waiting:
+        one = waiting.pop()
+        schema = table.schemas[table.subjects[one.subject].versions[one.version].schema_id]
+        if found.setdefault(one.name, schema.canonical) != schema.canonical:
+            raise invalid_schema(
+                f"{one.name} is imported as two different files, by references of references"
+            )
+        if (one.subject, one.version) not in seen:
+            seen.add((one.subject, one.version))
+            waiting += schema.references
+    return found
+
+
+def normalizes(table: SubjectTable, subject: str, *, asked: bool) -> bool:
+    """Whether the text that is kept is the canonical one."""
+    return asked or in_force(table, subject).normalize == Normalize.ON
+
+
+def level_of(table: SubjectTable, subject: str) -> str:
+    """The compatibility level in force."""
+    return level_name(in_force(table, subject).compatibility)
+
+
+def level_name(number: int) -> str:
+    """The name of a level of log.proto; of 0, which is unset, the default's."""
+    known: Any = number  # mypy-protobuf has a type of its own for it
+    return Compatibility.Name(known) if number else DEFAULT
+
+
+def earlier_of(table: SubjectTable, versions: Sequence[SubjectVersion], level: str) -> list[Version]:
+    """Of these versions the ones that the level looks at, oldest first."""
+    looked_at = [] if level == "NONE" else versions if level.endswith("_TRANSITIVE") else versions[-1:]
+    schemas = [(one.version, table.schemas[one.schema_id]) for one in looked_at]
+    return [Version(number, each, imports_of(table, each.references)) for number, each in schemas]
+
+
+def compared(wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str]:
+    """Why the schema does not go with the versions; empty: it does. Blocks: call it in a thread."""
+    files = [
+        Earlier(one.version, one.schema.text, load(one.schema.canonical, one.imports)) for one in earlier
+    ]
+    return problems(load(wanted.parsed.canonical, wanted.imports), files, level)
+
+
+class Reader:
+    """Reads schemas in threads, a few at a time."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(PARSED_AT_ONCE_MAX)
+
+    async def read(
+        self, given: SchemaGiven, references: tuple[Reference, ...], imports: Imports, *, normalize: bool
+    ) -> Wanted:
+        """The schema of a request. Raises RegistryProblem 42201, Problem 503 where none can be compiled."""
+        async with self._places:
+            try:
+                parsed = await asyncio.to_thread(parse, given.schema_text, imports, normalize=normalize)
+            except InvalidSchema as error:
+                raise invalid_schema(str(error)) from None
+            except OSError as error:  # the compiler works in a temporary folder
+                raise Problem(503, f"the schema could not be compiled: {error}", "try again") from None
+        if max(len(parsed.canonical), len(parsed.text.encode())) > TEXT_BYTES_MAX:
+            raise invalid_schema(f"a schema has at most {TEXT_BYTES_MAX} bytes")
+        metadata, rule_set = _as_text(given.metadata), _as_text(given.rule_set)
+        return Wanted("PROTOBUF", parsed, references, metadata, rule_set, imports)
+
+
+def _as_text(given: dict[str, Any] | None) -> str:
+    """The same text for the same values; empty for none. Raises RegistryProblem for what is no Unicode."""
+    if not given:
+        return ""
+    try:
+        told = json.dumps(given, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        return told.encode().decode()
+    except (ValueError, RecursionError) as error:
+        raise invalid_schema(f"metadata or rule set: {error}") from None

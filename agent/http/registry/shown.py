@@ -1,0 +1,76 @@
+"""Schemas and versions as JSON, in Confluent's names."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from agent.http.registry.errors import CONTENT_TYPE
+from coordination.state.subject_types import IDENTITY_BYTES, RegisteredSchema, SubjectVersion
+from schema.registry.protobuf import serialized
+
+
+def answer(content: object) -> Response:
+    """JSON of the registry's own content type."""
+    return JSONResponse(content, media_type=CONTENT_TYPE)
+
+
+def text(content: str) -> Response:
+    """A schema alone, as it is."""
+    return Response(content, media_type=CONTENT_TYPE)
+
+
+def schema_text(schema: RegisteredSchema, request: Request) -> str:
+    """The schema in the format that is asked for: its text, or `serialized`."""
+    if request.query_params.get("format") == "serialized" and schema.schema_type == "PROTOBUF":
+        return serialized(schema.canonical)
+    return schema.text
+
+
+def guid(identity: bytes) -> str:
+    """The same for schemas that mean the same, in any cluster."""
+    digits = identity.hex()
+    ends = (0, 8, 12, 16, 20, 32)
+    return "-".join(digits[start:end] for start, end in pairwise(ends))
+
+
+def identity_of(given: str) -> bytes | None:
+    """The reverse of `guid`; None for what is none."""
+    try:
+        found = bytes.fromhex(given.replace("-", ""))
+    except ValueError:
+        return None
+    return found if len(found) == IDENTITY_BYTES else None
+
+
+def schema_shown(schema: RegisteredSchema, request: Request) -> dict[str, Any]:
+    """What a schema is, without its names and numbers."""
+    shown: dict[str, Any] = {"schemaType": schema.schema_type, "schema": schema_text(schema, request)}
+    if schema.references:
+        shown["references"] = [
+            {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
+        ]
+    if schema.metadata:
+        shown["metadata"] = json.loads(schema.metadata)
+    if schema.rule_set:
+        shown["ruleSet"] = json.loads(schema.rule_set)
+    return shown
+
+
+def version_shown(
+    subject: str, version: SubjectVersion, schema: RegisteredSchema, request: Request
+) -> dict[str, Any]:
+    """A version of a subject; `deleted` is told of deleted ones only."""
+    shown: dict[str, Any] = {
+        "subject": subject,
+        "version": version.version,
+        "id": schema.schema_id,
+        "guid": guid(schema.identity),
+    }
+    if version.deleted:
+        shown["deleted"] = True
+    return {**shown, **schema_shown(schema, request)}

@@ -1,0 +1,157 @@
+"""Subjects and their versions, as they are read."""
+
+from __future__ import annotations
+
+import json
+from operator import itemgetter
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.http.barrier import barrier
+from agent.http.parts import Parts
+from agent.http.registry.errors import schema_missing
+from agent.http.registry.requests import (
+    DEFAULT_CONTEXT,
+    flag,
+    paged,
+    prefixes,
+    subject_held,
+    subject_of,
+    version_held,
+    version_named,
+)
+from agent.http.registry.shown import answer, schema_text, text, version_shown
+from coordination.state.subject_types import (
+    RegisteredSchema,
+    Subject,
+    SubjectTable,
+    SubjectVersion,
+    context_of,
+)
+from coordination.state.subjects import referring
+from objectstore.turns import Turns, in_turns
+
+SCHEMAS_PER_ANSWER = 1_000
+SUBJECTS_PER_TURN = 2_000  # looked at before others may go on
+
+
+class SubjectRoutes:
+    """Reads of the registry, each after a read barrier."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def _table(self) -> SubjectTable:
+        await barrier(self._parts)
+        return self._parts.replica.state.subjects
+
+    async def subjects(self, request: Request) -> Response:
+        """Names, sorted. Of all contexts, unless `subjectPrefix` or the path says which."""
+        table = await self._table()
+        found = await in_turns(named(table, request))
+        return answer(paged(request, [subject.name for subject in found]))
+
+    async def versions(self, request: Request) -> Response:
+        """Numbers of versions, ascending."""
+        table, name = await self._table(), subject_of(request)
+        only = flag(request, "deletedOnly", "deleted_only")
+        subject = subject_held(table, name, deleted=only or flag(request, "deleted"))
+        found = list(subject.versions.values()) if only or flag(request, "deleted") else subject.live
+        return answer(paged(request, [one.version for one in found if one.deleted or not only]))
+
+    async def version(self, request: Request) -> Response:
+        """One version; `latest` is the newest."""
+        table, name, number = await self._table(), subject_of(request), version_named(request)
+        deleted = flag(request, "deleted")
+        one = version_held(subject_held(table, name, deleted=deleted), number, deleted=deleted)
+        return answer(version_shown(name, one, table.schemas[one.schema_id], request))
+
+    async def schema(self, request: Request) -> Response:
+        """The schema of a version alone."""
+        table, name, number = await self._table(), subject_of(request), version_named(request)
+        deleted = flag(request, "deleted")
+        one = version_held(subject_held(table, name, deleted=deleted), number, deleted=deleted)
+        return text(schema_text(table.schemas[one.schema_id], request))
+
+    async def referencedby(self, request: Request) -> Response:
+        """Ids of schemas that refer to a version."""
+        table, name, number = await self._table(), subject_of(request), version_named(request)
+        one = version_held(subject_held(table, name, deleted=True), number, deleted=True)
+        state, deleted = self._parts.replica.state, flag(request, "deleted")
+        return answer(paged(request, referring(state, name, one.version, deleted=deleted)))
+
+    async def contexts(self, request: Request) -> Response:
+        """Contexts that have subjects, and the default one."""
+        table = await self._table()
+        names = sorted({DEFAULT_CONTEXT, *(name[1:-1] for name in table.contexts if name)})
+        return answer(paged(request, names))
+
+    async def schemas(self, request: Request) -> Response:
+        """Versions of all subjects, by name and number; of each the newest with `latestOnly`.
+
+        At most SCHEMAS_PER_ANSWER: `offset` goes on behind them.
+        """
+        table = await self._table()
+        found = paged(request, await in_turns(_versions(table, request)), SCHEMAS_PER_ANSWER)
+        return answer([version_shown(name, one, schema, request) for name, one, schema in found])
+
+    async def with_metadata(self, request: Request) -> Response:
+        """The newest version with these properties in its metadata: each a `key` and a `value`."""
+        table, name = await self._table(), subject_of(request)
+        deleted = flag(request, "deleted")
+        subject = subject_held(table, name, deleted=deleted)
+        asked = request.query_params
+        wanted = dict(zip(asked.getlist("key"), asked.getlist("value"), strict=False))
+        for one in reversed(subject.versions.values()):
+            schema = table.schemas[one.schema_id]
+            if (deleted or not one.deleted) and wanted.items() <= _properties(schema).items():
+                return answer(version_shown(name, one, schema, request))
+        raise schema_missing()
+
+
+def _properties(schema: RegisteredSchema) -> dict[str, str]:
+    found = json.loads(schema.metadata).get("properties") if schema.metadata else None
+    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _versions(
+    table: SubjectTable, request: Request
+) -> Turns[list[tuple[str, SubjectVersion, RegisteredSchema]]]:
+    """Of the subjects that are asked for, with schemas of that moment."""
+    deleted, latest = flag(request, "deleted"), flag(request, "latestOnly")
+    found = []
+    for subject in (yield from named(table, request)):
+        versions = list(subject.versions.values()) if deleted else subject.live
+        for one in versions[-1:] if latest else versions:
+            if (schema := table.schemas.get(one.schema_id)) is not None:
+                found.append((subject.name, one, schema))
+        if len(found) % SUBJECTS_PER_TURN == 0:
+            yield
+    return found
+
+
+def named(table: SubjectTable, request: Request) -> Turns[list[Subject]]:
+    """The subjects that the query asks for, by name."""
+    context, beginning = prefixes(request)
+    only, deleted = flag(request, "deletedOnly", "deleted_only"), flag(request, "deleted")
+    found = []
+    for number, (name, subject) in enumerate(sorted(table.subjects.items(), key=itemgetter(0))):
+        if number % SUBJECTS_PER_TURN == 0:
+            yield
+        of = context_of(name)
+        if (context is None or of == context) and name.removeprefix(of).startswith(beginning):
+            live = any(not one.deleted for one in subject.versions.values())
+            if not live if only else live or deleted:
+                found.append(subject)
+    return found
+
+
+def subject_of_schema(table: SubjectTable, schema_id: int, *, deleted: bool) -> list[tuple[str, int]]:
+    """Subjects and versions that are this schema, by name and number."""
+    users = table.users.get(schema_id, {})
+    return sorted(
+        (name, number)
+        for name, number in users
+        if deleted or not table.subjects[name].versions[number].deleted
+    )

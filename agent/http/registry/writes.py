@@ -1,0 +1,212 @@
+"""Registering a schema, looking one up by its content, and asking whether one would go with the versions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.http.barrier import barrier, submit
+from agent.http.parts import Parts
+from agent.http.registry.errors import (
+    STORE,
+    RegistryProblem,
+    incompatible,
+    invalid_schema,
+    not_permitted,
+    schema_missing,
+)
+from agent.http.registry.judging import (
+    Reader,
+    SchemaGiven,
+    Version,
+    Wanted,
+    compared,
+    earlier_of,
+    imports_of,
+    level_of,
+    normalizes,
+    references_of,
+    schema_given,
+)
+from agent.http.registry.requests import (
+    flag,
+    object_of,
+    subject_held,
+    subject_of,
+    version_held,
+    version_named,
+)
+from agent.http.registry.shown import answer, guid, version_shown
+from coordination.commands import RegisterSchema, SchemaReference, command
+from coordination.kafka_codes import Code
+from coordination.state import State
+from coordination.state.subject_types import SubjectTable, identity
+from coordination.state.subjects import mode_refusal, registered
+from coordination.state.types import Done, Refused
+
+TRIES = 20
+"""Judgements of one registration: each but the last was overtaken by another's."""
+
+
+Placed: TypeAlias = tuple[int, int]
+"""Id and version."""
+
+
+class WriteRoutes:
+    """Puts schemas into the log; what they become is what apply decided."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._reader = Reader()
+
+    @property
+    def _state(self) -> State:
+        return self._parts.replica.state
+
+    @property
+    def _table(self) -> SubjectTable:
+        return self._parts.replica.state.subjects
+
+    async def register(self, request: Request) -> Response:
+        """Register a schema, or find it; answers with its id."""
+        subject, given = subject_of(request), await self._given(request)
+        if given.version and given.version > 0 and not (given.id and given.id > 0):
+            raise invalid_schema("a version is given with an id only")
+        for _ in range(TRIES):
+            await barrier(self._parts)
+            wanted = await self._read(request, subject, given)
+            await barrier(self._parts)  # reading took its time
+            placed = self._found(subject, given, wanted)
+            if placed is None:
+                revision = await self._judge(subject, given, wanted)
+                placed = await self._propose(subject, given, wanted, revision)
+            if placed is not None:
+                schema_id, version = placed
+                return answer({"id": schema_id, "version": version, "guid": guid(_identity(wanted))})
+        raise RegistryProblem(STORE, f"subject '{subject}' changed each of the {TRIES} times this was tried")
+
+    def _found(self, subject: str, given: SchemaGiven, wanted: Wanted) -> Placed | None:
+        """Id and version where the subject has the schema already, and none others were given."""
+        found = registered(self._state, subject, _identity(wanted))
+        asked = (given.id or 0) > 0
+        return None if asked or found is None else (found.schema_id, found.version)
+
+    async def _judge(self, subject: str, given: SchemaGiven, wanted: Wanted) -> int:
+        """As of which revision the schema goes with the subject's versions. Raises RegistryProblem."""
+        table, revision = self._table, self._state.revision
+        references = references_of(table, subject, given)
+        if (references, imports_of(table, references)) != (wanted.references, wanted.imports):
+            return 0  # another moment's: apply refuses it, and it is read again
+        schema_id = max(given.id or 0, 0)
+        refusal = mode_refusal(self._state, subject, schema_id)
+        if refusal is not None:
+            raise not_permitted(refusal.message)
+        if schema_id:
+            return revision  # what another registry took is not judged again
+        level, held = level_of(table, subject), table.subjects.get(subject)
+        earlier = earlier_of(table, held.live if held is not None else [], level)
+        problems = await asyncio.to_thread(compared, wanted, earlier, level)
+        if problems:
+            raise incompatible(subject, problems)
+        return revision
+
+    async def _propose(
+        self, subject: str, given: SchemaGiven, wanted: Wanted, revision: int
+    ) -> Placed | None:
+        """Id and version, as apply gave them; None where it is to be judged again. Raises RegistryProblem."""
+        references = [
+            SchemaReference(name=one.name, subject=one.subject, version=one.version)
+            for one in wanted.references
+        ]
+        message = RegisterSchema(
+            subject=subject,
+            schema_type=wanted.schema_type,
+            text=wanted.parsed.text,
+            canonical=wanted.parsed.canonical,
+            references=references,
+            metadata=wanted.metadata,
+            rule_set=wanted.rule_set,
+            judged_revision=revision,
+            schema_id=max(given.id or 0, 0),
+            version=max(given.version or 0, 0),
+        )
+        result = await submit(self._parts, command(message))
+        if isinstance(result, Refused):
+            if result.code is Code.INVALID_UPDATE_VERSION:
+                return None
+            malformed = result.code is Code.INVALID_REQUEST
+            raise invalid_schema(result.message) if malformed else not_permitted(result.message)
+        assert isinstance(result, Done)
+        placed: Any = result.value  # a pair, as apply says
+        schema_id, version = placed
+        return int(schema_id), int(version)
+
+    async def look_up(self, request: Request) -> Response:
+        """The version of the subject that is this schema."""
+        subject, given = subject_of(request), await self._given(request)
+        deleted = flag(request, "deleted")
+        await barrier(self._parts)
+        subject_held(self._table, subject, deleted=deleted)
+        wanted = await self._read(request, subject, given, deleted=True)
+        subject_held(self._table, subject, deleted=deleted)
+        found = registered(self._state, subject, _identity(wanted), deleted=deleted)
+        if found is None:
+            raise schema_missing()
+        return answer(version_shown(subject, found, self._table.schemas[found.schema_id], request))
+
+    async def test_one(self, request: Request) -> Response:
+        """Whether the schema would go with one version, in the directions of the level in force."""
+        subject, number = subject_of(request), version_named(request)
+        given = await self._given(request)
+        await barrier(self._parts)
+        wanted = await self._read(request, subject, given)
+        table, level = self._table, level_of(self._table, subject)
+        held = table.subjects.get(subject)
+        if number is None and not (held is not None and held.live):
+            return _tested(request, [])  # it goes with nothing
+        one = version_held(subject_held(table, subject, deleted=False), number, deleted=False)
+        return await self._compare(request, wanted, earlier_of(table, [one], level), level)
+
+    async def test_all(self, request: Request) -> Response:
+        """Whether the schema would go with the versions that the level in force looks at."""
+        subject, given = subject_of(request), await self._given(request)
+        await barrier(self._parts)
+        wanted = await self._read(request, subject, given)
+        table, level = self._table, level_of(self._table, subject)
+        held = table.subjects.get(subject)
+        earlier = earlier_of(table, held.live if held is not None else [], level)
+        return await self._compare(request, wanted, earlier, level)
+
+    async def _compare(
+        self, request: Request, wanted: Wanted, earlier: list[Version], level: str
+    ) -> Response:
+        return _tested(request, await asyncio.to_thread(compared, wanted, earlier, level))
+
+    async def _given(self, request: Request) -> SchemaGiven:
+        return schema_given(await object_of(request, self._parts.config.http.body_bytes_max))
+
+    async def _read(
+        self, request: Request, subject: str, given: SchemaGiven, *, deleted: bool = False
+    ) -> Wanted:
+        """The schema, with what it refers to as it is now."""
+        table = self._table
+        references = references_of(table, subject, given, deleted=deleted)
+        normalize = normalizes(table, subject, asked=flag(request, "normalize"))
+        return await self._reader.read(given, references, imports_of(table, references), normalize=normalize)
+
+
+def _identity(wanted: Wanted) -> bytes:
+    return identity(
+        wanted.schema_type, wanted.parsed.canonical, wanted.references, wanted.metadata, wanted.rule_set
+    )
+
+
+def _tested(request: Request, problems: list[str]) -> Response:
+    """Whether it would go, and why not where that is asked for."""
+    said: dict[str, object] = {"is_compatible": not problems}
+    if flag(request, "verbose"):
+        said["messages"] = problems
+    return answer(said)

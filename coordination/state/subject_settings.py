@@ -1,0 +1,51 @@
+"""What applies to a subject of the registry, to a context or to all: compatibility, normalization, mode."""
+
+from __future__ import annotations
+
+from coordination.commands import PutSubjectSettings
+from coordination.kafka_codes import Code
+from coordination.state.data import StateData
+from coordination.state.subject_types import GLOBAL, Mode, Settings, context_of, in_force
+from coordination.state.subjects import NAME_LENGTH_MAX, READ_ONLY
+from coordination.state.types import At, Done, Refused, Result
+
+SETTINGS_MAX = 100_000
+
+
+def put_subject_settings(state: StateData, message: PutSubjectSettings, at: At) -> Result:
+    """Set what is given, behind what is to be cleared.
+
+    Refused: POLICY_VIOLATION for IMPORT where there are subjects, for the config of what can only be read,
+    and for too many.
+    """
+    if len(message.scope) > NAME_LENGTH_MAX:
+        return Refused(Code.INVALID_REQUEST, f"a subject has at most {NAME_LENGTH_MAX} characters")
+    table = state.subjects
+    before = table.settings.get(message.scope, Settings())
+    after = Settings(
+        message.compatibility or (0 if message.clear_config else before.compatibility),
+        message.normalize or (0 if message.clear_config else before.normalize),
+        message.mode or (0 if message.clear_mode else before.mode),
+    )
+    config_changes = after[:2] != before[:2]
+    if config_changes and in_force(table, message.scope).mode in READ_ONLY:
+        return Refused(Code.POLICY_VIOLATION, f"Subject {message.scope} is in read-only mode")
+    importing = message.mode == Mode.IMPORT and before.mode != Mode.IMPORT and not message.force
+    if importing and _occupied(state, message.scope):
+        return Refused(Code.POLICY_VIOLATION, "Cannot import since found existing subjects")
+    if message.scope not in table.settings and len(table.settings) >= SETTINGS_MAX:
+        return Refused(Code.POLICY_VIOLATION, f"{SETTINGS_MAX} subjects have settings, the most that can")
+    if after != before:
+        table.settings_revision = at.revision
+        table.settings[message.scope] = after
+        if after == Settings():
+            del table.settings[message.scope]
+    return Done(after)
+
+
+def _occupied(state: StateData, scope: str) -> bool:
+    """Whether the scope has subjects: itself, those of its context, or any of the default context."""
+    table = state.subjects
+    if scope == GLOBAL or scope == context_of(scope):
+        return scope in table.contexts
+    return scope in table.subjects

@@ -1,0 +1,56 @@
+"""Protobuf files that every schema may import without a reference.
+
+google/protobuf/*.proto come with the compiler; those of Confluent and of protovalidate are in protos/.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+
+from schema.compiler import compile_protos
+
+_FOLDER = Path(__file__).parent / "protos"
+_PLACES = {
+    "buf/validate/validate.proto": "buf_validate.proto",
+    "confluent/meta.proto": "confluent_meta.proto",
+    "confluent/type/decimal.proto": "confluent_decimal.proto",
+    "confluent/types/decimal.proto": "confluent_decimal_before.proto",
+}
+_WITH_THE_COMPILER = tuple(
+    f"google/protobuf/{name}.proto"
+    for name in (
+        *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct"),
+        *("timestamp", "type", "wrappers"),
+    )
+)
+NAMES = frozenset({*_PLACES, *_WITH_THE_COMPILER})
+"""Import paths."""
+
+
+def with_imports(names: Iterable[str]) -> dict[str, bytes]:
+    """Those of the names that are known, and what they import: FileDescriptorProtos by import path.
+
+    Blocks for about 0.2 s the first time: the compiler runs. Raises CompileError and OSError as it does.
+    """
+    found: dict[str, bytes] = {}
+    waiting = [name for name in names if name in NAMES]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name], imports = _compiled()[name]
+            waiting += imports
+    return found
+
+
+@functools.cache
+def _compiled() -> dict[str, tuple[bytes, tuple[str, ...]]]:
+    """Each known file with what it imports."""
+    files = {name: (_FOLDER / place).read_bytes() for name, place in _PLACES.items()}
+    imports = "".join(f'import "{name}";\n' for name in _WITH_THE_COMPILER)
+    all_of_them = compile_protos({**files, "all.proto": f'syntax = "proto3";\n{imports}'.encode()})
+    compiled = descriptor_pb2.FileDescriptorSet.FromString(all_of_them).file
+    return {file.name: (file.SerializeToString(), tuple(file.dependency)) for file in compiled}

@@ -1,0 +1,171 @@
+"""PROTOBUF schemas: a `.proto` text or a base64 FileDescriptorProto, and what it means.
+
+A schema is one file. What it imports is given by import path, or is known (known.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
+
+from schema.compiler import CompileError, compile_protos
+from schema.descriptors import DescriptorError, in_order
+from schema.registry import known
+from schema.registry.canonical import canonical
+from schema.registry.printer import printed
+
+IMPORTS_MAX = 256
+"""Files that a schema may import, those that its imports import among them."""
+
+NESTING_MAX = 64
+"""Messages within messages, levels. The wire format's paths end long before (schema/framing.py)."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+|option\s+)?["']([^"'\n]+)["']""")
+_LOADED_MAX = 64  # files kept with their pools; least recently used go first
+
+Imports = Mapping[str, bytes]
+"""Canonical files by import path: all that a schema imports, and what those import."""
+
+
+class InvalidSchema(ValueError):
+    """The text is no schema; the message says where it stops being one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protobuf:
+    """A schema: what it means, and how it is told."""
+
+    canonical: bytes
+    text: str
+
+
+def parse(text: str, imports: Imports, *, normalize: bool = False) -> Protobuf:
+    """Read a schema. Its text is the one given, or the canonical one where that is asked for.
+
+    Blocks (a process may be started): call it in a thread. Raises InvalidSchema, and OSError as the compiler.
+    """
+    if len(imports) > IMPORTS_MAX:
+        raise InvalidSchema(f"{len(imports)} imported files: the limit is {IMPORTS_MAX}")
+    given = _from_base64(text)
+    if given is None:
+        name, files = _compile(text, imports)
+    else:
+        name = _free_name(imports)
+        given.name = name
+        given.ClearField("source_code_info")
+        files = {**_known(given.dependency, imports), **imports, name: given.SerializeToString()}
+    form = canonical(_linked(name, files))
+    if given is not None or normalize:
+        text = printed(load(form, imports))
+    return Protobuf(form, text)
+
+
+def load(form: bytes, imports: Imports) -> FileDescriptor:
+    """A canonical file with its imports, in a pool of its own. Raises InvalidSchema."""
+    return _load(form, tuple(sorted(imports.items())))
+
+
+@functools.lru_cache(maxsize=_LOADED_MAX)
+def _load(form: bytes, given: tuple[tuple[str, bytes], ...]) -> FileDescriptor:
+    imports = dict(given)
+    name, file = _free_name(imports), FileDescriptorProto.FromString(form)
+    return _pool({**_known(file.dependency, imports), **imports, name: form}).FindFileByName(name)
+
+
+def serialized(form: bytes) -> str:
+    """A canonical file as clients take it: a FileDescriptorProto in base64."""
+    file = FileDescriptorProto.FromString(form)
+    file.name = "default"
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def _from_base64(text: str) -> FileDescriptorProto | None:
+    """The descriptor that the text is; None where it is none."""
+    if not _BASE64.fullmatch(text):
+        return None
+    try:
+        found = FileDescriptorProto.FromString(base64.b64decode(text))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    return found if found.ListFields() else None
+
+
+def _compile(text: str, imports: Imports) -> tuple[str, dict[str, bytes]]:
+    """Under which name the text was compiled, and all files: serialized FileDescriptorProtos."""
+    name = _free_name(imports)
+    compiled = {**_known(_IMPORT.findall(text), imports), **imports}
+    given = descriptor_pb2.FileDescriptorSet(file=[_named(*one) for one in compiled.items()])
+    try:
+        made = compile_protos({name: text.encode()}, given.SerializeToString())
+    except UnicodeEncodeError:
+        raise InvalidSchema("the text is no valid Unicode") from None
+    except CompileError as error:
+        raise InvalidSchema(str(error)) from None
+    return name, {
+        file.name: file.SerializeToString() for file in descriptor_pb2.FileDescriptorSet.FromString(made).file
+    }
+
+
+def _known(names: Iterable[str], imports: Imports) -> dict[str, bytes]:
+    """What is known of what a schema imports, or what its imports import, unless it is given."""
+    further = [name for form in imports.values() for name in FileDescriptorProto.FromString(form).dependency]
+    try:
+        return known.with_imports(name for name in (*names, *further) if name not in imports)
+    except CompileError as error:  # of files that come with this code
+        raise RuntimeError(f"files that come with Floe do not compile: {error}") from error
+
+
+def _free_name(imports: Imports) -> str:
+    """What the file is called in messages: not as one that it imports."""
+    name = "schema.proto"
+    while name in imports:
+        name = f"_{name}"
+    return name
+
+
+def _named(name: str, form: bytes) -> FileDescriptorProto:
+    file = FileDescriptorProto.FromString(form)
+    file.name = name
+    return file
+
+
+def _linked(name: str, files: Mapping[str, bytes]) -> FileDescriptorProto:
+    """The file with its type names in full."""
+    found, made = _pool(files).FindFileByName(name), FileDescriptorProto()
+    found.CopyToProto(made)
+    return made
+
+
+def _pool(files: Mapping[str, bytes]) -> descriptor_pool.DescriptorPool:
+    """A pool with the files. Raises InvalidSchema."""
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        ordered = in_order([_named(*one) for one in files.items()])
+    except DescriptorError as error:
+        raise InvalidSchema(str(error)) from None
+    for file in ordered:
+        _check_depth(file)
+        try:
+            pool.AddSerializedFile(file.SerializeToString())
+        except (TypeError, ValueError) as error:
+            raise InvalidSchema(f"{file.name}: {error}") from None
+    return pool
+
+
+def _check_depth(file: FileDescriptorProto) -> None:
+    level, depth = list(file.message_type), 0
+    while level:
+        depth += 1
+        if depth > NESTING_MAX:
+            raise InvalidSchema(f"{file.name}: more than {NESTING_MAX} levels of messages within messages")
+        level = [nested for message in level for nested in message.nested_type]

@@ -1,0 +1,127 @@
+"""The schema registry: deleting, config, modes, contexts."""
+
+from __future__ import annotations
+
+from tests.unit.agent.http.registry_rig import A2, A3, BROKEN, USES, A, Registry, reference
+
+
+async def test_deleted_first_then_for_good(registry: Registry) -> None:
+    for text in (A, A2, A3):
+        await registry.register("s", text)
+    await registry.delete("/subjects/nobody", 40401)
+    await registry.delete("/subjects/s/versions/9", 40402)
+    await registry.delete("/subjects/s/versions/0", 42202)
+    await registry.delete("/subjects/s/versions/2?permanent=true", 40407)
+    assert await registry.delete("/subjects/s/versions/2") == 2
+    await registry.delete("/subjects/s/versions/2", 40406)
+    assert await registry.get("/subjects/s/versions") == [1, 3]
+    assert await registry.get("/subjects/s/versions?deleted=true") == [1, 2, 3]
+    assert await registry.get("/subjects/s/versions?deletedOnly=true") == [2]
+    await registry.get("/subjects/s/versions/2", 40402)
+    assert (await registry.get("/subjects/s/versions/2?deleted=true"))["deleted"] is True
+    await registry.look_up("s", A2, 40403)
+    assert (await registry.look_up("s", A2, query="?deleted=true"))["version"] == 2
+    assert await registry.get("/schemas/ids/2/subjects") == []
+    assert await registry.get("/schemas/ids/2/subjects?deleted=true") == ["s"]
+    assert await registry.delete("/subjects/s/versions/latest") == 3
+    await registry.delete("/subjects/s?permanent=true", 40405)
+    assert await registry.delete("/subjects/s") == [1]
+    await registry.delete("/subjects/s", 40404)
+    await registry.get("/subjects/s/versions", 40401)
+    await registry.get("/subjects/s/versions/latest", 40401)
+    assert await registry.get("/subjects") == []
+    assert await registry.get("/subjects?deleted=true") == ["s"]
+    assert await registry.get("/subjects?deletedOnly=true") == ["s"]
+    assert await registry.delete("/subjects/s/versions/2?permanent=true") == 2
+    await registry.get("/schemas/ids/2", 40403)
+    assert await registry.delete("/subjects/s?permanent=true") == [1, 3]
+    assert await registry.get("/subjects?deleted=true") == []
+
+
+async def test_config(registry: Registry) -> None:
+    assert await registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
+    assert await registry.put("/config", compatibility="FULL") == {"compatibility": "FULL"}
+    await registry.get("/config/s", 40408)
+    assert await registry.get("/config/s?defaultToGlobal=true") == {"compatibilityLevel": "FULL"}
+    assert await registry.put("/config/s", compatibility="forward", normalize=True) == {
+        "compatibility": "FORWARD", "normalize": True,
+    }  # fmt: skip
+    assert await registry.get("/config/s") == {"compatibilityLevel": "FORWARD", "normalize": True}
+    await registry.put("/config/s", 42203, compatibility="SIDEWAYS")
+    await registry.put("/config", 42203)
+    told = await registry.put("/config", 42205, compatibility="FULL", alias="x")
+    assert "alias" in told["message"]
+    deleted = await registry.delete("/config/s")
+    assert deleted == {"compatibilityLevel": "FORWARD", "normalize": True}
+    await registry.delete("/config/s", 40401)
+    assert await registry.delete("/config") == {"compatibilityLevel": "FULL"}
+    assert await registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
+
+
+async def test_normalized_text(registry: Registry) -> None:
+    odd = 'syntax="proto3";message A{string b=2;int32 a=1;}'
+    normal = 'syntax = "proto3";\n\nmessage A {\n  int32 a = 1;\n  string b = 2;\n}\n'
+    await registry.register("s", odd)
+    assert (await registry.get("/schemas/ids/1"))["schema"] == odd
+    other = odd.replace("b=2", "c=2")
+    await registry.register("t", other, query="?normalize=True")
+    assert (await registry.get("/schemas/ids/2"))["schema"] == normal.replace("b", "c")
+    await registry.put("/config/u", normalize=True)
+    await registry.register("u", odd.replace("b=2", "d=2"))
+    assert (await registry.get("/schemas/ids/3"))["schema"] == normal.replace("b", "d")
+
+
+async def test_modes(registry: Registry) -> None:
+    assert await registry.get("/mode") == {"mode": "READWRITE"}
+    await registry.get("/mode/s", 40409)
+    assert await registry.get("/mode/s?defaultToGlobal=true") == {"mode": "READWRITE"}
+    await registry.register("s", A)
+    assert await registry.put("/mode/s", mode="readonly") == {"mode": "READONLY"}
+    told = await registry.register("s", A2, 42205)
+    assert told["message"] == "Subject s is in read-only mode"
+    await registry.delete("/subjects/s", 42205)
+    await registry.put("/config/s", 42205, compatibility="NONE")
+    assert (await registry.register("s", A))["id"] == 1
+    await registry.put("/mode", 42204, mode="SOMETIMES")
+    await registry.put("/mode/s", 42204, mode="READONLY_OVERRIDE")
+    await registry.put("/mode", 42205, mode="IMPORT")
+    assert await registry.delete("/mode/s") == {"mode": "READONLY"}
+    await registry.delete("/mode/s", 40401)
+    told = await registry.register("s", A2, 42205, id=77)
+    assert told["message"] == "Subject s is not in import mode"
+    assert await registry.put("/mode?force=true", mode="IMPORT") == {"mode": "IMPORT"}
+    told = await registry.register("s", A2, 42205)
+    assert told["message"] == "Subject s is not in read-write mode"
+    told = await registry.register("s", BROKEN, id=77, version=5)
+    assert (told["id"], told["version"]) == (77, 5)
+    await registry.register("s", A3, 42205, id=77)
+    assert await registry.delete("/mode") == {"mode": "IMPORT"}
+    assert (await registry.register("t", A3))["id"] == 78
+
+
+async def test_contexts(registry: Registry) -> None:
+    await registry.register(":.x:s", A)
+    await registry.register("s", A)
+    body = {"schema": A2, "schemaType": "PROTOBUF"}
+    assert (await registry.ask("POST", "/contexts/.y/subjects/s/versions", body))["id"] == 2
+    assert await registry.get("/contexts") == [".", ".x", ".y"]
+    assert await registry.get("/subjects") == [":.x:s", ":.y:s", "s"]
+    assert await registry.get("/subjects?subjectPrefix=:.x:") == [":.x:s"]
+    assert await registry.get("/subjects?subjectPrefix=") == ["s"]
+    assert await registry.get("/subjects?subjectPrefix=:*:s") == [":.x:s", ":.y:s", "s"]
+    assert await registry.get("/subjects?subjectPrefix=t") == []
+    assert await registry.get("/contexts/.y/subjects") == [":.y:s"]
+    assert await registry.get("/contexts/.y/subjects/s/versions") == [1]
+    assert await registry.get("/subjects/:.:s/versions") == [1], "the default context by its name"
+    assert (await registry.put("/config/:.x:", compatibility="NONE"))["compatibility"] == "NONE"
+    await registry.register(":.x:s", BROKEN)
+    await registry.register("s", BROKEN, 409)
+    uses = {"references": [reference("s", 1)]}
+    await registry.register(":.x:uses", USES, **uses)
+    shown = await registry.get("/subjects/:.x:uses/versions/1")
+    assert shown["references"] == [reference(":.x:s", 1)], "names are of the context that they are used in"
+    metrics = (await registry.client.get("/metrics")).text
+    assert 'route="/contexts/{context}/subjects"' in metrics, "a label for all contexts"
+    assert ".y" not in metrics
+    answer = await registry.client.get("/contexts/bad/subjects")
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42212)
