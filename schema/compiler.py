@@ -7,12 +7,12 @@ a source that crashes or hangs it ends the helper, not the agent.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from schema import compiling
 
 FILES_MAX = 256
 """Source files per compilation."""
@@ -52,9 +52,9 @@ def compile_protos(files: Mapping[str, bytes], compiled: bytes = b"") -> bytes:
     """Compile sources, given by import path, into a serialized FileDescriptorSet with all imports.
 
     The imports of google/protobuf/*.proto need not be given; what else is not among the sources is looked
-    for in `compiled`, a serialized FileDescriptorSet. Blocks for about 0.1 s (a process is
-    started): call it in a thread. Raises CompileError with file, line and reason, OSError where its
-    temporary folder cannot be written.
+    for in `compiled`, a serialized FileDescriptorSet. Blocks for a few ms, and 0.2 s where a process
+    has to be started (compiling.py): call it in a thread. Raises CompileError with file, line and reason,
+    OSError where its temporary folder cannot be written.
     """
     _check_sources(files)
     with tempfile.TemporaryDirectory(prefix="floe-protos-") as folder:
@@ -69,35 +69,23 @@ def compile_protos(files: Mapping[str, bytes], compiled: bytes = b"") -> bytes:
             known.write_bytes(compiled)
             given = [f"--descriptor_set_in={known}"]
         output = Path(folder, "out.bin")
-        _run(root, output, sorted(files), given)
+        _run(folder, output, sorted(files), given)
         return output.read_bytes()
 
 
-def _run(root: Path, output: Path, names: list[str], given: list[str]) -> None:
-    command = [
-        sys.executable,
-        *("-P", "-m", "grpc_tools.protoc"),
-        "--proto_path=.",
-        "--include_imports",
-        f"--descriptor_set_out={output}",
-        *given,
-        *names,
-    ]
+def _run(folder: str, output: Path, names: list[str], given: list[str]) -> None:
+    errors = Path(folder, "errors.txt")
+    arguments = ["--proto_path=.", "--include_imports", f"--descriptor_set_out={output}", *given, *names]
+    errors.touch()
     try:
-        done = subprocess.run(
-            command,
-            cwd=root,  # so that the compiler's messages hold the import paths and nothing before them
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMPILE_SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
+        # in the folder of the sources, so that messages hold the import paths and nothing before them
+        done = compiling.run(str(Path(folder, "in")), str(errors), arguments, COMPILE_SECONDS_MAX)
+    except compiling.Hung:
         raise CompileError(
             [Problem(names[0], 0, 0, f"not compiled within {COMPILE_SECONDS_MAX:.0f} s")]
-        ) from error
-    if done.returncode != 0 or not output.exists():
-        raise CompileError(_problems(done.stderr.decode(errors="replace"), names[0]))
+        ) from None
+    if done.status != 0 or not output.exists():
+        raise CompileError(_problems(done.told, names[0]))
 
 
 def _problems(text: str, default_file: str) -> list[Problem]:
