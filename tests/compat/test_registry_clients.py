@@ -10,6 +10,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import (
+    ConfigCompatibilityLevel,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    ServerConfig,
+    record_subject_name_strategy,
+    topic_record_subject_name_strategy,
+)
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -17,18 +28,6 @@ from schema.compiler import compile_protos
 from schema.framing import parse
 from schema.registry import known
 from tests.compat.conftest import Embedded
-from tests.compat.registry_client import (
-    ConfigCompatibilityLevel,
-    ProtobufDeserializer,
-    ProtobufSerializer,
-    Schema,
-    SchemaReference,
-    SchemaRegistryClient,
-    SchemaRegistryError,
-    ServerConfig,
-    record_subject_name_strategy,
-    topic_record_subject_name_strategy,
-)
 
 _numbers = itertools.count(1)
 COMMON = """
