@@ -36,6 +36,7 @@ COMMANDS = {
     "consume": Place("records", "consume"),
     "group": Place("groups", "app"),
     "table": Place("tables", "app"),
+    "schema": Place("schemas", "app"),
     "status": Place("status", "status"),
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),

@@ -21,7 +21,15 @@ from tests.bench.load import cpu_seconds
 CONNECTIONS = 16
 LOOKUPS = 300  # of each connection and round
 REGISTERED = 100  # one after the other, in each round
-MESSAGE = 'syntax = "proto3"; package shop; message Order{number} {{ int64 id = 1; string user = 2; repeated Item items = 3; message Item {{ string sku = 1; double price = 2; }} }}'  # fmt: skip # noqa: E501
+MESSAGE = """syntax = "proto3";
+package shop;
+message Order{number} {{
+  int64 id = 1;
+  string user = 2;
+  repeated Item items = 3;
+  message Item {{ string sku = 1; double price = 2; }}
+}}
+"""
 
 
 class Client:
