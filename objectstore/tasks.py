@@ -88,9 +88,14 @@ def tell(place: str, error: BaseException) -> None:
 
 
 def cancelled(error: BaseException) -> bool:
-    """Whether `error` says that the running task is cancelled; not so for another's cancellation."""
+    """Whether `error` says that the running task is cancelled, or was thrown away with its event loop.
+
+    Not so for another's cancellation.
+    """
+    if not isinstance(error, asyncio.CancelledError):
+        return isinstance(error, GeneratorExit)
     task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return task is not None and task.cancelling() > 0
 
 
 def owned(work: Coroutine[Any, Any, _T], place: str) -> asyncio.Task[_T]:

@@ -78,9 +78,12 @@ def tiling(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 
 
 def _explained(batches: DataFrame) -> DataFrame:
-    """Where an aborted transaction's records may have been: behind what its producer has before it."""
+    """Where an aborted transaction's records may have been: behind what its producer has before it.
+
+    But for what of the transaction is in the tail: merging may have come to the midst of it.
+    """
     of = Window.partitionBy(*RUN_KEY, "producer").orderBy("base_offset")
-    known = batches.where("kind <> 'records' OR transactional")
+    known = batches.where("kind <> 'records' OR (transactional AND base_offset < merged_to)")
     known = known.withColumn("after", F.coalesce(F.lag("base_offset").over(of), F.lit(-1)))
     return known.where("kind = 'abort'").select(*RUN_KEY, "after", F.col("base_offset").alias("marker"))
 

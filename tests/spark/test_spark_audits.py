@@ -106,6 +106,10 @@ GOOD: dict[str, Run] = {
         sends=[Send("x", "z", 4)],
     ),
     "gap of an aborted transaction": written(*ABORTED_GAP, high=5, merged_to=5),
+    "gap of an aborted transaction whose rest is in the tail": written(
+        batch("x", 0, "a", 0), batch("x", 3, "b", 1, P2, txn=True), end("x", 4, "abort", 1, P2),
+        high=5, merged_to=3,
+    ),
     "another epoch begins anew": written(A, replace(B, sequence=0, epoch=1), high=4),
     "sequences wrap": written(
         replace(A, sequence=(1 << 31) - 1), replace(B, sequence=1), high=4,

@@ -3,8 +3,8 @@
 Offsets tile. A gap is allowed only in the merged range, and only where compaction has been, or where the
 records of an aborted transaction may have been: its marker follows, and nothing else of its producer stands
 in between, but for what of the transaction is in the tail. Sequences of a producer are gapless, but across
-such a gap. Merged ranges hold nothing that was aborted, since nobody could tell readers of it; in the tail
-the state lists exactly what was.
+such a gap: also in the midst of an aborted transaction, of which the tail has the rest. Merged ranges hold
+nothing that was aborted, since nobody could tell readers of it; in the tail the state lists exactly what was.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class Walk:
     _seen: dict[int, int] = field(default_factory=dict)  # producer → its newest marker or merged batch
     _open: dict[int, list[int]] = field(default_factory=dict)  # … → its batches since its newest marker
     _sequences: dict[tuple[int, int], int] = field(default_factory=dict)  # … and epoch → what is due
+    _jumps: dict[int, str] = field(
+        default_factory=dict
+    )  # … → what is wrong unless its transaction is aborted
 
     def batch(self, header: BatchHeader, aborts: bool = False) -> str | None:
         """What is wrong with the next batch, if anything. `aborts`: it is the marker of an abort."""
@@ -58,12 +61,17 @@ class Walk:
         """What is wrong at the end."""
         if self.due != high_watermark:
             return f"batches end at {self.due}, high watermark {high_watermark}"
+        if self._jumps:
+            return next(iter(self._jumps.values()))
         if self._gaps:
             return f"no aborted transaction explains the gaps that begin at {self._gaps}"
         return None
 
     def _marker(self, header: BatchHeader, aborts: bool) -> str | None:
         producer, written = header.producer_id, self._open.pop(header.producer_id, [])
+        jumped = self._jumps.pop(producer, None)
+        if jumped is not None and not aborts:
+            return jumped
         if aborts:
             last = self._seen.get(producer, -1)
             self._gaps = [gap for gap in self._gaps if gap <= last]
@@ -89,9 +97,22 @@ class Walk:
         writer = (producer, header.producer_epoch)
         due = self._sequences.get(writer, sequence)
         if sequence != due:
-            return f"offset {header.base_offset}: producer {writer} sequence {sequence}, due {due}"
+            wrong = f"offset {header.base_offset}: producer {writer} sequence {sequence}, due {due}"
+            if not self._may_jump(header, due):
+                return wrong
+            self._jumps.setdefault(producer, wrong)
         self._sequences[writer] = (sequence + header.last_offset_delta + 1) & SEQUENCE_MASK
         return None
+
+    def _may_jump(self, header: BatchHeader, due: int) -> bool:
+        """Whether what lies between may have been in the gap, as the merged part of the same transaction."""
+        ahead = (header.base_sequence - due) & SEQUENCE_MASK
+        in_tail = header.transactional and header.base_offset >= self.merged_end
+        return (
+            in_tail
+            and ahead < SEQUENCE_MASK // 2
+            and self._newest_gap > self._seen.get(header.producer_id, -1)
+        )
 
     def _forget(self, producer: int) -> None:
         """Batches of the producer are gone: which sequence follows is not known."""

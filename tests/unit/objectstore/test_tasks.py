@@ -112,3 +112,21 @@ def test_what_ends_the_process_is_not_held_up() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(ends())
+
+
+def test_what_is_thrown_away_with_its_event_loop_ends_without_a_word() -> None:
+    """A coroutine that is collected behind its loop gets GeneratorExit where it waits."""
+
+    async def work() -> None:
+        try:
+            await asyncio.Future(loop=loop)
+        except BaseException as error:
+            if tasks.cancelled(error):
+                raise
+            raise AssertionError(error) from error
+
+    loop = asyncio.new_event_loop()
+    waiting = work()
+    waiting.send(None)
+    loop.close()
+    waiting.close()

@@ -148,6 +148,26 @@ def test_sequences_have_no_gap_but_where_an_aborted_transaction_was() -> None:
     assert walked([part(0, 7, 0), marker(1, 7), part(2, 7, 3)], 3, merged_end=3) is not None
 
 
+def test_sequences_jump_where_the_first_part_of_an_aborted_transaction_is_gone() -> None:
+    """Seed 1359 of the simulation: merging took the record at 2, the tail has the next of its transaction."""
+    begun: Story = [part(0, 7, 0), marker(1, 7)]
+    listed = (Aborted(7, 2, 5),)
+    rest: Story = [part(3, 7, 2), part(4, 7, 3)]
+    jump = "offset 3: producer (7, 0) sequence 2, due 1"
+    assert walked([*begun, *rest, ABORT, marker(5, 7)], 6, merged_end=3, aborted=listed) is None
+    assert (
+        walked([*begun, *rest, ABORT, marker(5, 7), part(6, 7, 4)], 7, merged_end=3, aborted=listed) is None
+    )
+    assert walked([*begun, *rest, marker(5, 7)], 6, merged_end=3) == jump, "committed"
+    assert walked([*begun, *rest], 5, merged_end=3) == jump, "without an end"
+    merged: Story = [*begun, data(2), *rest, ABORT, marker(5, 7)]
+    assert walked(merged, 6, merged_end=3, aborted=listed) == jump, "no gap"
+    gone: Story = [*begun, marker(3, 7), part(4, 7, 2), ABORT, marker(5, 7)]
+    assert walked(gone, 6, merged_end=3, aborted=(Aborted(7, 4, 5),)) is not None, "its own end lies between"
+    back: Story = [part(0, 7, 5), marker(1, 7), part(3, 7, 4), ABORT, marker(4, 7)]
+    assert walked(back, 5, merged_end=3, aborted=(Aborted(7, 2, 4),)) is not None, "it goes back"
+
+
 def test_the_last_sequence_wraps() -> None:
     assert walked([data(0, 1, 7, (1 << 31) - 1), data(1, 1, 7, 0)], 2) is None
 
