@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent
 from tests.bench.agents import on_services
+from tests.bench.asking import Client, get
 from tests.bench.figure import ROUNDS, Figure
 from tests.bench.load import cpu_seconds
 
@@ -30,36 +31,6 @@ message Order{number} {{
   message Item {{ string sku = 1; double price = 2; }}
 }}
 """
-
-
-class Client:
-    """One connection that stays open."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def open(cls, port: int) -> Client:
-        """Connect to an agent of this machine."""
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    async def ask(self, request: bytes) -> bytes:
-        """The body of an answer, which must be a 200."""
-        self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        body = await self._reader.readexactly(length)
-        assert head.startswith(b"HTTP/1.1 200"), head + body
-        return body
-
-    def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
-
-
-def get(path: str) -> bytes:
-    """A GET as bytes."""
-    return f"GET {path} HTTP/1.1\r\nHost: bench\r\nAccept: application/json\r\n\r\n".encode()
 
 
 def registration(number: int) -> bytes:
