@@ -23,6 +23,15 @@ from tests.unit.iceberg import rig as rigs
 from tests.unit.schema import samples
 
 FLIGHTS = 100_000
+WIDE = b"""
+syntax = "proto3";
+package wide;
+message Row {
+  int64 id = 1; int64 user = 2; string session = 3; string page = 4; string referrer = 5; string country = 6;
+  double price = 7; double tax = 8; int32 quantity = 9; bool paid = 10; fixed64 at_us = 11; string note = 12;
+}
+"""
+WIDE_BYTES = 141
 RAW_RECORDS = 40_000
 RAW_BYTES = 1_000
 COMMITS = 250
@@ -50,6 +59,31 @@ def raw_values(count: int) -> list[bytes]:
     draw = random.Random(7)
     text = b"the quick brown fox jumps over the lazy dog " * 12
     return [draw.randbytes(RAW_BYTES // 2) + text[: RAW_BYTES // 2] for _ in range(count)]
+
+
+def wide_values(count: int) -> list[bytes]:
+    """Rows of 12 columns, 141 bytes each on average."""
+    row = samples.message_type(WIDE, "wide.Row").message_class
+    draw = random.Random(3)
+    values = [
+        row(
+            id=at,
+            user=draw.randrange(10**9),
+            session=f"{draw.getrandbits(64):016x}",
+            page=f"/shop/item/{draw.randrange(10_000)}",
+            referrer=draw.choice(("https://example.com/", "https://search.example/", "")),
+            country=draw.choice(("IT", "FR", "DE", "JP")),
+            price=draw.random() * 100,
+            tax=draw.random(),
+            quantity=draw.randrange(1, 9),
+            paid=draw.random() < 0.5,
+            at_us=1_700_000_000_000_000 + at,
+            note="".join(draw.choices("abcdefgh ", k=40)),
+        ).SerializeToString()
+        for at in range(count)
+    ]
+    assert abs(sum(map(len, values)) / count - WIDE_BYTES) < 5, sum(map(len, values)) / count
+    return values
 
 
 def flights_layout() -> Layout:
@@ -82,6 +116,12 @@ def figures() -> Iterable[Figure]:
     raw_slices = slices_of(raw_values(RAW_RECORDS), Compression.NONE)
     rows = median_rate(lambda: writer.write_file(flights, 0, flight_slices, 0, FLIGHTS), FLIGHTS)
     yield Figure("committer, flights", rows, "rows/s/core", goal=200_000)
+    wide, wide_slices = (
+        layout.build(None, samples.bound(WIDE, "wide.Row")),
+        slices_of(wide_values(FLIGHTS), Compression.NONE),
+    )
+    rows = median_rate(lambda: writer.write_file(wide, 0, wide_slices, 0, FLIGHTS), FLIGHTS)
+    yield Figure(f"committer, rows of 12 columns and {WIDE_BYTES} B", rows, "rows/s/core", goal=250_000)
     megabytes = RAW_RECORDS * RAW_BYTES / 1e6
     rate = median_rate(lambda: writer.write_file(raw, 0, raw_slices, 0, RAW_RECORDS), megabytes)
     yield Figure("committer, 1 kB raw records", rate, "MB/s/core", goal=60)
