@@ -176,7 +176,7 @@ class TablesConfig(Section):
     warehouse: str = ""
     """URL of the folder of all tables, below the store's URL. Empty: `tables` there."""
 
-    interval_ms: Annotated[int, Field(ge=10, le=86_400_000)] = 5_000
+    interval_ms: Annotated[int, Field(ge=10, le=86_400_000)] = 4_500
     """Time between two commits of a topic that has new records, milliseconds: the table's freshness."""
 
     objects_per_s_max: Annotated[int, Field(ge=0, le=1_000_000)] = 30
