@@ -34,8 +34,8 @@ from objectstore.offset_ranges import joined
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from iceberg.spark.audit import AuditInput, Leaving
     from iceberg.spark.audits import Last
+    from iceberg.spark.given import AuditInput, Leaving
     from iceberg.spark.schemas import TopicSchemas
     from iceberg.spark.session import S3Access
     from iceberg.spark.tables import Digest
@@ -149,7 +149,7 @@ async def topic_id(given: Auditing) -> str:
 
 
 async def _leaving(kafka: Session, topic: str) -> Leaving:
-    from iceberg.spark.audit import Leaving
+    from iceberg.spark.given import Leaving
 
     configs = {row.name: row.value or "" for row in await requests.configs(kafka, topic)}
     return Leaving(
@@ -298,6 +298,11 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
     before = audits.last(spark, own) if given.since_last else audits.Last({})
     bounds, topic = asyncio.run(readable(given, before.offsets)), given.topic
     compared = _gathered(given, bounds, before)
+    files: dict[str, DataFrame] = {}
+    if len(compared.since) == len(before.offsets):  # else a partition lost what was compared: all is anew
+        known = audits.files_seen(spark, own, before)
+        compared = replace(compared, seen={} if known is None else {topic: known})
+    compared = replace(compared, tell=files.__setitem__)
     try:
         verdict = (_by_spark if given.connector else _by_client)(given, spark, compared, bounds, history)
     except Exception as error:
@@ -314,7 +319,8 @@ def _audited(given: Auditing, spark: SparkSession, own: str, history: Path) -> V
             for (_, partition), end in compared.ends.items()
         }
         looked_at = verdict.snapshots.get(given.topic)
-        audits.keep(spark, given.topic, own, done, sum(verdict.counts.values()), looked_at)
+        found = sum(verdict.counts.values())
+        audits.keep(spark, given.topic, own, done, found, looked_at, files.get(topic))
     return verdict
 
 
@@ -371,7 +377,7 @@ def _by_client(
 
 def _gathered(given: Auditing, bounds: Sequence[Bounds], before: Last) -> AuditInput:
     """All that the table is compared with but the records, once it holds all up to these bounds."""
-    from iceberg.spark.audit import AuditInput
+    from iceberg.spark.given import AuditInput
     from iceberg.spark.session import CATALOG
 
     topic, by_partition, since = given.topic, {each.partition: each for each in bounds}, before.offsets
@@ -391,5 +397,4 @@ def _gathered(given: Auditing, bounds: Sequence[Bounds], before: Last) -> AuditI
             for each in bounds
             if each.partition in since and since[each.partition] <= each.end
         },
-        seen={topic: before.snapshot} if before.snapshot is not None else {},
     )

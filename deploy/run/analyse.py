@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 from agent.cli.audit import schemas
 from deploy.run.children import run, tell, told
 from deploy.run.increments import increment
-from iceberg.spark.audit import Account, AuditInput, audit
+from iceberg.spark.audit import audit
+from iceberg.spark.given import Account, AuditInput
 from iceberg.spark.pipelines import flights
 from iceberg.spark.session import CATALOG, S3Access, session
 from iceberg.spark.watermark import Watermark

@@ -24,8 +24,7 @@ number rejected than expected). What a table says of itself is looked at beside 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from iceberg.spark.given import AuditInput
 from iceberg.spark.history import ACCEPTED, REJECTED, TIMESTAMP_MS_MAX
 from iceberg.spark.joining import KEYS, joined_by_place, lean, tasks_of
-from iceberg.spark.schemas import TopicSchemas
 from iceberg.spark.shelf import shelf
 from iceberg.spark.tables import (
     COMPARED,
-    SHA256,
     WRONG,
-    XXHASH,
-    Digest,
     Pinned,
     judged_history,
     pinned,
@@ -53,7 +49,6 @@ from iceberg.spark.verdict import (
     CHANGED,
     COLUMN,
     DOUBLED,
-    EXAMPLES_MAX,
     EXTRA,
     FILE,
     GAP,
@@ -67,91 +62,11 @@ from iceberg.spark.verdict import (
     TopicCount,
     Verdict,
 )
-from objectstore.offset_ranges import joined as joined_ranges
 
 COMPARISONS = (MISSING, DOUBLED, CHANGED, EXTRA, PLACE, COLUMN)
 OF_TABLES = (FILE, LEDGER, SNAPSHOT)
 
-Holes = Callable[[tuple[str, int]], Sequence[tuple[int, int]]]
-Reading = Callable[[SparkSession, Digest], DataFrame]
-"""Gives the committed records of all topics, in the columns of a history."""
-
 _WORDS = {"sent": "acknowledged", "consumed": "consumer", "table": "table"}
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """How many records of a topic the writer meant to send, and how many of them had to be refused."""
-
-    produced: int
-    rejected: int
-
-
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """How records leave a topic.
-
-    `compacted`: also for newer ones of their key; `table_follows`: below the log start also from its table.
-    """
-
-    compacted: bool = False
-    table_follows: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AuditInput:
-    """What to compare. `tables` maps topic to table (`lake.namespace.name`).
-
-    `sent` and `consumed` are folders or files of Parquet histories, each optional but not both; `consumed`
-    may also be what Spark reads itself. Tables are compared below `ends` (topic → partition → offset) where
-    given: a live topic has a moving end.
-    `log_start`: what is below it needs not be read; `leaving`: by topic, where it is not only by that.
-    `holes`: ranges of offsets, in order and apart, that hold no record for readers of committed data, such as
-    markers of transactions: they are no gaps; or who is asked for them, of partitions that are not dense.
-    `skipped`: ranges likewise of which damaged records are passed over: what one side lacks there is right,
-    what two sides have is compared.
-    `schemas`: of the topics whose tables' columns are compared as well. `high_watermarks` is asked once the
-    tables' snapshots are chosen: no row may be at or beyond them, while those from `ends` up to them came
-    too late to be judged. A partition that neither names is none of the topic's. `since`: rows of the table
-    below it are not compared (an earlier audit did); histories begin there too. `seen`: by topic the snapshot
-    whose files an earlier audit looked at: of what the table says of itself, only that of others is read.
-    `examples`: findings of each kind that are told.
-    """
-
-    tables: Mapping[str, str]
-    sent: Path | None = None
-    consumed: Path | Reading | None = None
-    accounts: Mapping[str, Account] = field(default_factory=dict)
-    log_start: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    holes: Mapping[tuple[str, int], Sequence[tuple[int, int]]] | Holes = field(default_factory=dict)
-    skipped: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
-    leaving: Mapping[str, Leaving] = field(default_factory=dict)
-    schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
-    high_watermarks: Callable[[], Mapping[tuple[str, int], int]] | None = None
-    since: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    seen: Mapping[str, int] = field(default_factory=dict)
-    examples: int = EXAMPLES_MAX
-
-    def no_gaps(self, place: tuple[str, int]) -> list[tuple[int, int]]:
-        """The ranges of a partition that need hold no record, in order and apart."""
-        holes = self.holes(place) if callable(self.holes) else self.holes.get(place, ())
-        return joined_ranges([*holes, *self.skipped.get(place, ())])
-
-    @property
-    def digest(self) -> Digest:
-        """By which hash the sides are compared: that of histories, where there is one."""
-        return SHA256 if isinstance(self.sent, Path) or isinstance(self.consumed, Path) else XXHASH
-
-    @property
-    def records(self) -> int:
-        """About how many there are to compare; 0 where nobody knows."""
-        begins = ((place, self.since.get(place, 0)) for place in self.ends)
-        return sum(max(0, self.ends[at] - max(first, self.log_start.get(at, 0))) for at, first in begins)
-
-    def topics_that(self, leave: Callable[[Leaving], bool]) -> list[str]:
-        """The topics whose records leave in this way."""
-        return sorted(topic for topic, how in self.leaving.items() if leave(how))
 
 
 def audit(spark: SparkSession, given: AuditInput) -> Verdict:
@@ -177,7 +92,7 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     shelves = [
         finding
         for each in pins
-        for finding in shelf(spark, each, highs, given.since, given.seen.get(each.topic))
+        for finding in shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell)
     ]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
     counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}

@@ -3,6 +3,9 @@
 `lake.audits.offsets` has one row per audit and partition, with the snapshot of the table that was looked at.
 It is a table like any other, in Floe's catalog and not of a topic; who deletes it makes the next audit a
 whole one. The summary of each audit's snapshot has its outcome, of which agents make metrics.
+
+`lake.audits.files_seen` has what the last equal audit of each topic saw of the table's files (seen.py). It is
+written first: what is in it counts only where it goes with that audit's offsets and snapshot, and is whole.
 """
 
 from __future__ import annotations
@@ -10,19 +13,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from iceberg.audited import FINDINGS, OFFSETS, TABLE, TOPIC_ID
+from iceberg.spark import seen
 from iceberg.spark.session import CATALOG
 
 NAMESPACE = f"{CATALOG}.{TABLE[0]}"
-NAME = TABLE[1]
+NAME, FILES = TABLE[1], "files_seen"
 SNAPSHOT = "snapshot_id"
 _GIVEN = (
     "topic string, topic_id string, partition int, from_offset long, next_offset long, "
     "equal boolean, findings long, snapshot_id long"
 )
+_OF_FILES = "topic_id string, form int, snapshot_id long, upto long, files long"
+"""Form, the table's snapshot, below which offset of the partition, and how many rows an audit kept."""
 _PROPERTIES = (
     "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '10'"
 )
@@ -53,6 +59,61 @@ def last(spark: SparkSession, topic_id: str, namespace: str = NAMESPACE) -> Last
     return Last({row["partition"]: row["offset"] for row in found}, newest and newest[SNAPSHOT])
 
 
+def files_seen(spark: SparkSession, topic_id: str, of: Last, namespace: str = NAMESPACE) -> DataFrame | None:
+    """What the audit `of` which these offsets and snapshot are saw of files; None where nobody knows.
+
+    None also of what another version kept, of what goes with another audit, and where some of it is gone.
+    """
+    table = f"{namespace}.{FILES}"
+    if of.snapshot is None or not spark.catalog.tableExists(table):
+        return None
+    if not {*seen.COLUMNS, "form", SNAPSHOT, "upto", "files"} <= {*spark.table(table).columns}:
+        return None
+    same = (F.col("topic_id") == topic_id) & (F.col("form") == seen.FORM) & (F.col(SNAPSHOT) == of.snapshot)
+    own = spark.table(table).where(same).cache()
+    other = F.count_if(~F.col("upto").eqNullSafe(seen.at(of.offsets, F.col("partition"))))
+    (row,) = own.agg(F.count(F.lit(1)), F.min("files"), F.max("files"), other).collect()
+    count, least, most, others = row
+    return own.select(*seen.COLUMNS) if count == least == most and not others else None
+
+
+def _keep_files(
+    spark: SparkSession,
+    topic_id: str,
+    facts: DataFrame,
+    ends: Mapping[int, int],
+    snapshot: int,
+    namespace: str,
+) -> None:
+    """Write down what an equal audit saw of a topic's files, in place of what the one before it saw.
+
+    `facts`: see seen.facts. `ends`: by partition the offset below which it compared.
+    """
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    table = f"{namespace}.{FILES}"
+    columns = f"{_OF_FILES}, {seen.FACTS}"
+    parts = f"PARTITIONED BY (topic_id) TBLPROPERTIES ({_PROPERTIES})"
+    if spark.catalog.tableExists(table) and spark.table(table).columns != _names(columns):
+        spark.sql(f"DROP TABLE {table}")  # made by another version, which cannot be added to
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {parts}")
+    facts = facts.cache()
+    named = {
+        "topic_id": F.lit(topic_id),
+        "form": F.lit(seen.FORM),
+        SNAPSHOT: F.lit(snapshot).cast("long"),
+        "upto": seen.at(ends, F.col("partition")),
+        "files": F.lit(facts.count()).cast("long"),
+    }
+    rows = facts.select(
+        *(named[each].alias(each) if each in named else F.col(each) for each in _names(columns))
+    )
+    rows.coalesce(1).writeTo(table).overwrite(F.col("topic_id") == topic_id)
+
+
+def _names(columns: str) -> list[str]:
+    return [each.split()[0] for each in columns.split(", ")]
+
+
 def keep(
     spark: SparkSession,
     topic: str,
@@ -60,12 +121,17 @@ def keep(
     compared: Mapping[int, tuple[int, int]],
     findings: int,
     snapshot: int | None = None,
+    files: DataFrame | None = None,
     namespace: str = NAMESPACE,
 ) -> None:
     """Write down what an audit found and compared: by partition the first offset and that behind the last.
 
-    `snapshot`: of the table, whose files were looked at.
+    `snapshot`: of the table, whose files were looked at. `files`: what was seen of them (seen.facts), which
+    is kept where nothing was found.
     """
+    if files is not None and snapshot is not None and not findings:
+        upto = {partition: end for partition, (_, end) in compared.items()}
+        _keep_files(spark, topic_id, files, upto, snapshot, namespace)
     rows = [
         (topic, topic_id, partition, *offsets, not findings, findings, snapshot)
         for partition, offsets in sorted(compared.items())

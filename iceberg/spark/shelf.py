@@ -1,7 +1,8 @@
 """What a table says of itself against what it holds: manifests, ledger and kept snapshots.
 
 * `file`: a manifest's count and bounds of partition, offset and timestamp are those of the rows in the file,
-  and no value of another column is outside of what the manifest says of it (bounds.py).
+  and no value of another column is outside of what the manifest says of it (bounds.py). Files that an
+  equal audit saw are as it saw them, and those that came since hold what those had that went (seen.py).
 * `ledger`: the current snapshot's ledger (`floe.next-offsets`) lies behind all rows of its partition, not
   beyond the topic, where its own ranges end, and is of the topic's id.
 * `snapshot`: of each kept snapshot: what it says to have added is what its manifests add, inside the ranges
@@ -15,7 +16,7 @@ Spark reads all of it from Iceberg's metadata tables; nothing of Floe's own read
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,14 +24,14 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from iceberg.spark import bounds, row_ids
-from iceberg.spark.tables import Pinned, Since, beyond
+from iceberg.spark import bounds, row_ids, seen
+from iceberg.spark.seen import LOOKED_AT, Earlier
+from iceberg.spark.tables import Pinned, Since
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 
 TOPIC_ID, NEXT, RANGES = "floe.topic-id", "floe.next-offsets", "floe.ranges"
 REPLACED = "floe.replaces"
 """Of the first snapshot's summary: it has the files that commits added, which compaction replaced since."""
-LOOKED_AT = "looked_at"
 PLACES_MAX = 100_000
 """Files that no audit has looked at: where there are more, all rows are read."""
 RANGES_MAX = 32
@@ -41,6 +42,10 @@ FOUND_MAX = 1_000
 Problem = tuple[int, int, str]
 """Partition and offset, -1 where the whole table is meant, and what is wrong."""
 
+Tell = Callable[[str, DataFrame], object]
+"""Is told a topic, and what was seen of its table's files (seen.py)."""
+NOTHING = Earlier()
+
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 
 _BOUNDED = {"partition": "kafka.partition", "offset": "kafka.offset", "timestamp": "kafka.timestamp"}
@@ -50,19 +55,21 @@ def shelf(
     spark: SparkSession,
     of: Pinned,
     highs: Mapping[tuple[str, int], int],
-    since: Since = MappingProxyType({}),
-    seen: int | None = None,
+    earlier: Earlier = NOTHING,
+    ends: Since = MappingProxyType({}),
+    tell: Tell | None = None,
 ) -> list[Finding]:
     """All that is wrong. `highs`: where the topic's partitions end, asked after the snapshot was chosen.
 
-    `seen`: the files of this snapshot were looked at before, and are not read again, while it is kept. Else
-    columns other than `kafka` are looked at from the offsets `since` on.
+    `earlier`: rows of files that an equal audit saw are not read again; with none seen, all are. `tell` is
+    called with what was seen of the topic's files, of which rows below `ends` were compared: to be kept if
+    the audit finds nothing wrong anywhere.
     """
     if of.snapshot is None:
         return []
-    files, read = _files(spark, of, since, seen)
+    looked = _looked(spark, of, earlier, ends)
     per_partition = (
-        files.groupBy("partition")
+        looked.files.groupBy("partition")
         .agg(
             (F.max("offset_high") + 1).alias("behind"),
             F.count("path").alias("files"),
@@ -71,7 +78,8 @@ def shelf(
         )
         .collect()
     )
-    found = _wrong_files(of, files) if any(row["wrong"] for row in per_partition) else []
+    found = _wrong_files(of, looked.files) if any(row["wrong"] for row in per_partition) else []
+    found += [Finding(FILE, of.topic, *each) for each in looked.unsettled[:FOUND_MAX]]
     if TOPIC_ID in of.properties:
         held = {row["partition"]: row["behind"] for row in per_partition}
         found += [Finding(LEDGER, of.topic, *each) for each in ledger_problems(of, held, highs)]
@@ -80,57 +88,102 @@ def shelf(
         if told is not None and told != str(actual):
             detail = f"snapshot {of.snapshot} says {name} {told}, it has {actual}"
             found.append(Finding(SNAPSHOT, of.topic, -1, -1, detail))
-    found += row_ids.findings(spark, of, read)
+    found += row_ids.findings(spark, of, looked.read)
+    if tell is not None:
+        tell(of.topic, looked.facts)
     return found + [Finding(SNAPSHOT, of.topic, *each) for each in _snapshots(spark, of)][:FOUND_MAX]
 
 
-def _files(spark: SparkSession, of: Pinned, since: Since, seen: int | None) -> tuple[DataFrame, Column]:
-    """One row per data file: what its manifest says (`told_…`), and what is in it, if it is looked at; and
-    where the rows are of those.
+class Looked(NamedTuple):
+    """A table's files: a row for each with what is wrong in it (`files`), what was seen of them (seen.py),
+    where the rows of those lie that were read, and what came that did not go, or the other way round.
     """
-    kept = [F.col("file_path").alias("path"), F.col("record_count").alias("told_rows")]
+
+    files: DataFrame
+    facts: DataFrame
+    read: Column
+    unsettled: list[Problem]
+
+
+def _looked(spark: SparkSession, of: Pinned, earlier: Earlier, ends: Since) -> Looked:
+    columns, parts = bounds.leaves(spark, of), bounds.partition_fields(of)
+    listed = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}")
+    all_told = listed.select(*_told(listed), *bounds.told(columns, parts))
+    told = seen.with_looked_at(all_told, earlier.seen).cache()
+    went = [] if earlier.seen is None else seen.gone(told, earlier.seen)
+    if went is None:
+        return _looked(spark, of, earlier._replace(seen=None), ends)
+    since = seen.of_topic(of.topic, earlier.since)
+    first = seen.settled_from(went, seen.of_topic(of.topic, earlier.left))
+    read = F.lit(True) if earlier.seen is None else rows_of(told)
+    held = _held(spark, of, read, since, first, seen.of_topic(of.topic, ends)).cache()
+    unsettled: list[Problem] = []
+    if earlier.seen is not None:
+        came = seen.came(held.join(told.where(LOOKED_AT), "path", "left_semi"))
+        unsettled = list(seen.unsettled(went, came, since, first))
+    files = _judged(told, held)
+    if columns or parts:
+        judged = bounds.judged(spark, of, told.where(LOOKED_AT), columns, parts, read)
+        files = files.join(judged, F.col("path") == F.col("columns_file"), "left")
+    else:
+        files = files.withColumn(bounds.DETAIL, F.lit(""))
+    detail = F.when(F.col(LOOKED_AT), _detail()).otherwise("")
+    files = files.withColumn("detail", detail)
+    return Looked(files, seen.facts(told, held, earlier.seen), read, unsettled)
+
+
+def _told(listed: DataFrame) -> list[Column]:
+    """What a file's manifest says of it (`told_…`), and the digest of all that it says."""
+    kept = [F.col("file_path").alias("path"), F.col("record_count").alias("told_rows"), seen.entry(listed)]
     for name, column in _BOUNDED.items():
         metrics = F.col("readable_metrics")[column]
         kept += [
             metrics["lower_bound"].alias(f"told_{name}_low"),
             metrics["upper_bound"].alias(f"told_{name}_high"),
         ]
-    columns, parts = bounds.leaves(spark, of), bounds.partition_fields(of)
-    told = spark.sql(f"SELECT * FROM {of.table}.files VERSION AS OF {of.snapshot}").select(
-        *kept, *bounds.told(columns, parts)
-    )
-    before = _seen(spark, of, seen)
-    if before is None:
-        told, read, compared = told.withColumn(LOOKED_AT, F.lit(True)), F.lit(True), beyond(of.topic, since)
-    else:
-        known = before.select(F.col("file_path").alias("path"), F.lit(False).alias(LOOKED_AT))
-        told = told.join(known, "path", "left").fillna(True, [LOOKED_AT]).cache()
-        read = compared = rows_of(told)
-    rows = spark.sql(f"SELECT _file AS file, kafka FROM {of.rows}").where(read)
-    ends = [
+    return kept
+
+
+def _held(
+    spark: SparkSession,
+    of: Pinned,
+    read: Column,
+    since: Mapping[int, int],
+    first: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> DataFrame:
+    """By file and partition what is in the rows that are read, of those that earlier audits compared
+    (`came_…`), and of those that are compared by now (`below_…`).
+    """
+    rows = spark.sql(f"SELECT _file AS path, kafka FROM {of.rows}").where(read)
+    partition, offset = F.col("kafka.partition"), F.col("kafka.offset")
+    stretches = [
         how(f"kafka.{name}").alias(f"{name}_{end}")
+        for name in ("offset", "timestamp")
+        for end, how in (("low", F.min), ("high", F.max))
+    ]
+    came = (offset >= seen.at(first, partition)) & (offset < seen.at(since, partition))
+    below = offset < seen.at(ends, partition)
+    return rows.groupBy("path", partition.alias("partition")).agg(
+        F.count(F.lit(1)).alias("rows"),
+        *stretches,
+        *seen.counted(came, "came"),
+        *seen.counted(below, "below"),
+    )
+
+
+def _judged(told: DataFrame, held: DataFrame) -> DataFrame:
+    """A row for each file, what is in it beside what its manifest says; that, where it is not looked at."""
+    ends = [
+        how(f"{name}_{end}" if name != "partition" else name).alias(f"{name}_{end}")
         for name in _BOUNDED
         for end, how in (("low", F.min), ("high", F.max))
     ]
-    held = rows.groupBy("file").agg(F.count(F.lit(1)).alias("rows"), *ends)
-    found = told.join(held, F.col("path") == F.col("file"), "left")
-    if columns or parts:
-        judged = bounds.judged(spark, of, told.where(LOOKED_AT), columns, parts, compared)
-        found = found.join(judged, F.col("path") == F.col("columns_file"), "left")
-    else:
-        found = found.withColumn(bounds.DETAIL, F.lit(""))
+    whole = held.withColumnRenamed("path", "file").groupBy("file").agg(F.sum("rows").alias("rows"), *ends)
+    found = told.join(whole, F.col("path") == F.col("file"), "left")
     for end in ("partition_low", "offset_low", "offset_high"):
         found = found.withColumn(end, F.when(F.col(LOOKED_AT), F.col(end)).otherwise(F.col(f"told_{end}")))
-    detail = F.when(F.col(LOOKED_AT), _detail()).otherwise("")
-    return found.withColumn("detail", detail).withColumn("partition", F.col("partition_low")), read
-
-
-def _seen(spark: SparkSession, of: Pinned, seen: int | None) -> DataFrame | None:
-    """The files of a snapshot; None when it is not kept. A file's name is never of another content."""
-    kept = spark.sql(f"SELECT snapshot_id FROM {of.table}.snapshots").where(F.col("snapshot_id") == seen)
-    if seen is None or kept.isEmpty():
-        return None
-    return spark.sql(f"SELECT file_path FROM {of.table}.files VERSION AS OF {seen}")
+    return found.withColumn("partition", F.col("partition_low"))
 
 
 def rows_of(told: DataFrame) -> Column:

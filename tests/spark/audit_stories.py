@@ -11,7 +11,8 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from iceberg.spark.audit import Account, AuditInput, Leaving, audit
+from iceberg.spark.audit import audit
+from iceberg.spark.given import Account, AuditInput, Leaving
 from iceberg.spark.history import (
     NO_HEADERS,
     REJECTED,

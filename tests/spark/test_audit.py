@@ -18,7 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iceberg.spark import audits
-from iceberg.spark.audit import Account, AuditInput, Leaving, audit
+from iceberg.spark.audit import audit
+from iceberg.spark.given import Account, AuditInput, Leaving
 from iceberg.spark.verdict import (
     ACCOUNT,
     CHANGED,
@@ -435,7 +436,7 @@ def test_what_was_compared_is_kept_by_topic_id_and_only_of_equal_audits(spark: S
     def keep(
         topic_id: str, ends: dict[int, tuple[int, int]], snapshot: int | None, findings: int = 0
     ) -> None:
-        audits.keep(spark, "orders", topic_id, ends, findings, snapshot, "local.audits")
+        audits.keep(spark, "orders", topic_id, ends, findings, snapshot, namespace="local.audits")
 
     assert last("a") == ({}, None)
     keep("a", {0: (0, 5), 1: (0, 7)}, 10)

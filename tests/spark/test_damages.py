@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from iceberg.spark.audit import AuditInput, audit
+from iceberg.spark.audit import audit
+from iceberg.spark.given import AuditInput
 from iceberg.spark.verdict import COLUMN, KINDS, Finding, Verdict
 from tests.spark import zoo_table
 from tests.spark.audit_stories import write_history

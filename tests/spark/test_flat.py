@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from iceberg import flat
 from iceberg.spark import JobError, decoder, repair, value_type
-from iceberg.spark.audit import AuditInput, audit
+from iceberg.spark.audit import audit
+from iceberg.spark.given import AuditInput
 from iceberg.spark.history import HistoryRow, bytes_hash, headers_hash
 from iceberg.spark.latest_tables import Latest, judged
 from iceberg.spark.schemas import VALUE, Schema, TopicSchemas

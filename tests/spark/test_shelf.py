@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import ManifestEntry, ManifestFile
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from iceberg import history, manifests
 from iceberg.evolution import OFFSET_ID, PARTITION_ID, TIMESTAMP_ID
 from iceberg.manifests import AddedFile
 from iceberg.metadata import Metadata
 from iceberg.spark.columns import TableColumns
-from iceberg.spark.shelf import LOOKED_AT, NEXT, RANGES, TOPIC_ID, ledger_problems, rows_of, shelf
+from iceberg.spark.seen import LOOKED_AT, Earlier
+from iceberg.spark.shelf import NEXT, RANGES, TOPIC_ID, ledger_problems, rows_of, shelf
 from iceberg.spark.tables import Pinned, pinned
 from iceberg.spark.verdict import FILE, LEDGER, SNAPSHOT, Finding
 from iceberg.writer import Bounds
@@ -31,7 +32,6 @@ from tests.unit.iceberg import rig as rigs
 pytestmark = pytest.mark.services
 
 HIGHS = {("t", 0): 6, ("t", 1): 2}
-NOT_KEPT = 1  # no snapshot of the table has this number
 SIDE_BY_SIDE = 3
 Change = Callable[[Metadata], object]
 Damaged = Callable[[AddedFile], AddedFile]
@@ -192,6 +192,7 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     keep_below(spark, "shelves", folder / "warehouse")
     expect_little(spark)
     made = asyncio.run(_make(folder))
+    sound: Future[DataFrame] = Future()
 
     def judged(at: int) -> list[Finding]:
         where = folder / "warehouse" / "db" / f"t{at}" / "metadata"
@@ -199,15 +200,15 @@ def found(jvm: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         (where / "v1.metadata.json").write_text(json.dumps(_damaged(made, SHELVES[at], where)))
         (where / "version-hint.text").write_text("1")
         of = pinned(spark, "t", f"shelves.db.t{at}")
-        told = shelf(spark, of, HIGHS)
+        saw: dict[str, DataFrame] = {}
+        told = shelf(spark, of, HIGHS, ends=HIGHS, tell=saw.__setitem__)
         if SHELVES[at].file is not None:
-            seen = spark.sql(f"SELECT * FROM {of.table}.snapshots").orderBy("committed_at").collect()
-            since_then = shelf(spark, of, HIGHS, seen=seen[-2]["snapshot_id"])
+            since_then = shelf(spark, of, HIGHS, Earlier(HIGHS, sound.result()))
             assert {each.kind for each in since_then} == {each.kind for each in told}, since_then
-            assert not [each for each in shelf(spark, of, HIGHS, seen=of.snapshot) if each.kind == FILE]
-        if SHELVES[at].file is _a_row_lost:
-            gone = shelf(spark, of, HIGHS, seen=NOT_KEPT)
-            assert {each.kind for each in gone} == {FILE}, "all files are read again"
+            as_before = shelf(spark, of, HIGHS, Earlier(HIGHS, saw["t"]))
+            assert not [each for each in as_before if each.kind == FILE], "files are not read again"
+        if SHELVES[at].name == "nothing":
+            sound.set_result(saw["t"])
         return told
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

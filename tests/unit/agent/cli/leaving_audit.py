@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 import iceberg.spark.audit
 from agent.cli import main
-from iceberg.spark.audit import AuditInput, audit
+from iceberg.spark.audit import audit
+from iceberg.spark.given import AuditInput
 from iceberg.spark.verdict import Verdict
 
 STEP = 10

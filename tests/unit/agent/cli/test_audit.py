@@ -242,6 +242,9 @@ def test_an_audit_since_the_last_one_compares_what_is_new(dev: Dev) -> None:
     kept = catalog.load_table("audits.offsets").scan(row_filter="topic = 'grows'").to_arrow().to_pylist()
     assert all(row["equal"] for row in kept)
     assert sum(row["next_offset"] - row["from_offset"] for row in kept) == 86
+    (own,) = {row["topic_id"] for row in kept}
+    seen = catalog.load_table("audits.files_seen").scan(row_filter=f"topic_id = '{own}'").to_arrow()
+    assert sum(row["rows"] for row in seen.to_pylist()) == 86, "each row is in a file that was seen"
 
 
 @pytest.mark.parametrize(("rounds", "compared", "read_by"), [(1, 2, "spark"), (9, 4, "client")])
