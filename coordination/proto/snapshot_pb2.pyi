@@ -372,6 +372,8 @@ class Head(_message.Message):
     CLOCK_DOUBT_MS_FIELD_NUMBER: _builtins.int
     BOUND_REVISION_FIELD_NUMBER: _builtins.int
     SUBJECT_SETTINGS_REVISION_FIELD_NUMBER: _builtins.int
+    CLOCK_DOUBT_ROUNDS_FIELD_NUMBER: _builtins.int
+    CLOCK_DOUBT_REVISION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     hash: _builtins.bytes
     """rolling hash after `revision`"""
@@ -391,6 +393,10 @@ class Head(_message.Message):
     """the highest bound_revision that any topic ever had"""
     subject_settings_revision: _builtins.int
     """of the last change of any SubjectSettings"""
+    clock_doubt_rounds: _builtins.int
+    """most of several agents have been far from it for so many rounds …"""
+    clock_doubt_revision: _builtins.int
+    """… and this one began here; 0: they are not"""
     @_builtins.property
     def incarnations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incarnation]: ...
     @_builtins.property
@@ -422,10 +428,12 @@ class Head(_message.Message):
         clock_doubt_ms: _builtins.int = ...,
         bound_revision: _builtins.int = ...,
         subject_settings_revision: _builtins.int = ...,
+        clock_doubt_rounds: _builtins.int = ...,
+        clock_doubt_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "subject_settings_revision", b"subject_settings_revision", "trimmed_through", b"trimmed_through"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound_revision", b"bound_revision", "claims", b"claims", "clock_doubt_ms", b"clock_doubt_ms", "clock_doubt_revision", b"clock_doubt_revision", "clock_doubt_rounds", b"clock_doubt_rounds", "clock_ms", b"clock_ms", "cluster_configs", b"cluster_configs", "feature_level", b"feature_level", "handles", b"handles", "hash", b"hash", "incarnations", b"incarnations", "next_chunk_serial", b"next_chunk_serial", "next_node_id", b"next_node_id", "next_producer_id", b"next_producer_id", "next_schema_id", b"next_schema_id", "node_ids", b"node_ids", "revision", b"revision", "snapshots", b"snapshots", "subject_settings_revision", b"subject_settings_revision", "trimmed_through", b"trimmed_through"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

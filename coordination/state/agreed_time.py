@@ -7,7 +7,7 @@ SKEW_MS. It never goes back.
 | live agents | which of them count | the log's clock |
 |---|---|---|
 | two or more, at least half within APART_MS of the log's clock | those | at most SKEW_MS beyond what most of them said |
-| two or more, more than half further away (after an outage of all) | all | the same |
+| two or more, more than half further away (after an outage of all) | all | the same, once most have said so ROUNDS times, each after the others |
 | one | it | its own; a step of over STEP_MS only once it has stood for TRUST_MS |
 
 A command carries what its author believes, and apply compares; whoever is apart learns it by looking at the
@@ -29,6 +29,9 @@ STEP_MS = 300_000
 TRUST_MS = 12 * 3_600_000
 """For so long, by its own clock, a larger step of the only agent has to stand before it is believed: what an
 outage of all agents looks like, and a clock that jumped."""
+ROUNDS = 30
+"""So often most of several agents must have said what is far from the log's clock, each after the others:
+half a minute of their heartbeats."""
 
 
 def hear(state: StateData, author: Incarnation, before_ms: int) -> None:
@@ -38,16 +41,22 @@ def hear(state: StateData, author: Incarnation, before_ms: int) -> None:
     """
     stamp = author.last_proposed_ms
     if len(state.live) == 1:
+        _no_doubt(state)
         _hear_the_only_one(state, stamp, before_ms)
         return
     state.clock_doubt_ms = 0
     if stamp <= state.clock_ms:
+        if state.clock_doubt_revision and witnesses(state)[1]:
+            _no_doubt(state)
         return
     if not _most_have_said(state, stamp):
-        counting, _ = witnesses(state)
-        if all(one is not author for one in counting):
-            return
+        counting, near = witnesses(state)
         stamp = min(stamp, _most_say(counting) + SKEW_MS)
+        if not near and not _most_stand_by_it(state, author, stamp):
+            return
+        if all(one is not author for one in counting):
+            stamp = state.clock_ms
+    _no_doubt(state)
     state.clock_ms = max(state.clock_ms, stamp)
 
 
@@ -74,6 +83,25 @@ def _most_have_said(state: StateData, stamp: int) -> bool:
             if not needed:
                 return True
     return False
+
+
+def _most_stand_by_it(state: StateData, author: Incarnation, stamp: int) -> bool:
+    """Whether more than half of all live agents have said that it is `stamp` in so many rounds.
+
+    What one of them said last may come of a clock that was set right since, while another's goes wrong: two
+    that are wrong by turns must not be witnesses for each other. In a round each of most has spoken anew.
+    """
+    begun = state.clock_doubt_revision = state.clock_doubt_revision or author.last_revision
+    least = stamp - SKEW_MS
+    anew = sum(one.last_revision >= begun and one.last_proposed_ms >= least for one in state.live.values())
+    if 2 * anew > len(state.live):
+        state.clock_doubt_rounds += 1
+        state.clock_doubt_revision = author.last_revision + 1
+    return state.clock_doubt_rounds >= ROUNDS
+
+
+def _no_doubt(state: StateData) -> None:
+    state.clock_doubt_revision = state.clock_doubt_rounds = 0
 
 
 def _most_say(counting: list[Incarnation]) -> int:

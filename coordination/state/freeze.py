@@ -238,6 +238,8 @@ def _head(state: State) -> pb.Head:
         snapshots=[pb.Snapshot(revision=s.revision, key=s.key, size=s.size) for s in state.snapshots],
         clock_ms=state.clock_ms,
         clock_doubt_ms=state.clock_doubt_ms,
+        clock_doubt_rounds=state.clock_doubt_rounds,
+        clock_doubt_revision=state.clock_doubt_revision,
         bound_revision=state.bound_revision,
         subject_settings_revision=state.subjects.settings_revision,
     )

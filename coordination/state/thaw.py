@@ -116,6 +116,8 @@ class Thaw:
             )
         state.revision, state.digest, state.clock_ms = head.revision, head.hash, head.clock_ms
         state.clock_doubt_ms, state.bound_revision = head.clock_doubt_ms, head.bound_revision
+        state.clock_doubt_rounds = head.clock_doubt_rounds
+        state.clock_doubt_revision = head.clock_doubt_revision
         state.feature_level = head.feature_level
         state.partitions = [None] * head.handles
         state.live_in_range = [0] * -(-head.handles // HANDLE_RANGE)

@@ -34,6 +34,7 @@ class Storyteller:
             "replay": self._replay,
             "fetch": self._fetch,
             "clock": self._clock,
+            "beats": self._beats,
         }
 
     def tell(self, story: str) -> str:
@@ -92,6 +93,14 @@ class Storyteller:
         for number in self.state.live:
             if apart := apart_ms(self.state, number):
                 yield f"{self._name(number)} is apart by {apart} ms"
+
+    def _beats(self, argument: str) -> Iterator[str]:
+        """Heartbeats of these authors in turn, so many of each."""
+        count, *authors = argument.split()
+        for _ in range(int(count)):
+            for author in authors:
+                list(self._entry(f"{author}: heartbeat {{}}"))
+        yield f"revision {self.state.revision}"
 
     def _snapshot(self, argument: str) -> Iterator[str]:
         before = self.state.hash

@@ -44,6 +44,17 @@ def the_only_agent_is_right() -> tuple[tuple[Any, str, Any], ...]:
     return ((agreed_time, "STEP_MS", 1 << 62),)
 
 
+def the_last_word_counts_whenever_it_was() -> tuple[tuple[Any, str, Any], ...]:
+    """What most agents said last is believed, though one of them has been set right since."""
+    return ((agreed_time, "_most_stand_by_it", lambda state, author, stamp: True),)
+
+
+def clocks_jump_by_turns(plan: Plan) -> Plan:
+    """One of two agents is wrong, then the other: never both at a time."""
+    jumps = tuple((3.0 + 0.6 * number, 0.59, "clock-jumps", (number % 2,)) for number in range(24))
+    return replace(plan, agents=2, skews_ms=(0, 0), faults=jumps)
+
+
 def one_agent_whose_clock_jumps(plan: Plan) -> Plan:
     """One of two agents serves, its clock jumps again and again, and nothing else goes wrong."""
     jumps = tuple((4.0 + 4.0 * number, 3.0, "clock-jumps", (0,)) for number in range(3))

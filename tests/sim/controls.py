@@ -39,7 +39,9 @@ from tests.sim.control_of_clocks import (
     agents_are_ahead,
     agents_clocks_for_files,
     clock_of_one_agent,
+    clocks_jump_by_turns,
     one_agent_whose_clock_jumps,
+    the_last_word_counts_whenever_it_was,
     the_only_agent_is_right,
 )
 from tests.sim.control_of_logs import follows_any_log, no_room_is_believed, too_late_again_and_again
@@ -472,6 +474,14 @@ CONTROLS: tuple[Control, ...] = (
         lambda: patched(*the_only_agent_is_right()),
         _has(level=FEATURE_LEVEL_MAX),
         told=one_agent_whose_clock_jumps,
+    ),
+    Control(
+        "last-word-counts",
+        "15: two that are wrong by turns are no witnesses for each other",
+        frozenset({"too-early", "lost-write", "table-differs"}),
+        lambda: patched(*the_last_word_counts_whenever_it_was()),
+        _has(level=FEATURE_LEVEL_MAX),
+        told=clocks_jump_by_turns,
     ),
     Control(
         "agents-clocks-for-files",

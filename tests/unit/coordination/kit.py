@@ -27,7 +27,7 @@ from coordination.commands import (
 from coordination.log import LogEntry
 from coordination.snapshot import decode, encode
 from coordination.state import Applied, ChunkCommitted, Done, Result, State
-from coordination.state.agreed_time import STEP_MS
+from coordination.state.agreed_time import APART_MS, ROUNDS, STEP_MS
 from coordination.state.data import FEATURE_LEVEL_MAX
 from objectstore.naming import MarkerId, marker_as_chunk
 
@@ -79,13 +79,16 @@ class Script:
         return self.apply(author, agent, *[SetFeatureLevel(level=level)] * first).results[0]
 
     def sleep(self, milliseconds: int) -> None:
-        """Let time pass in which all live agents say so, an only one often enough to be believed."""
+        """Let time pass in which all live agents say so, often enough to be believed."""
         most = milliseconds if len(self.state.live) > 1 else STEP_MS
         while milliseconds > 0:
             self.now_ms += min(milliseconds, most)
             milliseconds -= most
-            for author in list(self.state.live):
-                self.apply(author, Heartbeat())
+            for _ in range(ROUNDS + 1):
+                for author in list(self.state.live):
+                    self.apply(author, Heartbeat())
+                if len(self.state.live) < 2 or self.state.clock_ms > self.now_ms - APART_MS:
+                    break
 
     def topic(self, author: int, name: str, partitions: int = 1, fill: bytes = b".") -> list[int]:
         """Create a topic; returns its partition handles. Another `fill` gives another id."""

@@ -20,7 +20,7 @@ from coordination.commands import (
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest
 from coordination.state import Done, Refused
-from coordination.state.agreed_time import APART_MS, SKEW_MS, STEP_MS, TRUST_MS, agreed_ms, apart_ms
+from coordination.state.agreed_time import APART_MS, ROUNDS, SKEW_MS, STEP_MS, TRUST_MS, agreed_ms, apart_ms
 from tests.unit.coordination.kit import DAY_MS, START_MS, A, B, Producer, Script
 
 C, D = 13, 14
@@ -104,14 +104,17 @@ def test_one_of_two_that_is_ahead_is_the_one_that_is_apart(script: Script) -> No
     assert (apart_ms(script.state, A), apart_ms(script.state, B)) == (0, 0)
 
 
-def test_after_an_outage_of_all_most_agents_are_believed_at_once(three: Script) -> None:
+def test_after_an_outage_of_all_most_agents_are_believed_soon(three: Script) -> None:
     clocks = Clocks(three, a=0, b=0, c=YEAR_MS)
     clocks.true_ms += 3 * DAY_MS
     clocks.says(A)
     assert clocks.early_ms == -3 * DAY_MS, "one is not most of them"
     clocks.says(C)
     clocks.says(B)
-    clocks.beat()
+    clocks.beat(times=ROUNDS // 2)
+    assert clocks.early_ms < -2 * DAY_MS
+    three.through_snapshot()
+    clocks.beat(times=ROUNDS // 2 + 1)
     assert 0 <= clocks.early_ms <= SKEW_MS
     assert YEAR_MS - SKEW_MS <= apart_ms(three.state, C) <= YEAR_MS
 
@@ -187,7 +190,7 @@ def test_the_log_s_clock_waits_for_agents_that_were_ahead_and_deletes_by_what_th
 ) -> None:
     """It never goes back; what goes by age goes by what most agents say, if that is less."""
     clocks = Clocks(script, a=DAY_MS, b=DAY_MS)
-    clocks.beat(times=3)
+    clocks.beat(times=ROUNDS + 1)
     clocks.off = {A: 0, B: 0}
     clocks.beat(times=3)
     assert DAY_MS - 60_000 < clocks.early_ms <= DAY_MS
@@ -312,5 +315,70 @@ def test_whatever_one_of_three_says_the_log_s_clock_is_right(three: Script, seed
         assert three.state.clock_ms >= before
         assert clocks.early_ms <= SKEW_MS
         before = three.state.clock_ms
+    clocks.beat(times=2)
+    assert clocks.early_ms >= 0
+
+
+@pytest.mark.parametrize("agents", [(A, B), (A, B, C)])
+def test_two_that_are_wrong_by_turns_are_no_witnesses_for_each_other(agents: tuple[int, ...]) -> None:
+    """Seed 2842 of the simulation: one is set right and has not spoken yet when the other goes wrong."""
+    script = Script()
+    for author in agents:
+        script.register(author)
+    clocks = Clocks(script, **{"abc"[author - A]: 0 for author in agents})
+    clocks.beat(times=3)
+    clocks.off[B] = YEAR_MS
+    clocks.says(B)
+    clocks.off |= {A: 8 * DAY_MS, B: 0}
+    for _ in range(20):
+        clocks.true_ms += 100
+        clocks.says(A)
+        script.through_snapshot()
+    assert clocks.early_ms <= SKEW_MS
+    clocks.says(B)
+    assert clocks.early_ms <= SKEW_MS
+    assert apart_ms(script.state, A) > 7 * DAY_MS
+    clocks.off[B] = YEAR_MS  # and once more: what was said before B was right does not count any more
+    clocks.off[A] = 0
+    clocks.says(B)
+    assert clocks.early_ms <= SKEW_MS
+
+
+def test_two_that_are_far_are_believed_when_both_stand_by_it(script: Script) -> None:
+    """One alone may say so as often as it likes."""
+    clocks = Clocks(script, a=0, b=0)
+    clocks.beat(times=3)
+    clocks.true_ms += 3 * DAY_MS
+    clocks.says(B)
+    for _ in range(5 * ROUNDS):
+        clocks.says(A)
+    assert clocks.early_ms == -3 * DAY_MS
+    for _ in range(ROUNDS):
+        clocks.says(B)
+        clocks.says(A)
+    assert clocks.early_ms == 0
+    assert (script.state.clock_doubt_rounds, script.state.clock_doubt_revision) == (0, 0)
+
+
+@pytest.mark.parametrize("agents", [(A, B), (A, B, C)])
+@pytest.mark.parametrize("seed", range(60))
+def test_whichever_is_wrong_at_the_time_the_log_s_clock_is_right(agents: tuple[int, ...], seed: int) -> None:
+    """One at a time, by minutes to years, both ways; the one before may not have spoken since it is right."""
+    draw, script = random.Random(seed), Script()
+    for author in agents:
+        script.register(author)
+    clocks = Clocks(script, **{"abc"[author - A]: 0 for author in agents})
+    clocks.beat(times=2)
+    for _ in range(400):
+        if draw.random() < 0.15:
+            clocks.off |= dict.fromkeys(agents, 0)
+            far = draw.randrange(2 * APART_MS, draw.choice([STEP_MS, DAY_MS, YEAR_MS]))
+            clocks.off[draw.choice(agents)] = draw.choice([0, 1, 1, -1]) * far
+        clocks.true_ms += draw.randrange(1_000)
+        clocks.says(draw.choice(agents))
+        if draw.random() < 0.05:
+            script.through_snapshot()
+        assert clocks.early_ms <= SKEW_MS
+    clocks.off |= dict.fromkeys(agents, 0)
     clocks.beat(times=2)
     assert clocks.early_ms >= 0

@@ -117,6 +117,8 @@ ORIGINS: dict[str, Origin] = {
     "Head.next_node_id": Bounded("NODE_ID"),
     "Head.trimmed_through": copied("Trim.through"),
     "Head.clock_ms": Given("an Entry.proposed_ms, or an earlier time, and never below 0"),
+    "Head.clock_doubt_revision": REVISION,
+    "Head.clock_doubt_rounds": Given("at most agreed_time.ROUNDS"),
     "Head.clock_doubt_ms": Given("below agreed_time.TRUST_MS"),
     "Topic.created_ms": STAMP,
     "Topic.value_schema_id": Bounded("SCHEMA_ID_MAX"),

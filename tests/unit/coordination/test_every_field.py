@@ -272,6 +272,7 @@ def rest(script: Script) -> None:
     script.state.snapshots.append(SnapshotRecord(3, "k", 4))
     script.state.trimmed_through = 2
     script.state.clock_doubt_ms = 6
+    script.state.clock_doubt_rounds, script.state.clock_doubt_revision = 4, 2
 
 
 def leaves(script: Script) -> None:
