@@ -30,8 +30,7 @@ class StateData:
     def __init__(self) -> None:
         self.revision = 0
         self.clock_ms = 0  # the log's clock (agreed_time.py); below level 2 the highest stamp of any entry
-        # For how long the only agent, or for how many rounds most of several, have been far ahead of it.
-        self.clock_doubt_ms, self.clock_doubt_rounds, self.clock_doubt_revision = 0, 0, 0
+        self.clock_doubt_ms = self.clock_doubt_rounds = self.clock_doubt_revision = 0  # snapshot.proto: Head
         self.feature_level = FEATURE_LEVEL_MIN
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
