@@ -92,11 +92,10 @@ _lock = threading.Lock()
 def run(folder: str, errors: str, arguments: Sequence[str], seconds_max: float) -> Done:
     """Run protoc in `folder`, its stderr in the file `errors`. Blocks; raises Hung, OSError.
 
-    A helper that was kept and is gone when it is asked is replaced: it may have been idle for too long. A
-    source that ends a fresh one is told of as that.
+    A helper that was kept and is gone when it is asked is replaced, each of them: all may have been idle for
+    too long. A source that ends a fresh one is told of as that.
     """
-    status = None
-    for _ in range(2):
+    while True:
         with _lock:
             helper = _idle.pop() if _idle else None
         fresh = helper is None

@@ -55,6 +55,17 @@ def test_a_helper_that_is_gone_is_replaced() -> None:
     assert _kept() != [pid]
 
 
+def test_all_that_were_kept_may_be_gone() -> None:
+    compiled = compile_protos(A)
+    one = compiling._Helper()
+    compiling._put_back(one, well=True)
+    kept = _kept()
+    assert len(kept) == compiling.HELPERS_KEPT_MAX
+    for pid in kept:
+        os.kill(pid, signal.SIGKILL)
+    assert compile_protos(A) == compiled
+
+
 def test_a_helper_ends_after_a_while_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "SOURCES_MAX", 2)
     compile_protos(A)
