@@ -90,7 +90,7 @@ def figures() -> Iterable[Figure]:
     yield Figure(
         f"registry, {CONNECTIONS} clients: schema by id", statistics.median(rates), "lookups/s", goal=3000.0
     )
-    yield Figure("agent CPU of that", statistics.median(costs) * 1e6, "µs")
+    yield Figure("registry: agent CPU of a lookup", statistics.median(costs) * 1e6, "µs")
     yield Figure(
         "registry: a new schema, p50",
         statistics.median(seconds) * 1e3,
