@@ -231,7 +231,10 @@ class Skipper:
             return False
         row: SliceRef = self._around.loop.random.choice(rows)
         assert isinstance(row.chunk, ChunkId), "chosen so"
-        data = await self._hurt.objects.get_range(chunk_key(row.chunk), row.position, row.length)
+        try:
+            data = await self._hurt.objects.get_range(chunk_key(row.chunk), row.position, row.length)
+        except StoreError:  # the agent is behind: it was merged and collected
+            return False
         offset, batches = row.base_offset, []
         for at, size in split(data):
             end = offset + peek(data, at).last_offset_delta + 1
