@@ -69,7 +69,9 @@ class _Helper:
         with suppress(BrokenPipeError, ConnectionResetError):
             while left:
                 left = left[self._process.stdin.write(left) or 0 :]
-            if not select.select([self._process.stdout], [], [], seconds_max)[0]:
+            answered = select.poll()  # select() takes no descriptor above 1,023, which agents have
+            answered.register(self._process.stdout, select.POLLIN)
+            if not answered.poll(seconds_max * 1000):
                 raise Hung
             reply = self._process.stdout.read(_REPLY_BYTES)  # whole: so few bytes are written at once
             self.served += 1

@@ -113,16 +113,16 @@ class Registry:
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
         """Names."""
         query = {"subjectPrefix": prefix} if prefix else {}
-        found: list[str] = self.ask("GET", "/subjects", **query, **_flag(deleted))
+        found: list[str] = self.ask("GET", "/subjects", **query, **deleted_too(deleted))
         return found
 
     def numbers(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Versions of a subject; none of one that is not there."""
-        return list(self.found(f"/subjects/{named(subject)}/versions", **_flag(deleted)) or ())
+        return list(self.found(f"/subjects/{named(subject)}/versions", **deleted_too(deleted)) or ())
 
     def version(self, subject: str, number: int | str, *, deleted: bool = False) -> Version | None:
         """One version, or the latest; None where it is not there."""
-        found = self.found(f"/subjects/{named(subject)}/versions/{number}", **_flag(deleted))
+        found = self.found(f"/subjects/{named(subject)}/versions/{number}", **deleted_too(deleted))
         return None if found is None else _version(found)
 
     def versions(self, subject: str, *, deleted: bool = False) -> Iterator[Version]:
@@ -138,7 +138,8 @@ class Registry:
         return None if found is None else str(found["compatibilityLevel"])
 
 
-def _flag(deleted: bool) -> dict[str, str]:
+def deleted_too(deleted: bool) -> dict[str, str]:
+    """The query that asks for deleted ones, too."""
     return {"deleted": "true"} if deleted else {}
 
 

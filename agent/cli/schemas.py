@@ -13,7 +13,7 @@ from agent.cli import registry_copy, schema_files
 from agent.cli.failures import EPILOG, Failure, Status, refused, usage
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table, progress, remarks, results
-from agent.cli.registry import LATEST, Registry, Version, named
+from agent.cli.registry import LATEST, Registry, Version, deleted_too, named
 
 app = typer.Typer(help="Schemas: register, check, compare, take over from another registry.", epilog=EPILOG)
 
@@ -78,9 +78,7 @@ def show(
         users = registry.ask("GET", f"/schemas/ids/{schema_id}/versions")
         shown = {"id": schema_id, **found, "versions": users}
     else:
-        shown = registry.ask(
-            "GET", f"/subjects/{named(subject)}/versions/{version}", **_asked(deleted=deleted)
-        )
+        shown = registry.ask("GET", f"/subjects/{named(subject)}/versions/{version}", **deleted_too(deleted))
     if output is Form.JSON:
         print_json(shown)
         return
@@ -340,7 +338,3 @@ def _copied(source: Registry, target: Registry, prefix: str, output: Form) -> No
         remarks().print(f"compatibility of all stays {outcome.kept_level} (floe schema level --set)")
     if outcome.refused:
         raise Failure(Status.FAILED, f"{len(outcome.refused)} subjects were not copied")
-
-
-def _asked(*, deleted: bool) -> dict[str, str]:
-    return {"deleted": "true"} if deleted else {}

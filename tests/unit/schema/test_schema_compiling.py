@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +90,19 @@ def test_a_source_that_hangs_is_refused_at_the_deadline(
     with pytest.raises(CompileError, match=r"a\.proto: not compiled within 0 s"):
         compile_protos(A)
     assert not _kept()
+
+
+def test_an_agent_with_very_many_connections_compiles() -> None:
+    """select() takes no descriptor above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert compile_protos(A)
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_what_one_source_leaves_does_not_reach_the_next() -> None:
