@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from google.protobuf.descriptor import FileDescriptor
-
-from schema.registry.rules import differences
+from schema.registry.kinds import KINDS
 
 LEVELS = (
     *("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL"),
@@ -18,15 +16,22 @@ DIFFERENCES_MAX = 20  # told of one comparison
 TEXT_CHARS_MAX = 10_000  # of the earlier schema in a problem
 
 
+class Loaded(NamedTuple):
+    """A schema of a type (kinds.py), as its type loads it."""
+
+    kind: str
+    form: Any
+
+
 class Earlier(NamedTuple):
     """A version that the subject has."""
 
     version: int
     text: str
-    file: FileDescriptor
+    schema: Loaded
 
 
-def problems(new: FileDescriptor, earlier: Sequence[Earlier], level: str) -> list[str]:
+def problems(new: Loaded, earlier: Sequence[Earlier], level: str) -> list[str]:
     """Why the new schema does not go with the earlier ones, oldest first; empty: it does.
 
     BACKWARD: who reads with the new one understands what was written with the newest of the earlier ones;
@@ -38,7 +43,7 @@ def problems(new: FileDescriptor, earlier: Sequence[Earlier], level: str) -> lis
     looked_at = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
     found: list[str] = []
     for one in reversed(looked_at):
-        told = _backward(new, one.file, level) + _forward(new, one.file, level)
+        told = _between(new, one.schema, level)
         if told:
             found += [*told[:DIFFERENCES_MAX], f"{{oldSchemaVersion: {one.version}}}"]
             found += [f"{{oldSchema: '{one.text[:TEXT_CHARS_MAX]}'}}", f"{{compatibility: '{level}'}}"]
@@ -46,17 +51,16 @@ def problems(new: FileDescriptor, earlier: Sequence[Earlier], level: str) -> lis
     return found
 
 
-def _backward(new: FileDescriptor, old: FileDescriptor, level: str) -> list[str]:
-    return _told(new, old, "new", "old") if level.startswith(("BACKWARD", "FULL")) else []
+def _between(new: Loaded, old: Loaded, level: str) -> list[str]:
+    if new.kind != old.kind:
+        return [f"Incompatible because of different schema type: {new.kind} after {old.kind}"]
+    found = _told(new, old, "new", "old") if level.startswith(("BACKWARD", "FULL")) else []
+    return [*found, *(_told(old, new, "old", "new") if level.startswith(("FORWARD", "FULL")) else [])]
 
 
-def _forward(new: FileDescriptor, old: FileDescriptor, level: str) -> list[str]:
-    return _told(old, new, "old", "new") if level.startswith(("FORWARD", "FULL")) else []
-
-
-def _told(reader: FileDescriptor, writer: FileDescriptor, reads: str, writes: str) -> list[str]:
+def _told(reader: Loaded, writer: Loaded, reads: str, writes: str) -> list[str]:
     found = []
-    for kind, path, words in differences(reader, writer):
-        said = words.format(new=reads, old=writes)
+    for kind, path, words in KINDS[reader.kind].differences(reader.form, writer.form):
+        said = words.replace("{new}", reads).replace("{old}", writes)
         found.append(f'{{errorType:"{kind}", description:"{said} (path \'{path}\')"}}')
     return found

@@ -10,7 +10,6 @@ import binascii
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
@@ -21,10 +20,8 @@ from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, in_order
 from schema.registry import known
 from schema.registry.canonical import canonical
+from schema.registry.parsed import Imports, InvalidSchema, Parsed, check_imports
 from schema.registry.printer import printed
-
-IMPORTS_MAX = 256
-"""Files that a schema may import, those that its imports import among them."""
 
 NESTING_MAX = 64
 """Messages within messages, levels. The wire format's paths end long before (schema/framing.py)."""
@@ -33,29 +30,13 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+|option\s+)?["']([^"'\n]+)["']""")
 _LOADED_MAX = 64  # files kept with their pools; least recently used go first
 
-Imports = Mapping[str, bytes]
-"""Canonical files by import path: all that a schema imports, and what those import."""
 
-
-class InvalidSchema(ValueError):
-    """The text is no schema; the message says where it stops being one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Protobuf:
-    """A schema: what it means, and how it is told."""
-
-    canonical: bytes
-    text: str
-
-
-def parse(text: str, imports: Imports, *, normalize: bool = False) -> Protobuf:
+def parse(text: str, imports: Imports, *, normalize: bool = False) -> Parsed:
     """Read a schema. Its text is the one given, or the canonical one where that is asked for.
 
     Blocks (a process may be started): call it in a thread. Raises InvalidSchema, and OSError as the compiler.
     """
-    if len(imports) > IMPORTS_MAX:
-        raise InvalidSchema(f"{len(imports)} imported files: the limit is {IMPORTS_MAX}")
+    check_imports(imports)
     given = _from_base64(text)
     if given is None:
         name, files = _compile(text, imports)
@@ -67,7 +48,7 @@ def parse(text: str, imports: Imports, *, normalize: bool = False) -> Protobuf:
     form = canonical(_linked(name, files))
     if given is not None or normalize:
         text = printed(load(form, imports))
-    return Protobuf(form, text)
+    return Parsed(form, text)
 
 
 def load(form: bytes, imports: Imports) -> FileDescriptor:

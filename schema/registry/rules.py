@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
 
 from schema.descriptors import is_map
-
-
-class Difference(NamedTuple):
-    """What is different, where, in words. {new} and {old} in them: which of the two is meant."""
-
-    kind: str
-    path: str
-    words: str
-
+from schema.registry.parsed import Difference
 
 _VARINT, _ZIGZAG, _FIXED32, _FIXED64 = "varint", "zigzag", "fixed32", "fixed64"
 _FAMILIES = {

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.http.answers import Problem
 from agent.http.registry.errors import invalid_schema
 from agent.http.registry.requests import qualified
+from agent.http.registry.shown import DEFAULT_TYPE
 from coordination.state.subject_types import (
     Compatibility,
     Normalize,
@@ -26,11 +27,10 @@ from coordination.state.subject_types import (
     in_force,
 )
 from coordination.state.subjects import NAME_LENGTH_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
-from schema.registry.compatibility import DEFAULT, Earlier, problems
-from schema.registry.protobuf import Imports, InvalidSchema, Protobuf, load, parse
+from schema.registry.compatibility import DEFAULT, Earlier, Loaded, problems
+from schema.registry.kinds import KINDS
+from schema.registry.parsed import Imports, InvalidSchema, Parsed
 
-TYPES = ("PROTOBUF",)
-NOT_YET = ("AVRO", "JSON")
 PARSED_AT_ONCE_MAX = 2  # each is a process of its own
 Number = Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]
 
@@ -58,12 +58,17 @@ class SchemaGiven(BaseModel):
     id: Number | None = None
     version: Number | None = None
 
+    @property
+    def kind(self) -> str:
+        """The type."""
+        return (self.schema_type or DEFAULT_TYPE).upper()
+
 
 class Wanted(NamedTuple):
     """A schema that was read, as it is to be looked for or registered."""
 
-    schema_type: Literal["PROTOBUF"]
-    parsed: Protobuf
+    schema_type: str
+    parsed: Parsed
     references: tuple[Reference, ...]
     metadata: str
     rule_set: str
@@ -85,11 +90,8 @@ def schema_given(body: Mapping[str, object]) -> SchemaGiven:
     except ValidationError as error:
         first = error.errors()[0]
         raise invalid_schema(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    kind = (given.schema_type or "AVRO").upper()
-    if kind in NOT_YET:
-        raise invalid_schema(f"schemas of type {kind} cannot be registered with Floe; PROTOBUF ones can")
-    if kind not in TYPES:
-        raise invalid_schema(f"schema type {given.schema_type!r} is unknown")
+    if given.kind not in KINDS:
+        raise invalid_schema(f"schema type {given.kind!r} is unknown; there are {', '.join(KINDS)}")
     if not given.schema_text.strip():
         raise invalid_schema("Empty schema")
     return given
@@ -156,10 +158,14 @@ def earlier_of(table: SubjectTable, versions: Sequence[SubjectVersion], level: s
 
 def compared(wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str]:
     """Why the schema does not go with the versions; empty: it does. Blocks: call it in a thread."""
-    files = [
-        Earlier(one.version, one.schema.text, load(one.schema.canonical, one.imports)) for one in earlier
-    ]
-    return problems(load(wanted.parsed.canonical, wanted.imports), files, level)
+    before = []
+    kind = KINDS[wanted.schema_type]
+    for number, schema, imports in earlier:
+        alike = schema.schema_type == wanted.schema_type  # others are not compared, and may be unknown here
+        form = kind.load(schema.canonical, imports) if alike else None
+        before.append(Earlier(number, schema.text, Loaded(schema.schema_type, form)))
+    new = Loaded(wanted.schema_type, kind.load(wanted.parsed.canonical, wanted.imports))
+    return problems(new, before, level)
 
 
 class Reader:
@@ -174,6 +180,7 @@ class Reader:
         """The schema of a request. Raises RegistryProblem 42201, Problem 503 where none can be compiled."""
         async with self._places:
             try:
+                parse = KINDS[given.kind].parse
                 parsed = await asyncio.to_thread(parse, given.schema_text, imports, normalize=normalize)
             except InvalidSchema as error:
                 raise invalid_schema(str(error)) from None
@@ -182,7 +189,7 @@ class Reader:
         if max(len(parsed.canonical), len(parsed.text.encode())) > TEXT_BYTES_MAX:
             raise invalid_schema(f"a schema has at most {TEXT_BYTES_MAX} bytes")
         metadata, rule_set = _as_text(given.metadata), _as_text(given.rule_set)
-        return Wanted("PROTOBUF", parsed, references, metadata, rule_set, imports)
+        return Wanted(given.kind, parsed, references, metadata, rule_set, imports)
 
 
 def _as_text(given: dict[str, Any] | None) -> str:

@@ -8,12 +8,12 @@ from starlette.responses import Response
 from agent.http.barrier import barrier
 from agent.http.parts import Parts
 from agent.http.registry.errors import RegistryProblem, schema_missing
-from agent.http.registry.judging import TYPES
 from agent.http.registry.requests import flag, paged
 from agent.http.registry.shown import answer, guid, identity_of, schema_shown, schema_text, text
 from agent.http.registry.subjects import subject_of_schema
 from coordination.state.bounds import SCHEMA_ID_MAX
 from coordination.state.subject_types import RegisteredSchema, SubjectTable
+from schema.registry.kinds import KINDS
 
 
 class SchemaRoutes:
@@ -24,7 +24,7 @@ class SchemaRoutes:
 
     async def types(self, _request: Request) -> Response:
         """The types that can be registered."""
-        return answer(list(TYPES))
+        return answer(list(KINDS))
 
     async def _named(self, request: Request) -> tuple[SubjectTable, RegisteredSchema]:
         """The schema that the path names. Raises RegistryProblem 40403, 404 for what is no id."""

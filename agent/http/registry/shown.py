@@ -13,6 +13,9 @@ from agent.http.registry.errors import CONTENT_TYPE
 from coordination.state.subject_types import IDENTITY_BYTES, RegisteredSchema, SubjectVersion
 from schema.registry.protobuf import serialized
 
+DEFAULT_TYPE = "AVRO"
+"""Of a schema that names none, to the registry and to its clients."""
+
 
 def answer(content: object) -> Response:
     """JSON of the registry's own content type."""
@@ -49,7 +52,9 @@ def identity_of(given: str) -> bytes | None:
 
 def schema_shown(schema: RegisteredSchema, request: Request) -> dict[str, Any]:
     """What a schema is, without its names and numbers."""
-    shown: dict[str, Any] = {"schemaType": schema.schema_type, "schema": schema_text(schema, request)}
+    shown: dict[str, Any] = {"schema": schema_text(schema, request)}
+    if schema.schema_type != DEFAULT_TYPE:  # as there: clients take it for that
+        shown = {"schemaType": schema.schema_type, **shown}
     if schema.references:
         shown["references"] = [
             {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references

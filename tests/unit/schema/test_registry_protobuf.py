@@ -10,8 +10,9 @@ from google.protobuf import descriptor_pb2
 from schema.compiler import compile_protos
 from schema.registry import known
 from schema.registry.canonical import canonical
+from schema.registry.parsed import IMPORTS_MAX, InvalidSchema
 from schema.registry.printer import printed
-from schema.registry.protobuf import IMPORTS_MAX, NESTING_MAX, InvalidSchema, load, parse, serialized
+from schema.registry.protobuf import NESTING_MAX, load, parse, serialized
 
 EVERYTHING_2 = """
 syntax = "proto2";

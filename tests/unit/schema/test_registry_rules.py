@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
-from schema.registry.compatibility import LEVELS, Earlier, problems
+from schema.registry.compatibility import LEVELS, Earlier, Loaded, problems
 from schema.registry.protobuf import load, parse
 from schema.registry.rules import differences
 
@@ -24,6 +24,10 @@ def file(text: str) -> FileDescriptor:
         imports["other/d.proto"] = parse(f"{P3} package d; message D {{ int32 x = 1; }}", {}).canonical
     said = text if text.startswith(("syntax", "edition")) else P3 + text
     return load(parse(said, imports).canonical, imports)
+
+
+def loaded(text: str) -> Loaded:
+    return Loaded("PROTOBUF", file(text))
 
 
 def m(fields: str) -> str:
@@ -162,31 +166,39 @@ DIRECTIONS = {
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_and_directions(name: str, level: str) -> None:
     old, new, taken_by = DIRECTIONS[name]
-    told = problems(file(new), [Earlier(1, old, file(old))], level)
+    told = problems(loaded(new), [Earlier(1, old, loaded(old))], level)
     assert (not told) == (level in taken_by or level == "NONE"), told
 
 
 def test_transitive_levels_look_at_all_versions() -> None:
     """1: text, 2: the field is gone, 3: a number."""
     first, second, third = m("string a = 1;"), m(""), m("int32 a = 1;")
-    earlier = [Earlier(1, first, file(first)), Earlier(2, second, file(second))]
+    earlier = [Earlier(1, first, loaded(first)), Earlier(2, second, loaded(second))]
     for level in LEVELS:
-        told = problems(file(third), earlier, level)
+        told = problems(loaded(third), earlier, level)
         assert bool(told) == level.endswith("TRANSITIVE")
-    assert problems(file(third), [], "FULL") == []
+    assert problems(loaded(third), [], "FULL") == []
 
 
 def test_how_a_problem_is_told() -> None:
     """As Confluent's registry does: tools look for errorType and path."""
     old, new = m("int32 a = 1;"), m("string a = 1;")
-    assert problems(file(new), [Earlier(3, old, file(old))], "BACKWARD") == [
+    assert problems(loaded(new), [Earlier(3, old, loaded(old))], "BACKWARD") == [
         '{errorType:"FIELD_SCALAR_KIND_CHANGED", description:"The kind of a SCALAR field in the new schema does '
         "not match its kind in the old (path '#/M/1')\"}",
         "{oldSchemaVersion: 3}",
         "{oldSchema: 'message M { int32 a = 1; }'}",
         "{compatibility: 'BACKWARD'}",
     ]
-    told = problems(file(m("")), [Earlier(1, "", file(m("") + "message N {}"))], "FULL")[0]
+    told = problems(loaded(m("")), [Earlier(1, "", loaded(m("") + "message N {}"))], "FULL")[0]
     assert "The new schema is missing a message type of the old (path '#/N')" in told
-    told = problems(file(m("") + "message N {}"), [Earlier(1, "", file(m("")))], "FORWARD")[0]
+    told = problems(loaded(m("") + "message N {}"), [Earlier(1, "", loaded(m("")))], "FORWARD")[0]
     assert "The old schema is missing a message type of the new (path '#/N')" in told
+
+
+def test_a_subject_may_change_its_type_at_level_none_only() -> None:
+    earlier = [Earlier(1, '"int"', Loaded("AVRO", None))]  # of another type: nobody loads it
+    for level in LEVELS:
+        told = problems(loaded(m("")), earlier, level)
+        assert bool(told) == (level != "NONE")
+        assert not told or told[0] == "Incompatible because of different schema type: PROTOBUF after AVRO"
