@@ -46,14 +46,6 @@ def load(form: bytes, imports: Imports) -> Type:
     return _load(form, given) if small else _read(form, given)
 
 
-def resolved(form: bytes, imports: Imports) -> str:
-    """A canonical form in which types of references are defined where they are first named.
-
-    Raises InvalidSchema where that has too many levels.
-    """
-    return _Writer(set()).text(load(form, imports))
-
-
 def _read(form: bytes, given: tuple[tuple[str, bytes], ...]) -> Type:
     return Reader(_imported(dict(given)), exact=True).schema(json.loads(form))
 
@@ -110,34 +102,35 @@ def _in_order(homes: Mapping[str, str], needs: Mapping[str, set[str]]) -> list[s
 
 
 class _Writer:
-    """Writes types as JSON: each that is not `defined` yet where it first stands, then by name."""
+    """Writes types as JSON: each that is not `defined` yet where it first stands, then by name.
+
+    Calls itself as deep as the text's levels were.
+    """
 
     def __init__(self, defined: set[str]) -> None:
         self._defined = defined
 
     def text(self, top: Type) -> str:
         """The schema in one line."""
-        return json.dumps(self._type(top, "", 0), separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(self._type(top, ""), separators=(",", ":"), ensure_ascii=False)
 
-    def _type(self, one: Type, space: str, depth: int) -> Any:
-        if depth > avro_json.LEVELS_MAX:
-            raise InvalidSchema(f"more than {avro_json.LEVELS_MAX} types within types")
+    def _type(self, one: Type, space: str) -> Any:
         if one.kind == "union":
-            return [self._type(each, space, depth + 1) for each in one.branches]
+            return [self._type(each, space) for each in one.branches]
         if one.items is not None:
             inside = "items" if one.kind == "array" else "values"
-            made = {"type": one.kind, inside: self._type(one.items, space, depth + 1)}
+            made = {"type": one.kind, inside: self._type(one.items, space)}
         elif one.name:
             if one.name in self._defined:
                 return one.name
-            made = self._named(one, space, depth)
+            made = self._named(one, space)
         elif one.more:
             made = {"type": one.kind}
         else:
             return one.kind
         return made | _sorted(one.more)
 
-    def _named(self, one: Type, space: str, depth: int) -> dict[str, Any]:
+    def _named(self, one: Type, space: str) -> dict[str, Any]:
         self._defined.add(one.name)
         made: dict[str, Any] = {"type": "error" if one.error else one.kind, "name": one.name}
         if space and not one.namespace:
@@ -147,7 +140,7 @@ class _Writer:
         if one.aliases:
             made["aliases"] = list(one.aliases)
         if one.kind == "record":
-            made["fields"] = [self._field(each, one.namespace, depth + 1) for each in one.fields]
+            made["fields"] = [self._field(each, one.namespace) for each in one.fields]
         elif one.kind == "enum":
             made["symbols"] = list(one.symbols)
             if one.default is not None:
@@ -156,8 +149,8 @@ class _Writer:
             made["size"] = one.size
         return made
 
-    def _field(self, one: Field, space: str, depth: int) -> dict[str, Any]:
-        made: dict[str, Any] = {"name": one.name, "type": self._type(one.type, space, depth + 1)}
+    def _field(self, one: Field, space: str) -> dict[str, Any]:
+        made: dict[str, Any] = {"name": one.name, "type": self._type(one.type, space)}
         if one.doc is not None:
             made["doc"] = one.doc
         if one.default is not ABSENT:
