@@ -1,8 +1,9 @@
 """AVRO schemas that the checker calls compatible decode each other's records, whatever is in them.
 
-Pairs of schemas are drawn: the second is the first with some changes, good and bad. Of pairs that pass, records at
-random are written with one and read with the other by fastavro, which knows nothing of the checker: nothing is
-refused. Of pairs that do not, a fair share has records that cannot be read: the checker does not refuse at random.
+Pairs of schemas are drawn: the second is the first with some changes, good and bad. Of pairs that pass,
+records at random are written with one and read with the other by fastavro, which knows nothing of the
+checker: nothing is refused. Of pairs that do not pass, a fair share has records that cannot be read: the
+checker does not refuse at random.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """AVRO schemas: what is one, which are the same, and what a schema means with those that it refers to."""
 
+# ruff: noqa: E501 - tables of schemas, as people write them
+
 from __future__ import annotations
 
 import json
@@ -35,7 +37,7 @@ EVERYTHING = """
       {"name": "n", "type": "int", "default": -2147483648}]}, "default": {}} /* the last */
   ]
 }
-"""  # noqa: E501 - as people write it
+"""
 
 
 def record(fields: str, name: str = "R") -> str:
