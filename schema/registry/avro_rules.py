@@ -13,7 +13,7 @@ from typing import NamedTuple
 from schema.registry.avro_types import ABSENT, Field, Type, decimal_of
 from schema.registry.parsed import Difference
 
-STEPS_MAX = 1_000_000
+STEPS_MAX = 400_000
 """Fields and branches compared. Where unions of many records meet, each would be compared with each."""
 
 TOLD_MAX = 100

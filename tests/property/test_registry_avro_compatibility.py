@@ -156,7 +156,7 @@ def _near(draw: random.Random, one: Any) -> Any:
     if draw.random() < 0.3:
         return list(dict.fromkeys(("null", one))) if isinstance(one, str) else ["null", one]
     for group in (NUMBERS, TEXTS):
-        if one in group:
+        if one in group and draw.random() < 0.8:
             return draw.choice(group)
     return draw.choice(SIMPLE) if isinstance(one, str) and one != "R" else one
 
@@ -245,4 +245,4 @@ def test_what_is_called_compatible_is_read() -> None:
                 passed += 1
                 assert why_not is None, (seed, why_not, writer, reader)
     assert min(passed, refused) > 300, (passed, refused)
-    assert unreadable > refused // 3, (unreadable, refused)
+    assert unreadable > refused * 4 // 5, (unreadable, refused)

@@ -147,6 +147,7 @@ RULES: list[tuple[str, str, str, list[str]]] = [
     ("decimal", decimal(4, 2), decimal(4, 2), []),
     ("decimal of more digits", decimal(4, 2), decimal(9, 2), []),
     ("decimal of another scale", decimal(4, 2), decimal(4, 1), [f"{TYPE} /scale"]),
+    ("decimal of another scale that may be null", f'["null", {decimal(4, 2)}]', f'["null", {decimal(4, 1)}]', [f"{BRANCH} /1", f"{TYPE} /1/scale"]),
     ("decimal to bytes", decimal(4, 2), "bytes", []),
     ("invalid decimal", decimal(4, 2), decimal(2, 4), []),
 ]  # fmt: skip
@@ -210,6 +211,9 @@ def test_what_would_take_too_long_is_no_match(monkeypatch: pytest.MonkeyPatch) -
 
     assert kinds(union("long"), union("int")) == []
     monkeypatch.setattr(avro_rules, "STEPS_MAX", 1_000)
+    comparison = avro_rules._Comparison()
+    comparison.compared(schema(union("long")), schema(union("int")))
+    assert comparison.steps < 1_100, "it ends there"
     (told,) = differences(schema(union("long")), schema(union("int")))
     assert (
         told.words
