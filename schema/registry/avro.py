@@ -16,6 +16,9 @@ from schema.registry.avro_reading import Reader
 from schema.registry.avro_types import ABSENT, Field, Type
 from schema.registry.parsed import Imports, InvalidSchema, Parsed, check_imports
 
+IMPORTED_BYTES_MAX = 8 << 20
+"""Canonical forms of all that a schema refers to, bytes: they are read with it."""
+
 _LOADED_MAX = 64  # schemas kept as they were read; least recently used go first
 _KEPT_BYTES_MAX = 1 << 16  # of a canonical form with its imports; larger ones are read anew
 _NAMED = ("record", "error", "enum", "fixed")
@@ -55,6 +58,9 @@ _load = functools.lru_cache(maxsize=_LOADED_MAX)(_read)
 
 def _imported(imports: Imports) -> dict[str, Type]:
     """All types that the imports define, by name. Raises InvalidSchema."""
+    size = sum(len(form) for form in imports.values())
+    if size > IMPORTED_BYTES_MAX:
+        raise InvalidSchema(f"what it refers to has {size} bytes: at most {IMPORTED_BYTES_MAX} are read")
     forms = {name: json.loads(form) for name, form in imports.items()}
     reader, homes, needs = Reader({}, exact=True), {}, {}
     for name, said in forms.items():

@@ -17,11 +17,15 @@ from schema.registry.parsed import InvalidSchema
 NAMED_MAX = 20_000
 """Named types of a schema, those of what it refers to among them."""
 
+NAME_CHARS_MAX = 1_000
+"""Characters of a name with its namespace, of a field's name, of a symbol: they are told in messages."""
+
 SIZE_MAX = (1 << 31) - 1
 """Bytes of a fixed."""
 
 ORDERS = ("ascending", "descending", "ignore")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{NAME_CHARS_MAX - 1}}}")
+_IS_NAME = f"letters, digits and _, no digit first, {NAME_CHARS_MAX} at most"
 _OF_TYPES = frozenset(
     ("type", "name", "namespace", "doc", "aliases", "fields", "items", "values", "size", "symbols")
 )
@@ -138,7 +142,7 @@ class Reader:
             _wrong(path, f"{shown(said)} is no field: give an object with name and type")
         name = said.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            _wrong(_at(path, "name"), f"{shown(name)} is no name: letters, digits and _, no digit first")
+            _wrong(_at(path, "name"), f"{shown(name)} is no name: {_IS_NAME}")
         path = f"{path} {shown(name)}"
         if "type" not in said:
             _wrong(path, 'a field without "type": give one')
@@ -164,7 +168,7 @@ class Reader:
         for index, each in enumerate(given):
             if not isinstance(each, str) or not _NAME.fullmatch(each):
                 place = _at(path, f"symbols[{index}]")
-                _wrong(place, f"{shown(each)} is no symbol: letters, digits and _, no digit first")
+                _wrong(place, f"{shown(each)} is no symbol: {_IS_NAME}")
         if len(symbols) < len(given):
             _wrong(_at(path, "symbols"), f"{made.name} has one of its symbols twice: leave one out")
         made.symbols, made.default = tuple(symbols), said.get("default")
@@ -224,10 +228,8 @@ def _list(said: Mapping[str, Any], name: str, path: str) -> Sequence[object]:
 
 def _check_name(full: str, path: str) -> None:
     """Raises InvalidSchema for what is no name, with or without a namespace."""
-    for part in full.split("."):
-        if not _NAME.fullmatch(part):
-            remedy = "names and parts of namespaces have letters, digits and _, no digit first"
-            _wrong(path, f"{shown(full)} is no name: {remedy}")
+    if len(full) > NAME_CHARS_MAX or not all(_NAME.fullmatch(part) for part in full.split(".")):
+        _wrong(path, f"{shown(full)} is no name: it and parts of its namespace have {_IS_NAME}")
 
 
 def _at(path: str, step: str) -> str:

@@ -28,7 +28,14 @@ NUMBERS = ("int", "long", "float", "double")
 TEXTS = ("string", "bytes")
 SIMPLE = ("null", "boolean", *NUMBERS, *TEXTS)
 UNREADABLE = (fastavro.read.SchemaResolutionError, ValueError, TypeError, KeyError, EOFError, IndexError)
-DEFAULTS = {"null": None, "boolean": True, "string": "x", "bytes": "x", "array": [], "map": {}}
+DEFAULTS: dict[str, Any] = {
+    "null": None,
+    "boolean": True,
+    "string": "x",
+    "bytes": "x",
+    "array": [],
+    "map": {},
+}
 
 
 class Drawn:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 import pytest
 
 from schema.registry import avro_defaults, avro_reading
-from schema.registry.avro import load, parse
+from schema.registry.avro import IMPORTED_BYTES_MAX, load, parse
 from schema.registry.avro_json import DIGITS_MAX, LEVELS_MAX, TEXT_BYTES_MAX
+from schema.registry.avro_reading import NAME_CHARS_MAX
 from schema.registry.avro_rules import differences
 from schema.registry.avro_types import decimal_of
 from schema.registry.kinds import KINDS
@@ -172,7 +173,7 @@ REFUSED = {
     enum('"doc": ""'): "symbols: is missing: enum needs a list",
     enum('"symbols": ["A"], "default": "B"'): 'default: "B" is none of the symbols',
     enum(name="2E"): 'name: "2E" is no name',
-    enum(name="a-b.E"): 'name: "a-b.E" is no name: names and parts of namespaces have letters, digits and _',
+    enum(name="a-b.E"): 'name: "a-b.E" is no name: it and parts of its namespace have letters, digits and _',
     enum(name=".E"): 'name: ".E" is no name',
     enum(name="string"): "name: string is a type of AVRO's",
     enum('"symbols": ["A"], "namespace": 5'): "namespace: must be a string, not 5",
@@ -296,6 +297,16 @@ def test_bombs_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         '"int"', {f"i{n}": b'"int"' for n in range(IMPORTS_MAX + 1)}
     )
     assert "…" in refused(f'"{"x" * 1_000}"'), "what is wrong is not told in full"
+    long = "x" * (NAME_CHARS_MAX + 1)
+    for text in (
+        enum(name=long),
+        enum(name="x." * 500 + "E"),
+        record(f'{{"name": "{long}", "type": "int"}}'),
+    ):
+        assert "is no name: " in refused(text)
+    parse(enum(name=long[1:]), {})
+    large = {str(n): b" " * TEXT_BYTES_MAX for n in range(IMPORTED_BYTES_MAX // TEXT_BYTES_MAX + 1)}
+    assert f"at most {IMPORTED_BYTES_MAX} are read" in refused('"int"', large)
     monkeypatch.setattr(avro_reading, "NAMED_MAX", 2)
     assert "more than 2 named types" in refused(f"[{enum(name='A')}, {enum(name='B')}, {enum(name='C')}]")
 
