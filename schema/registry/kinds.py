@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from schema.registry import protobuf, rules
+from schema.registry import avro, avro_rules, protobuf, rules
 from schema.registry.parsed import Difference, Imports, Parsed
 
 
@@ -34,5 +34,11 @@ class _Protobuf:
     differences = staticmethod(rules.differences)
 
 
-KINDS: dict[str, Kind] = {"PROTOBUF": _Protobuf()}
+class _Avro:
+    parse = staticmethod(avro.parse)
+    load = staticmethod(avro.load)
+    differences = staticmethod(avro_rules.differences)
+
+
+KINDS: dict[str, Kind] = {"AVRO": _Avro(), "PROTOBUF": _Protobuf()}
 """By the name that clients give."""

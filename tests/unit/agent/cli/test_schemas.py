@@ -213,3 +213,37 @@ def test_imports_in_a_circle_are_told(dev: Dev, tmp_path: Path) -> None:
     status, line = dev.fails("schema", "register", "round", str(tmp_path / "a.proto"))
     assert status == 1
     assert "imports go round in a circle: b.proto → a.proto → b.proto" in line
+
+
+def test_avro_files(dev: Dev, other: Dev, tmp_path: Path) -> None:
+    """Registered, checked, compared and taken over: answers name no type then, which means AVRO."""
+    money, order, broken = (tmp_path / f"{name}.avsc" for name in ("money", "order", "broken"))
+    money.write_text(
+        '{"type": "record", "name": "avro.Money", "fields": [{"name": "units", "type": "long"}]}'
+    )
+    text = '{"type": "record", "name": "avro.Order", "fields": [\n  {"name": "total", "type": "Money"}\n]}'
+    order.write_text(text)
+    broken.write_text(text.replace('"Money"}', '"Money"},\n  {"name": "note", "type": "string"}'))
+    highest = max((row["id"] for row in told(other, "list")), default=0)
+    for number in range(highest + 1):  # ids that the other registry gave to something else
+        fill = tmp_path / "fill.avsc"
+        fill.write_text(f'{{"type": "fixed", "name": "Fill{number}", "size": 1}}')
+        told(dev, "register", f"fill-{number}", str(fill))
+    told(dev, "register", "avro-money", str(money))
+    assert dev.fails("schema", "register", "avro-orders", str(order))[0] == 5
+    reference = ("--reference", "avro.Money=avro-money")
+    told(dev, "register", "avro-orders", str(order), *reference)
+    assert dev.run("schema", "show", "avro-orders").out.startswith(text)
+    assert [row["type"] for row in told(dev, "list", "--prefix", "avro-")] == ["AVRO", "AVRO"]
+    bad = dev.run("schema", "check", "avro-orders", str(broken), *reference, status=1)
+    assert "READER_FIELD_MISSING_DEFAULT_VALUE" in bad.out
+    told(dev, "level", "avro-orders", "--set", "NONE")
+    told(dev, "register", "avro-orders", str(broken), *reference)
+    told(dev, "level", "avro-orders", "--unset")
+    out = dev.run("schema", "diff", "avro-orders").out
+    assert '+  {"name": "note", "type": "string"}' in out
+    assert "breaks: Field note of the new schema has no default" in out
+    done = told(other, "import", dev.http, "--prefix", "avro-")
+    assert done == {"subjects": 2, "versions": 3, "there": 0, "refused": []}
+    assert _subjects(other, "avro-") == _subjects(dev, "avro-")
+    assert told(other, "export", dev.http, "--prefix", "avro-")["there"] == 3

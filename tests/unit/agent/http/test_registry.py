@@ -13,6 +13,7 @@ from google.protobuf import descriptor_pb2
 from agent.http.registry import subjects, writes
 from coordination.commands import BindSchema, RegisterSchema
 from coordination.state import Done
+from schema.registry.kinds import KINDS
 from tests.unit.agent.http.conftest import Edge
 from tests.unit.agent.http.registry_rig import A2, A3, BROKEN, USES, A, Registry, reference
 
@@ -34,7 +35,7 @@ async def test_registered_and_read_in_every_way(registry: Registry) -> None:
     assert await registry.get("/schemas/ids/1/subjects") == ["s"]
     assert await registry.get("/schemas/ids/1/versions") == [{"subject": "s", "version": 1}]
     assert await registry.get("/schemas") == [version]
-    assert await registry.get("/schemas/types") == ["PROTOBUF"]
+    assert await registry.get("/schemas/types") == [*KINDS]
     for path in ("/schemas/ids/1/schema", "/subjects/s/versions/1/schema"):
         answer = await registry.client.get(path)
         assert (answer.status_code, answer.text) == (200, A)
