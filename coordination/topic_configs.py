@@ -36,6 +36,16 @@ class TopicConfig(Config):
     coarser: tuple[tuple[str, int], ...] = ()
 
 
+_STRATEGIES = "io.confluent.kafka.serializers.subject."
+STRATEGIES = tuple(
+    f"{_STRATEGIES}{name}" for name in ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+)
+"""Confluent's names of the ways in which a record finds its subject."""
+VALIDATION = {role: f"confluent.{role}.schema.validation" for role in ("key", "value")}
+SUBJECT_NAMING = {role: f"confluent.{role}.subject.name.strategy" for role in ("key", "value")}
+BINDING_CONFIGS = frozenset({*VALIDATION.values(), *SUBJECT_NAMING.values()})
+"""What a topic is bound by to subjects of the schema registry (coordination/state/following.py)."""
+
 _B, _S, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
@@ -188,6 +198,25 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "compressed batches too.",
                 choices=("headers", "uncompressed", "full"), broker_name="floe.produce.check",
                 in_effect=True, known_from=NEW_CONFIGS),
+    *(
+        TopicConfig(
+            name, _B, "false",
+            f"Whether every {role} must name, in Confluent's frame, a schema that is registered under the "
+            "topic's subject, and be it. Null is taken.",
+            in_effect=True, known_from=NEW_CONFIGS,
+        )
+        for role, name in VALIDATION.items()
+    ),
+    *(
+        TopicConfig(
+            name, _S, STRATEGIES[0],
+            f"Which subject the {role}s' schemas are to be registered under, while {VALIDATION[role]} is "
+            f"true: TopicNameStrategy, <topic>-{role}; RecordNameStrategy, the message's full name; "
+            "TopicRecordNameStrategy, <topic>-<full name>.",
+            choices=STRATEGIES, in_effect=True, known_from=NEW_CONFIGS,
+        )
+        for role, name in SUBJECT_NAMING.items()
+    ),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
