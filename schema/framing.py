@@ -40,6 +40,13 @@ def prefix(schema_id: int, indexes: tuple[int, ...]) -> bytes:
     return header + b"".join(zigzag(number) for number in (len(indexes), *indexes))
 
 
+def schema_id(record: bytes) -> int:
+    """The id that a framed record of any type of schemas names. Raises FramingError."""
+    if len(record) < _HEADER.size:
+        raise FramingError(f"Confluent frame of {len(record)} bytes: at least {_HEADER.size} are needed")
+    return int(_HEADER.unpack_from(record)[1])
+
+
 def parse(record: bytes) -> Frame:
     """Read the prefix of a framed record. Raises FramingError."""
     if len(record) < _HEADER.size + 1:
