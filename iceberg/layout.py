@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -147,15 +148,13 @@ class Messages:
         whole = self.registered.get((schema_id, None))
         if whole is not None:
             return whole, 0
-        try:
-            frame = framing.parse(record)
-        except framing.FramingError:
-            framed, start = (schema_id, ()), 0
-        else:
-            framed, start = (schema_id, frame.indexes), frame.start
-        part = self.registered.get(framed)
+        indexes: tuple[int, ...] = ()
+        start = 0
+        with suppress(framing.FramingError):
+            _, indexes, start = framing.parse(record)
+        part = self.registered.get((schema_id, indexes))
         if part is None:
-            raise MissingSchemas((), [(self.role, framed)])
+            raise MissingSchemas((), [(self.role, (schema_id, indexes))])
         return part, start
 
     def all(self) -> Iterator[Part]:

@@ -105,9 +105,7 @@ class TopicLayouts:
             topic.value_schema_id,
             len(topic.schema_ids),
             used,
-            head.metadata["current-schema-id"] if head is not None else None,
-            head.metadata["default-spec-id"] if head is not None else None,
-            head.metadata["default-sort-order-id"] if head is not None else None,
+            _versions(head),
             spec,
             order,
             hoists,
@@ -158,6 +156,12 @@ class TopicLayouts:
         if head is None or not flat.is_settled(head.metadata, metadata.current_fields(head.metadata)):
             return wanted
         return flat.is_flat(head.metadata)
+
+
+def _versions(head: Head | None) -> tuple[int, ...]:
+    """Of a table's columns, partition spec and sort order."""
+    names = ("current-schema-id", "default-spec-id", "default-sort-order-id")
+    return tuple(head.metadata[name] for name in names) if head is not None else ()
 
 
 def _partitioned(built: Layout, wanted: str, head: Head | None) -> Layout:

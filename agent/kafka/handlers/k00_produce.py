@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
+from agent.kafka.handlers.schemas import require_schemas
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
 from agent.kafka.produce.firsts import First, Named
 from agent.kafka.produce.keys import require_keys
 from agent.kafka.produce.records import require_records
-from agent.kafka.produce.schemas import require_schemas
 from agent.kafka.produce.times import bad_times
 from agent.kafka.transactions.requests import NOT_YET
 from agent.net.wire.errors import WireError
