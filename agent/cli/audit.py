@@ -177,7 +177,13 @@ def schemas(http: str, topic: str) -> TopicSchemas:
     from iceberg.spark.schemas import Schema, TopicSchemas
 
     bound = [
-        Schema(each["schema_id"], each["role"], each["message"], base64.b64decode(each["descriptor_set"]))
+        Schema(
+            each["schema_id"],
+            each["role"],
+            each["message"],
+            base64.b64decode(each["descriptor_set"]),
+            bool(each.get("naming")),
+        )
         for answer in _bindings(http, topic, "descriptors=true&after", "next_after")
         for each in answer["history"]
     ]

@@ -38,6 +38,8 @@ class Values:
         """From the answer of GET /admin/topics/…/schema."""
         bound = {}
         for schema in schemas:
+            if schema.get("naming"):  # records name schemas of the registry: they are shown as they are
+                continue
             kind = load(base64.b64decode(str(schema["descriptor_set"])), str(schema["message"]))
             bound[str(schema["role"])] = Bound(int(str(schema["schema_id"])), str(schema["framing"]), kind)
         return Values(bound)

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from coordination.commands import BindSchema
 from coordination.state import State
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX, spans_between
-from coordination.state.types import Partition, Schema, Topic
+from coordination.state.types import Naming, Partition, Schema, Topic
 
 SCHEMAS_PER_ANSWER = 1_000
 DESCRIPTOR_BYTES_PER_ANSWER = DESCRIPTOR_BYTES_MAX  # one goes along, however large it is
@@ -69,7 +69,7 @@ def _spans(state: State, partition: Partition) -> list[dict[str, int | None]]:
 
 
 def as_json(schema: Schema, *, descriptors: bool = True) -> dict[str, object]:
-    """One schema; its descriptor set in base64."""
+    """One schema; its descriptor set in base64. Of one that follows a subject it is empty."""
     shown: dict[str, object] = {
         "schema_id": schema.schema_id,
         "role": ROLES[schema.role],
@@ -78,6 +78,9 @@ def as_json(schema: Schema, *, descriptors: bool = True) -> dict[str, object]:
         "framing": FRAMINGS[schema.framing],
         "tombstones": schema.tombstones,
     }
+    if schema.naming:
+        shown["naming"] = Naming(schema.naming).name.lower()
+        shown["subject"], shown["subject_version"] = schema.subject or None, schema.subject_version or None
     if descriptors:
         shown["descriptor_set"] = base64.b64encode(schema.descriptor_set).decode()
     return shown

@@ -34,12 +34,16 @@ _ANYTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema that was bound to a topic at some time. `role`: of its KEYs or its VALUEs."""
+    """What was bound to a topic at some time. `role`: of its KEYs or its VALUEs.
+
+    `follows`: a subject of the registry, which rows name. Of those only the bytes are compared.
+    """
 
     schema_id: int
     role: str
     message: str
     descriptor_set: bytes
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,11 @@ class Role:
         for at, record in enumerate(records):
             if found[at] or record is None:
                 continue
+            likeliest = self._topic.bound(self._role, partitions[at], offsets[at])[0]
+            if self._follows(likeliest):
+                found[at] = True
+                continue
             with suppress(Bad):
-                likeliest = self._topic.bound(self._role, partitions[at], offsets[at])[0]
                 reader, payload = self._which(likeliest, record)
                 rows, messages = groups.setdefault(reader, ([], []))
                 messages.append(_ANYTHING if reader is None else reader.parse(payload))
@@ -134,9 +141,18 @@ class Role:
             yield from self._proven(reader, rows[half:], messages[half:], column)
 
     def due(self, partition: int | None, offset: int | None, record: bytes) -> Iterator[Due]:
-        """What the record's columns hold, for each schema that it may have been decoded by."""
-        for bound in self._topic.bound(self._role, partition, offset):
-            yield self._due(bound, record)
+        """What the record's columns hold, for each schema that it may have been decoded by.
+
+        Nothing where it may have followed a subject.
+        """
+        may_be = self._topic.bound(self._role, partition, offset)
+        if not any(map(self._follows, may_be)):
+            for bound in may_be:
+                yield self._due(bound, record)
+
+    def _follows(self, bound: int) -> bool:
+        schema = self._schemas.get(bound)
+        return schema is not None and schema.follows
 
     def _due(self, bound: int, record: bytes) -> Due:
         try:

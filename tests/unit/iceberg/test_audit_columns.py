@@ -234,3 +234,20 @@ def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
     assert 71 in unknown
     assert len(unknown) <= 16
     assert [at for at, each in enumerate(judge.wrong(batch)) if each] == [71]
+
+
+def test_rows_that_follow_a_subject_are_not_compared_by_columns() -> None:
+    """Which schema it was the registry says, and it is not asked; rows of before are compared as ever."""
+    kept = zoo_table.schemas(1)
+    spans = dict(kept.spans)
+    partition, first = next((number, held) for number, held in spans.items() if held)
+    followed = Schema(99, VALUE, "", b"", follows=True)
+    rows = zoo_table.rows(0)
+    rows[FULL]["value"]["f_bool"] = False
+    damaged = handed(rows)
+    assert told(columns().judge(kept), damaged) == {(FULL, "value.f_bool")}
+    spans[partition] = [(start, key, 99) for start, key, _ in first]
+    following = TopicSchemas([*kept.schemas, followed], spans)
+    assert told(columns().judge(following), damaged) == set()
+    unknown = TopicSchemas([*kept.schemas, followed], {})
+    assert told(columns().judge(unknown), damaged) == set(), "nor what may have been of that time"

@@ -78,6 +78,13 @@ async def test_descriptor_sets_keys_rebinding_and_unbinding(edge: Edge, client: 
         ({**GOOD, "framing": "avro"}, 400, "framing"),
         ({**GOOD, "roll": "value"}, 400, "roll"),
         ({**GOOD, "unbind": True}, 400, "unbind"),
+        ({**GOOD, "subject": "s"}, 400, "exactly one of descriptor_set (base64), sources and subject"),
+        ({"subject": "s", "unbind": True}, 400, "unbind"),
+        ({**GOOD, "subject_version": 1}, 400, "of which subject"),
+        ({"subject": "s", "framing": "plain"}, 400, "framing and tombstones"),
+        ({"subject": "s", "tombstones": True}, 400, "framing and tombstones"),
+        ({"subject": "s", "subject_version": -1}, 400, "subject_version"),
+        ({"subject": "s" * 1025}, 400, "subject"),
         ([], 400, "body"),
         ({**GOOD, "sources": {"order.proto": "//" + "x" * 70_000}}, 413, "65536"),
     ],
@@ -134,6 +141,46 @@ async def test_a_full_disk_is_told_as_such_and_descriptor_sets_need_none(
     assert "TMPDIR" in str(body)
     ready = {"message": "shop.Order", "descriptor_set": base64.b64encode(compiled).decode()}
     assert (await post(client, ready))[0] == 200
+
+
+async def test_below_its_level_no_topic_follows_a_subject(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    edge.replica.state.feature_level = 1
+    status, body = await post(client, {"subject": "s"})
+    assert (status, "from feature level 2 on" in body["error"]["message"]) == (409, True)
+    assert edge.replica.state.schemas == {}
+
+
+async def test_a_subject_is_followed_or_stayed_at(edge: Edge, client: httpx.AsyncClient) -> None:
+    """What columns a version changes nobody asks here: the registry's compatibility does."""
+    await edge.topic("orders")
+    assert (await post(client, GOOD))[0] == 200
+    status, body = await post(client, {"subject": ":.:orders-value", "message": "shop.Order"})
+    assert status == 200
+    followed = {
+        "schema_id": 2,
+        "role": "value",
+        "version": 2,
+        "message": "shop.Order",
+        "framing": "confluent",
+        "tombstones": True,
+        "naming": "subject",
+        "subject": "orders-value",
+        "subject_version": None,
+        "descriptor_set": "",
+    }
+    assert body["schemas"] == [followed]
+    status, body = await post(client, {"subject": "orders-value", "subject_version": 1})
+    assert (status, "version 1 of subject orders-value" in body["error"]["message"]) == (404, True)
+    schema = {"schemaType": "PROTOBUF", "schema": ORDER}
+    assert (await client.post("/subjects/orders-value/versions", json=schema)).status_code == 200
+    status, body = await post(client, {"subject": "orders-value", "subject_version": 1, "role": "key"})
+    assert (status, body["schemas"][1]["subject_version"], len(body["schemas"])) == (200, 1, 2)
+    history = (await client.get(f"{PATH}?descriptors=true")).json()["history"]
+    assert [each.get("naming") for each in history] == [None, "subject", "subject"]
+    assert (await post(client, {**GOOD, "force": True}))[0] == 200
+    status, body = await post(client, {"role": "value", "unbind": True})
+    assert (status, [each["role"] for each in body["schemas"]]) == (200, ["key"])
 
 
 async def test_a_message_that_changes_what_columns_are_is_refused_unless_forced(
