@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol, TypeAlias
 
-from schema import descriptors, framing, strict
+from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
-from schema.strict import BAD_RECORDS_MAX, BadRecord
+from schema.strict import BAD_RECORDS_MAX, BadRecord, problem, told
 
 KINDS_MAX = 1_024
 """Schemas that one topic's keys or values have ready; beyond, all are forgotten, and looked up again."""
@@ -95,11 +95,11 @@ class FollowedPart:
                 continue
             kind = self._first.get(record[:_PREFIX])
             if kind is not None:
-                reason = strict.problem(record[_PREFIX:], kind, allow_unknown=self._allow_unknown)
+                reason = problem(record[_PREFIX:], kind, self._allow_unknown)
             else:
                 reason = self._framed(record, refused, unknown)
             if reason is not None:
-                bad.append(BadRecord(index, strict.told(self._role, record, reason, "a message in a frame")))
+                bad.append(BadRecord(index, told(self._role, record, reason, "a message in a frame")))
                 if len(bad) == BAD_RECORDS_MAX:
                     return bad
             if len(unknown) == UNKNOWN_MAX:
@@ -132,7 +132,7 @@ class FollowedPart:
         framed = (schema_id, frame.indexes)
         kind = self._kinds.get(framed)
         if kind is not None:
-            return strict.problem(record[frame.start :], kind, allow_unknown=self._allow_unknown)
+            return problem(record[frame.start :], kind, self._allow_unknown)
         if framed not in refused:
             unknown[framed] = None
             return None

@@ -25,7 +25,7 @@ class BadRecord:
     reason: str
 
 
-def problem(payload: bytes, kind: MessageType, *, allow_unknown: bool) -> str | None:
+def problem(payload: bytes, kind: MessageType, allow_unknown: bool) -> str | None:
     """Why the bytes are not the message, by the strict parse (README.md); None when they are."""
     try:
         message = kind.message_class.FromString(payload)

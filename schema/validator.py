@@ -16,10 +16,9 @@ from google.protobuf.message import Message
 
 from objectstore import batch as record_batch
 from objectstore.opening import opened
-from schema import descriptors, framing, strict
-from schema.descriptors import MessageType
+from schema import descriptors, framing
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
-from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord
+from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
 
 __all__ = ["BAD_RECORDS_MAX", "REASON_CHARS_MAX", "BadRecord", "Framing", "Validator", "ValidatorCache"]
 
@@ -106,7 +105,7 @@ class _Part:
         for index, record in enumerate(records):
             reason = self._judge(record)
             if reason is not None:
-                bad.append(BadRecord(index, strict.told(self._role, record, reason, self._type.name)))
+                bad.append(BadRecord(index, told(self._role, record, reason, self._type.name)))
                 if len(bad) == BAD_RECORDS_MAX:
                     break
         return bad
@@ -117,11 +116,11 @@ class _Part:
         if record[:1] != b"\x00":
             if self._framing is Framing.CONFLUENT:
                 return "has no Confluent frame (0x00 and schema id), which the topic's binding asks for"
-            return self._message(record, self._type)
+            return problem(record, self._type, self._allow_unknown)
         if self._framing is Framing.PLAIN:
             return "starts with 0x00: a Confluent frame, but the topic's binding asks for plain protobuf"
         if record.startswith(self._prefix):
-            return self._message(record[len(self._prefix) :], self._type)
+            return problem(record[len(self._prefix) :], self._type, self._allow_unknown)
         return self._framed(record)
 
     def _framed(self, record: bytes) -> str | None:
@@ -138,10 +137,7 @@ class _Part:
                 f"Confluent frame has the message indexes {list(frame.indexes)}; "
                 f"{found.name} is {list(found.indexes)}"
             )
-        return self._message(record[frame.start :], found)
-
-    def _message(self, payload: bytes, kind: MessageType) -> str | None:
-        return strict.problem(payload, kind, allow_unknown=self._allow_unknown)
+        return problem(record[frame.start :], found, self._allow_unknown)
 
 
 class Validator:
