@@ -41,10 +41,6 @@ STRATEGIES = tuple(
     f"{_STRATEGIES}{name}" for name in ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 )
 """Confluent's names of the ways in which a record finds its subject."""
-VALIDATION = {role: f"confluent.{role}.schema.validation" for role in ("key", "value")}
-SUBJECT_NAMING = {role: f"confluent.{role}.subject.name.strategy" for role in ("key", "value")}
-BINDING_CONFIGS = frozenset({*VALIDATION.values(), *SUBJECT_NAMING.values()})
-"""What a topic is bound by to subjects of the schema registry (coordination/state/following.py)."""
 
 _B, _S, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
@@ -200,22 +196,22 @@ _TABLE: tuple[TopicConfig, ...] = (
                 in_effect=True, known_from=NEW_CONFIGS),
     *(
         TopicConfig(
-            name, _B, "false",
+            f"confluent.{role}.schema.validation", _B, "false",
             f"Whether every {role} must name, in Confluent's frame, a schema that is registered under the "
             "topic's subject, and be it. Null is taken.",
             in_effect=True, known_from=NEW_CONFIGS,
         )
-        for role, name in VALIDATION.items()
+        for role in ("key", "value")
     ),
     *(
         TopicConfig(
-            name, _S, STRATEGIES[0],
-            f"Which subject the {role}s' schemas are to be registered under, while {VALIDATION[role]} is "
-            f"true: TopicNameStrategy, <topic>-{role}; RecordNameStrategy, the message's full name; "
+            f"confluent.{role}.subject.name.strategy", _S, STRATEGIES[0],
+            f"Which subject the {role}s' schemas are to be registered under, while their validation is on: "
+            f"TopicNameStrategy, <topic>-{role}; RecordNameStrategy, the message's full name; "
             "TopicRecordNameStrategy, <topic>-<full name>.",
             choices=STRATEGIES, in_effect=True, known_from=NEW_CONFIGS,
         )
-        for role, name in SUBJECT_NAMING.items()
+        for role in ("key", "value")
     ),
 )  # fmt: skip
 

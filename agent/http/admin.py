@@ -98,8 +98,8 @@ class AdminRoutes:
         await barrier(self._parts)
         topic = topic_of(self._parts, request)
         if wanted.subject and self._parts.replica.state.feature_level < FOLLOWED_SUBJECTS:
-            message = f"subject: topics follow subjects from feature level {FOLLOWED_SUBJECTS} on"
-            raise Problem(409, message, "finalize it: kafka-features upgrade --feature floe.level=2")
+            why = f"subject: topics follow subjects from feature level {FOLLOWED_SUBJECTS} on"
+            raise Problem(409, why, "finalize it: kafka-features upgrade --feature floe.level=2")
         own = not wanted.unbind and not wanted.subject
         descriptor_set = await _descriptor_set(wanted) if own else b""
         if own and not wanted.force:

@@ -23,9 +23,15 @@ from coordination.state.binding import ANY, KEY, VALUE
 from coordination.state.data import StateData
 from coordination.state.subject_types import RegisteredSchema, SubjectTable, context_of
 from coordination.state.types import At, Naming, Refused, Schema, Topic
-from coordination.topic_configs import BINDING_CONFIGS, SUBJECT_NAMING, VALIDATION, effective, effective_bool
+from coordination.topic_configs import effective, effective_bool
 
 ROLES = {VALUE: "value", KEY: "key"}
+VALIDATION = {"key": "confluent.key.schema.validation", "value": "confluent.value.schema.validation"}
+SUBJECT_NAMING = {
+    "key": "confluent.key.subject.name.strategy",
+    "value": "confluent.value.subject.name.strategy",
+}
+BINDING_CONFIGS = frozenset({*VALIDATION.values(), *SUBJECT_NAMING.values()})
 NAMINGS = {
     "TopicNameStrategy": Naming.SUBJECT,
     "RecordNameStrategy": Naming.RECORD,

@@ -18,9 +18,9 @@ from coordination.commands import (
     UpdateFeatures,
 )
 from coordination.state import configs, features, topics
+from coordination.state.following import BINDING_CONFIGS
 from coordination.state.state import State
 from coordination.state.types import At, Incarnation, Result, Topic
-from coordination.topic_configs import BINDING_CONFIGS
 
 Rehearsable = (
     CreateTopic
