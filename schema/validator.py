@@ -236,10 +236,13 @@ class ValidatorCache:
         identity = (topic.name, key_id, value_id, topic.bound_revision)
         found = self._validators.get(identity)
         if found is None:
+            value = None if value_id is None else schemas[value_id]
+            key = None if key_id is None else schemas[key_id]
+            of_its_own = any(each is not None and not each.naming for each in (value, key))
             found = Validator.from_binding(
-                None if value_id is None else schemas[value_id],
-                None if key_id is None else schemas[key_id],
-                earlier=[schema for schema in schemas.values() if schema.topic == topic.name],
+                value,
+                key,
+                earlier=[each for each in schemas.values() if each.topic == topic.name] if of_its_own else (),
                 allow_unknown=self._allow_unknown,
             )
             self._validators[identity] = found
