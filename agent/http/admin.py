@@ -18,13 +18,14 @@ from starlette.responses import JSONResponse, Response
 
 from agent.http.answers import Problem, flag, number, parse_json, read_body, refused
 from agent.http.barrier import barrier, submit
-from agent.http.bindings import as_json, bound_ever, bound_now, spans_of
+from agent.http.bindings import as_json, bound_ever, bound_now, registered_as_json, registered_of, spans_of
 from agent.http.parts import Parts
 from agent.http.registry.requests import qualified
 from coordination.commands import BindSchema, command
 from coordination.state.bounds import SCHEMA_ID_MAX
 from coordination.state.levels import FOLLOWED_SUBJECTS
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
+from coordination.state.subject_types import RegisteredSchema
 from coordination.state.subjects import NAME_LENGTH_MAX
 from coordination.state.types import Refused, Topic
 from iceberg.compatibility import LOOKED_AT_MAX, changes
@@ -67,13 +68,19 @@ class AdminRoutes:
         """The topic's bindings as of now (a read barrier comes first), and those that it had before.
 
         `descriptors=true`: with their descriptor sets; `after`: of ids above it. `spans=true`: also which of
-        them judged the records, by partition; `from_partition`: from its index on.
+        them judged the records, by partition; `from_partition`: from its index on. `registered_after`: also
+        schemas of the registry that records may name, of ids above it.
         """
         descriptors, spans = flag(request, "descriptors"), flag(request, "spans")
         after, first = number(request, "after", 0), number(request, "from_partition", 0)
         await barrier(self._parts)
         state, topic = self._parts.replica.state, topic_of(self._parts, request)
         answer: dict[str, object] = {"topic": topic.name}
+        registered: list[tuple[RegisteredSchema, dict[str, bytes]]] | None = None
+        if "registered_after" in request.query_params:
+            registered, go_on = registered_of(state, topic, number(request, "registered_after"))
+            if go_on is not None:
+                answer["next_registered"] = go_on
         now = bound_now(state, topic)
         ever, go_on_after = bound_ever(state, topic, after, descriptors=descriptors)
         if go_on_after is not None:
@@ -87,6 +94,8 @@ class AdminRoutes:
             """Descriptor sets may have some MiB, so not on the event loop. A schema never changes."""
             answer["schemas"] = [as_json(each) for each in now]
             answer["history"] = [as_json(each, descriptors=descriptors) for each in ever]
+            if registered is not None:
+                answer["registered"] = [registered_as_json(*each) for each in registered]
             return JSONResponse(answer)
 
         return await asyncio.to_thread(told)

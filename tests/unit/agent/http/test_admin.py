@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from agent.http import bindings
 from schema.compiler import compile_protos
+from schema.descriptors import message_at
 from tests.unit.agent.http.conftest import Edge
 
 ORDER = """syntax = "proto3";
@@ -151,7 +153,9 @@ async def test_below_its_level_no_topic_follows_a_subject(edge: Edge, client: ht
     assert edge.replica.state.schemas == {}
 
 
-async def test_a_subject_is_followed_or_stayed_at(edge: Edge, client: httpx.AsyncClient) -> None:
+async def test_a_subject_is_followed_or_stayed_at(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What columns a version changes nobody asks here: the registry's compatibility does."""
     await edge.topic("orders")
     assert (await post(client, GOOD))[0] == 200
@@ -178,6 +182,18 @@ async def test_a_subject_is_followed_or_stayed_at(edge: Edge, client: httpx.Asyn
     assert (status, body["schemas"][1]["subject_version"], len(body["schemas"])) == (200, 1, 2)
     history = (await client.get(f"{PATH}?descriptors=true")).json()["history"]
     assert [each.get("naming") for each in history] == [None, "subject", "subject"]
+    newer = {**schema, "schema": ORDER.replace("int64 id = 1;", "int64 id = 1; string more = 3;")}
+    assert (await client.post("/subjects/orders-value/versions", json=newer)).status_code == 200
+    assert (await client.delete("/subjects/orders-value/versions/2")).status_code == 200
+    monkeypatch.setattr(bindings, "SCHEMAS_PER_ANSWER", 1)
+    first = (await client.get(f"{PATH}?registered_after=0")).json()
+    rest = (await client.get(f"{PATH}?registered_after={first['next_registered']}")).json()
+    told = [*first["registered"], *rest["registered"]]
+    assert [each["schema_type"] for each in told] == ["PROTOBUF"] * 2
+    assert [message_at(base64.b64decode(each["descriptor_set"]), (0, 0)) for each in told] == [
+        "shop.Order.Item"
+    ] * 2
+    assert "next_registered" not in rest
     assert (await post(client, {**GOOD, "force": True}))[0] == 200
     status, body = await post(client, {"role": "value", "unbind": True})
     assert (status, [each["role"] for each in body["schemas"]]) == (200, ["key"])
