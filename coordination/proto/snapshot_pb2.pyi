@@ -457,7 +457,7 @@ class Topic(_message.Message):
     """0: none"""
     key_schema_id: _builtins.int
     bound_revision: _builtins.int
-    """of the last change of these two; 0: none since level 2"""
+    """of the last change of these two, or of what they follow; 0: none since level 2"""
     @_builtins.property
     def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Property]: ...
     def __init__(

@@ -161,7 +161,7 @@ class Topic:
         self.schema_ids: list[int] = []  # of all its bindings, oldest first
         self.value_schema_id: int | None = None
         self.key_schema_id: int | None = None
-        self.bound_revision = 0  # of the last change of these two; 0: none since JUDGED_BATCHES
+        self.bound_revision = 0  # of the last change of these two, or of what they follow; 0: none so far
         self.extents: list[Extent] = []  # of committed transactions that its table may lack, oldest first
 
     @property

@@ -153,9 +153,7 @@ async def test_below_its_level_no_topic_follows_a_subject(edge: Edge, client: ht
     assert edge.replica.state.schemas == {}
 
 
-async def test_a_subject_is_followed_or_stayed_at(
-    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_subject_is_followed_or_stayed_at(edge: Edge, client: httpx.AsyncClient) -> None:
     """What columns a version changes nobody asks here: the registry's compatibility does."""
     await edge.topic("orders")
     assert (await post(client, GOOD))[0] == 200
@@ -182,6 +180,20 @@ async def test_a_subject_is_followed_or_stayed_at(
     assert (status, body["schemas"][1]["subject_version"], len(body["schemas"])) == (200, 1, 2)
     history = (await client.get(f"{PATH}?descriptors=true")).json()["history"]
     assert [each.get("naming") for each in history] == [None, "subject", "subject"]
+    assert (await post(client, {**GOOD, "force": True}))[0] == 200
+    status, body = await post(client, {"role": "value", "unbind": True})
+    assert (status, [each["role"] for each in body["schemas"]]) == (200, ["key"])
+
+
+async def test_what_records_may_name_is_told_in_pieces(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions of all subjects that were followed, hidden ones too; for the audit."""
+    await edge.topic("orders")
+    assert (await post(client, {"subject": "orders-value"}))[0] == 200
+    assert (await post(client, {"role": "value", "unbind": True}))[0] == 200
+    schema = {"schemaType": "PROTOBUF", "schema": ORDER}
+    assert (await client.post("/subjects/orders-value/versions", json=schema)).status_code == 200
     newer = {**schema, "schema": ORDER.replace("int64 id = 1;", "int64 id = 1; string more = 3;")}
     assert (await client.post("/subjects/orders-value/versions", json=newer)).status_code == 200
     assert (await client.delete("/subjects/orders-value/versions/2")).status_code == 200
@@ -194,9 +206,6 @@ async def test_a_subject_is_followed_or_stayed_at(
         "shop.Order.Item"
     ] * 2
     assert "next_registered" not in rest
-    assert (await post(client, {**GOOD, "force": True}))[0] == 200
-    status, body = await post(client, {"role": "value", "unbind": True})
-    assert (status, [each["role"] for each in body["schemas"]]) == (200, ["key"])
 
 
 async def test_a_message_that_changes_what_columns_are_is_refused_unless_forced(
