@@ -17,6 +17,9 @@ INDEXES_MAX = 32
 """Longest path of message indexes accepted: deeper nesting than any real schema."""
 
 _HEADER = struct.Struct(">bi")
+ID_END = _HEADER.size
+"""Bytes of a frame up to the end of its schema id."""
+
 _VARINT_BYTES_MAX = 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from schema.framing import parse, prefix
 from tests.compat.conftest import Embedded, start, stop
 from tests.compat.test_latest_embedded import QUICK, caught_up
 from tests.compat.test_registry_clients import PLAIN, classes
+from tests.unit.agent.cli.conftest import inside
 
 ONE = """
 syntax = "proto3"; package shop;
@@ -91,6 +93,9 @@ def test_a_team_with_confluent_s_serializer(agent: Embedded, registry: SchemaReg
     broken = first[: parse(first).start] + b"\xff"
     refused = send(agent, name, broken, prefix(other, (0,)), b"plain", first)
     assert [each.name() if each is not None else None for each in refused] == ["INVALID_RECORD"] * 3 + [None]
+    shown = inside("consume", name, FLOE_BOOTSTRAP=agent.bootstrap, FLOE_HTTP=agent.http)
+    told = [json.loads(line)["value"] for line in shown.out.splitlines()]
+    assert [each and each["id"] for each in told] == ["1", "2", None, "1", "1"]
     found = rows(agent, name)
     assert [each and (each["id"], each["remark"]) for each in found] == [
         (1, None), (2, "r"), None, (1, None), (1, None),
