@@ -17,6 +17,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 
+from agent.cli.audit import schemas
 from schema.framing import parse, prefix
 from tests.compat.conftest import Embedded, start, stop
 from tests.compat.test_latest_embedded import QUICK, caught_up
@@ -96,6 +97,9 @@ def test_a_team_with_confluent_s_serializer(agent: Embedded, registry: SchemaReg
     shown = inside("consume", name, FLOE_BOOTSTRAP=agent.bootstrap, FLOE_HTTP=agent.http)
     told = [json.loads(line)["value"] for line in shown.out.splitlines()]
     assert [each and each["id"] for each in told] == ["1", "2", None, "1", "1"]
+    audited = schemas(agent.http, name)
+    assert [each.follows for each in audited.schemas] == [True]
+    assert set(audited.registered) == {parse(each).schema_id for each in (first, second)}
     found = rows(agent, name)
     assert [each and (each["id"], each["remark"]) for each in found] == [
         (1, None), (2, "r"), None, (1, None), (1, None),
