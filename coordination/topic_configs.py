@@ -36,6 +36,12 @@ class TopicConfig(Config):
     coarser: tuple[tuple[str, int], ...] = ()
 
 
+_STRATEGIES = "io.confluent.kafka.serializers.subject."
+STRATEGIES = tuple(
+    f"{_STRATEGIES}{name}" for name in ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+)
+"""Confluent's names of the ways in which a record finds its subject."""
+
 _B, _S, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
@@ -188,6 +194,25 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "compressed batches too.",
                 choices=("headers", "uncompressed", "full"), broker_name="floe.produce.check",
                 in_effect=True, known_from=NEW_CONFIGS),
+    *(
+        TopicConfig(
+            f"confluent.{role}.schema.validation", _B, "false",
+            f"Whether every {role} must name, in Confluent's frame, a schema that is registered under the "
+            "topic's subject, and be it. Null is taken.",
+            in_effect=True, known_from=NEW_CONFIGS,
+        )
+        for role in ("key", "value")
+    ),
+    *(
+        TopicConfig(
+            f"confluent.{role}.subject.name.strategy", _S, STRATEGIES[0],
+            f"Which subject the {role}s' schemas are to be registered under, while their validation is on: "
+            f"TopicNameStrategy, <topic>-{role}; RecordNameStrategy, the message's full name; "
+            "TopicRecordNameStrategy, <topic>-<full name>.",
+            choices=STRATEGIES, in_effect=True, known_from=NEW_CONFIGS,
+        )
+        for role in ("key", "value")
+    ),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}

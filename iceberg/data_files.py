@@ -94,7 +94,7 @@ class DataFiles:
         try:
             return await self._file(work, each, slices, name, spans, making)
         except MissingSchemas as missing:
-            self._layouts.want(missing.schema_ids)
+            await self._layouts.want(missing)
             raise Replan from missing
 
     async def _file(

@@ -2,18 +2,21 @@
 
 A record is decoded by its own schema: the one that its frame names, else the one that was bound when it was
 appended. So a layout has a decoder for each schema that its rows may have, and the columns of all of them.
+Where the topic followed a subject of the registry, frames name a message of one of its schemas.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from coordination.commands import BindSchema
 from iceberg import arrow_types, evolution, flat, mapping
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
@@ -31,20 +34,26 @@ LAYOUTS_MAX = 256
 SLOW_ROWS = "25,000"
 """Rows that the plain decoder makes in a second, about."""
 
+KEY, VALUE = int(BindSchema.KEY), int(BindSchema.VALUE)
+
 NAMED_MAX = 10
 """Schema ids that an error lists."""
 
 
+Framed = tuple[int, tuple[int, ...] | None]
+"""A schema of the registry and the indexes of its message; (): of bytes that are none. None: all of it."""
+
+
 class MissingSchemas(Exception):
-    """Frames name schemas that were bound to the topic and that this layout has not: take another one."""
+    """Frames name schemas that this layout has not: take another one.
 
-    def __init__(self, schema_ids: Iterable[int]) -> None:
-        super().__init__(*sorted(schema_ids))
+    `schema_ids` were bound to the topic; `framed` are of the registry, each with the role (BindSchema.Role).
+    """
 
-    @property
-    def schema_ids(self) -> frozenset[int]:
-        """Which."""
-        return frozenset(self.args)
+    def __init__(self, schema_ids: Iterable[int], framed: Iterable[tuple[int, Framed]] = ()) -> None:
+        self.schema_ids = frozenset(schema_ids)
+        self.framed = frozenset(framed)
+        super().__init__(tuple(sorted(self.schema_ids)), tuple(sorted(self.framed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +63,37 @@ class Binding:
     schema_id: int
     descriptor_set: bytes
     message: str
+    follows: bool = False  # a subject: it has no columns of its own
 
     @classmethod
     def of(cls, bound: BoundSchema) -> Binding:
         """The part of a schema in the replicated state that matters here."""
-        return cls(bound.schema_id, bound.descriptor_set, bound.message)
+        return cls(bound.schema_id, bound.descriptor_set, bound.message, bool(bound.naming))
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad."""
+
+    framed: Framed
+    descriptor_set: bytes = b""
+    message: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
     """Of keys or values: the schemas that rows may have, and which is bound now (its id; 0: none).
 
-    `known`: ids of all that were ever bound, which a frame may name.
+    `known`: ids of all that were ever bound, which a frame may name. `registered`: of the registry, what rows
+    name that follow a subject; `names`: which of them says how its columns are called, if one does.
     """
 
     schemas: tuple[Binding, ...] = ()
     current: int = 0
     known: tuple[int, ...] = ()
+    registered: tuple[Registered, ...] = ()
+    names: Framed | None = None
 
     @classmethod
     def only(cls, bound: BoundSchema | None) -> Bindings:
@@ -94,20 +117,50 @@ class LayoutBasis:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A schema of keys or values: how a message's bytes become columns; without decoder they stay raw."""
+    """A schema of keys or values: how a message's bytes become columns; without decoder they stay raw.
+
+    `follows`: frames say which schema it is (`Messages.named`). `problem`: why its rows are bad.
+    """
 
     indexes: tuple[int, ...] = ()
     prefix: bytes = b""
     decoder: Decoder | None = None
+    follows: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
     """Keys or values: by schema id how they become columns, and the id of the one bound now (0: none)."""
 
+    role: int
     parts: Mapping[int, Part]
     current: int
     known: frozenset[int]
+    registered: Mapping[Framed, Part]
+
+    def named(self, record: bytes) -> tuple[Part, int]:
+        """What a frame names of the registry, and where the message begins.
+
+        Raises FramingError where it is no frame, and MissingSchemas.
+        """
+        schema_id = framing.schema_id(record)
+        whole = self.registered.get((schema_id, None))
+        if whole is not None:
+            return whole, 0
+        indexes: tuple[int, ...] = ()
+        start = 0
+        with suppress(framing.FramingError):
+            _, indexes, start = framing.parse(record)
+        part = self.registered.get((schema_id, indexes))
+        if part is None:
+            raise MissingSchemas((), [(self.role, (schema_id, indexes))])
+        return part, start
+
+    def all(self) -> Iterator[Part]:
+        """Every one."""
+        yield from self.parts.values()
+        yield from self.registered.values()
 
     def part(self, frame: framing.Frame) -> Part:
         """The part of the schema that a frame names. Raises FramingError and MissingSchemas."""
@@ -200,20 +253,19 @@ def from_basis(basis: LayoutBasis) -> Layout:
     previous = flat.nested(json.loads(basis.previous))
     ids = ColumnIds.from_json(basis.ids, previous) if basis.ids else ColumnIds()
     table = _Table(previous or evolution.new_fields(), ids)
-    keys = _shapes(basis.key, KEY_ID, table)
-    values = _shapes(basis.value, VALUE_ID, table)
-    key_parts = {number: each.part(table, KEY_ID) for number, each in keys.items()}
-    value_parts = {number: each.part(table, VALUE_ID) for number, each in values.items()}
-    table.problems += [*_slow(basis.key, key_parts), *_slow(basis.value, value_parts)]
-    nested = _arrow(table.fields, [*key_parts.values(), *value_parts.values()])
+    keys, values = _shapes(basis.key, KEY_ID, table), _shapes(basis.value, VALUE_ID, table)
+    key = _messages(basis.key, KEY, KEY_ID, keys, table)
+    value = _messages(basis.value, VALUE, VALUE_ID, values, table)
+    table.problems += [*_slow(basis.key, key), *_slow(basis.value, value)]
+    nested = _arrow(table.fields, [part for each in (key, value) for part in each.all()])
     return Layout(
         basis,
         flat.flattened(table.fields) if basis.flat else table.fields,
         table.ids,
         flat.flat_schema(nested) if basis.flat else nested,
         nested,
-        Messages(key_parts, basis.key.current, frozenset(basis.key.known)),
-        Messages(value_parts, basis.value.current, frozenset(basis.value.known)),
+        key,
+        value,
         basis.raw_bytes,
         tuple(table.problems),
     )
@@ -241,12 +293,14 @@ class _Shaped:
     schema_id: int
     kind: MessageType | None = None
     shape: Struct | None = None
+    follows: bool = False
+    problem: str = ""
 
     def part(self, table: _Table, top: int) -> Part:
         """How its messages become columns of the finished table."""
         kind, shape = self.kind, self.shape
         if kind is None:
-            return Part()
+            return Part(follows=self.follows, problem=self.problem)
         prefix = framing.prefix(self.schema_id, kind.indexes)
         if shape is None:
             return Part(kind.indexes, prefix)
@@ -254,31 +308,66 @@ class _Shaped:
         return Part(kind.indexes, prefix, Decoder(kind, shape, fields))
 
 
-def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int, _Shaped]:
-    """By id the schemas, each added to the table; the one bound now comes last and gives the names."""
-    found: dict[int, _Shaped] = {}
+def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _Shaped]:
+    """The schemas, each added to the table; the one bound now comes last and gives the names."""
+    found: dict[int | Framed, _Shaped] = {}
     for each in sorted(bindings.schemas, key=lambda one: (one.schema_id == bindings.current, one.schema_id)):
-        kind = shape = None
-        try:
-            kind = descriptors.load(each.descriptor_set, each.message)
-            mapped = mapping.shape(kind.descriptor)
-            table.fields, table.ids = evolution.with_message(
-                table.fields, top, mapped, kind.name, table.ids, names=each.schema_id == bindings.current
-            )
-            shape = mapped
-        except (DescriptorError, MappingError, TooManyColumns) as error:
-            table.problems.append(f"schema {each.schema_id} ({each.message}) has no columns: {error}")
-        found[each.schema_id] = _Shaped(each.schema_id, kind, shape)
+        if each.follows:
+            found[each.schema_id] = _Shaped(each.schema_id, follows=True)
+            continue
+        names = each.schema_id == bindings.current
+        found[each.schema_id] = _shaped(each.schema_id, each, top, table, names=names)
+    for one in sorted(bindings.registered, key=lambda one: (one.framed == bindings.names, _order(one))):
+        schema_id, names = one.framed[0], one.framed == bindings.names
+        if one.message:
+            found[one.framed] = _shaped(schema_id, one, top, table, names=names)
+        else:
+            found[one.framed] = _Shaped(schema_id, problem=one.problem)
     return found
 
 
-def _slow(bindings: Bindings, parts: Mapping[int, Part]) -> Iterator[str]:
+def _order(one: Registered) -> tuple[int, tuple[int, ...]]:
+    schema_id, indexes = one.framed
+    return schema_id, indexes or ()
+
+
+def _shaped(schema_id: int, each: Binding | Registered, top: int, table: _Table, *, names: bool) -> _Shaped:
+    """A schema with a message, added to the table."""
+    kind = shape = None
+    try:
+        kind = descriptors.load(each.descriptor_set, each.message)
+        mapped = mapping.shape(kind.descriptor)
+        table.fields, table.ids = evolution.with_message(
+            table.fields, top, mapped, kind.name, table.ids, names=names
+        )
+        shape = mapped
+    except (DescriptorError, MappingError, TooManyColumns) as error:
+        table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
+    return _Shaped(schema_id, kind, shape)
+
+
+def _messages(
+    bindings: Bindings, role: int, top: int, shapes: Mapping[int | Framed, _Shaped], table: _Table
+) -> Messages:
+    """How keys or values become columns of the finished table."""
+    parts, registered = {}, {}
+    for key, each in shapes.items():
+        if isinstance(key, int):
+            parts[key] = each.part(table, top)
+        else:
+            registered[key] = each.part(table, top)
+    return Messages(role, parts, bindings.current, frozenset(bindings.known), registered)
+
+
+def _slow(bindings: Bindings, messages: Messages) -> Iterator[str]:
     """Which schemas are decoded the slow way."""
-    for each in bindings.schemas:
-        decoder = parts[each.schema_id].decoder
+    told = [(each.schema_id, each.message, messages.parts[each.schema_id]) for each in bindings.schemas]
+    told += [(one.framed[0], one.message, messages.registered[one.framed]) for one in bindings.registered]
+    for schema_id, message, part in told:
+        decoder = part.decoder
         if decoder is not None and not decoder.fast:
-            told = f"schema {each.schema_id} ({each.message}) is decoded slowly, some {SLOW_ROWS} rows/s"
-            yield f"{told}: the native decoder does not take it: {decoder.why_slow}"
+            slow = f"schema {schema_id} ({message}) is decoded slowly, some {SLOW_ROWS} rows/s"
+            yield f"{slow}: the native decoder does not take it: {decoder.why_slow}"
 
 
 def _arrow(fields: Iterable[Mapping[str, Any]], parts: Iterable[Part]) -> pa.Schema:

@@ -16,7 +16,7 @@ from iceberg import flat
 from iceberg.arrow_types import FIELD_ID
 from iceberg.conforming import conformed, interleaved
 from iceberg.evolution import KEY_RAW_ID, VALUE_ERROR_ID, VALUE_RAW_ID
-from iceberg.layout import Layout, Messages, MissingSchemas, Part
+from iceberg.layout import Framed, Layout, Messages, MissingSchemas, Part
 from objectstore import batch as record_batch
 from objectstore.batch import BatchHeader, CorruptBatch, Headers, Record
 from objectstore.transactions import Aborted, Transactions
@@ -287,6 +287,8 @@ def _by_schema(
     usual = messages.parts.get(bound)
     if usual is None:
         raise MissingSchemas([bound])
+    if usual.follows:
+        return _by_frame(messages, records, errors)
     if not pc.any(pc.starts_with(raw, b"\x00")).as_py():
         return [_Group(usual, range(len(records)), records)] if usual.decoder is not None else []
     found: dict[int, tuple[Part, list[int], list[bytes]]] = {}
@@ -313,6 +315,32 @@ def _by_schema(
             payloads.append(payload)
     if missing:
         raise MissingSchemas(missing)
+    return [_Group(*each) for each in found.values()]
+
+
+def _by_frame(messages: Messages, records: Sequence[bytes | None], errors: dict[int, str]) -> list[_Group]:
+    """The same of records that name a schema of the registry, all of them."""
+    found: dict[int, tuple[Part, list[int], list[bytes]]] = {}
+    missing: set[tuple[int, Framed]] = set()
+    for row, record in enumerate(records):
+        if record is None:
+            continue
+        try:
+            part, start = messages.named(record)
+        except FramingError as error:
+            errors[row] = str(error)
+            continue
+        except MissingSchemas as others:
+            missing |= others.framed
+            continue
+        if part.problem:
+            errors[row] = part.problem
+        elif part.decoder is not None:
+            _, rows, payloads = found.setdefault(id(part), (part, [], []))
+            rows.append(row)
+            payloads.append(record[start:])
+    if missing:
+        raise MissingSchemas((), missing)
     return [_Group(*each) for each in found.values()]
 
 

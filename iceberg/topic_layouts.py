@@ -1,22 +1,36 @@
-"""The layouts of one topic's table: by which schemas its records were judged, and which of them rows need."""
+"""The layouts of one topic's table: by which schemas its records were judged, and which of them rows need.
+
+Of a topic that follows a subject of the registry, rows say which schemas they need; so the first ones of each
+have the commit planned anew. A schema that is forgotten by then leaves its rows raw, with the reason.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordination.commands import BindSchema
+from coordination.state import following
+from coordination.state.following import imported
 from coordination.state.schemas import spans_between
-from coordination.state.types import Span, Topic
+from coordination.state.subject_types import RegisteredSchema
+from coordination.state.types import Schema, Span, Topic
 from coordination.topic_configs import effective
 from iceberg import flat, ledger, metadata, partitioning, sorting
 from iceberg import layout as layouts
 from iceberg.head import Head, hoists
-from iceberg.layout import Binding, Bindings, Layout
+from iceberg.layout import Binding, Bindings, Framed, Layout, MissingSchemas, Registered
 from iceberg.ledger import Range
 from iceberg.partitioning import SpecError
+from iceberg.pointer_commit import CommitError
 from iceberg.sorting import OrderError
+from schema import descriptors
+from schema.descriptors import DescriptorError
+from schema.followed import PROTOBUF
+from schema.registry import protobuf
+from schema.registry.parsed import Imports, InvalidSchema
 from schema.validator import BoundSchema
 
 if TYPE_CHECKING:
@@ -24,6 +38,9 @@ if TYPE_CHECKING:
 
 FRAMED_KEPT = 64
 """Schemas that frames named, for which layouts have decoders from one commit to the next."""
+
+_Known = dict[tuple[int, Framed], tuple[RegisteredSchema | None, Registered]]
+"""By role and what a frame names."""
 
 _logger = logging.getLogger("floe.iceberg.topic_layouts")
 
@@ -35,6 +52,7 @@ class TopicLayouts:
         self._replica = replica
         self._raw_bytes = raw_bytes
         self._framed: frozenset[int] = frozenset()  # schemas that frames of this topic's records named
+        self._registered: _Known = {}  # the same of the registry, each with the schema that it was
         self._topic_id = b""
         self._last: tuple[tuple[object, ...], Layout] | None = None
 
@@ -42,10 +60,24 @@ class TopicLayouts:
         """A commit is about to be planned: forget what frames named when it is much; rows say it again."""
         if len(self._framed) > FRAMED_KEPT:
             self._framed = frozenset()
+        if len(self._registered) > FRAMED_KEPT:
+            self._registered = {}
 
-    def want(self, schema_ids: Iterable[int]) -> None:
-        """Frames name these schemas: layouts have their columns from now on."""
-        self._framed |= frozenset(schema_ids)
+    async def want(self, missing: MissingSchemas) -> None:
+        """Frames name these schemas: layouts have their columns from now on.
+
+        Raises CommitError where files that schemas import could not be compiled.
+        """
+        self._framed |= missing.schema_ids
+        table = self._replica.state.subjects
+        for role, framed in missing.framed:
+            schema = table.schemas.get(framed[0])
+            imports = imported(table, schema) if schema is not None else {}
+            try:
+                found = await asyncio.to_thread(_registered, framed, schema, imports)
+            except OSError as error:  # the compiler works in a temporary folder
+                raise CommitError(f"schema {framed[0]} could not be compiled: {error}") from error
+            self._registered[role, found.framed] = (schema, found)
 
     def spans(self, topic: Topic, ranges: Iterable[Range]) -> list[list[Span]]:
         """Of each range by which schemas its records were judged. No range may begin below its log start."""
@@ -56,20 +88,24 @@ class TopicLayouts:
         """The table's layout under the topic's bindings of this moment, for records of these spans."""
         if topic.topic_id != self._topic_id:
             self._topic_id, self._framed, self._last = topic.topic_id, frozenset(), None
+            self._registered = {}
+        self._forget_changed()
         bound = {topic.key_schema_id or 0, topic.value_schema_id or 0}
         cluster = self._replica.state.cluster_configs
         spec = effective("floe.table.partition", topic.configs, cluster)
         order = effective("floe.table.sort", topic.configs, cluster)
         hoists = self._is_flat(topic, head)
         used = bound.union(self._framed, *(each[1:] for one in spans for each in one)) - {0}
+        key = self._of_registry(BindSchema.KEY, topic.key_schema_id)
+        value = self._of_registry(BindSchema.VALUE, topic.value_schema_id)
         basis = (
+            key,
+            value,
             topic.key_schema_id,
             topic.value_schema_id,
             len(topic.schema_ids),
             used,
-            head.metadata["current-schema-id"] if head is not None else None,
-            head.metadata["default-spec-id"] if head is not None else None,
-            head.metadata["default-sort-order-id"] if head is not None else None,
+            _versions(head),
             spec,
             order,
             hoists,
@@ -77,8 +113,8 @@ class TopicLayouts:
         if self._last is None or self._last[0] != basis:
             known = self._replica.state.schemas
             built = layouts.build(
-                bindings(topic, known, BindSchema.KEY, topic.key_schema_id, used),
-                bindings(topic, known, BindSchema.VALUE, topic.value_schema_id, used),
+                bindings(topic, known, BindSchema.KEY, topic.key_schema_id, used, *key),
+                bindings(topic, known, BindSchema.VALUE, topic.value_schema_id, used, *value),
                 ids=head.metadata["properties"].get(ledger.COLUMNS_PROPERTY, "") if head is not None else "",
                 previous=metadata.current_fields(head.metadata) if head is not None else (),
                 raw_bytes=self._raw_bytes,
@@ -90,6 +126,26 @@ class TopicLayouts:
             self._last = (basis, built)
         return self._last[1]
 
+    def _forget_changed(self) -> None:
+        """Schemas that are gone, or others by now (an import may give an id again): rows say them again."""
+        schemas = self._replica.state.subjects.schemas
+        changed = [key for key, (was, _) in self._registered.items() if schemas.get(key[1][0]) is not was]
+        for each in changed:
+            del self._registered[each]
+
+    def _of_registry(self, role: int, current: int | None) -> tuple[tuple[Registered, ...], Framed | None]:
+        """What rows named, and which of it gives columns their names.
+
+        That is the message that the binding names, or the first one of its file, of the newest version (or
+        of the one that it stays at). Where subjects are called as messages none does: the first rows did.
+        """
+        state = self._replica.state
+        found = tuple(one for (own, _), (_, one) in self._registered.items() if own == role)
+        bound = state.schemas.get(current or 0)
+        newest = following.newest(state, bound) if bound is not None and bound.naming else 0
+        named = [one.framed for one in found if one.framed[0] == newest and _gives_names(bound, one)]
+        return found, named[0] if named else None
+
     def refusal(self, topic: Topic, head: Head) -> str:
         """Why the table is not laid out as its config says (`floe.table.layout`); empty where it is."""
         wanted = hoists(topic, self._replica.state.cluster_configs)
@@ -100,6 +156,12 @@ class TopicLayouts:
         if head is None or not flat.is_settled(head.metadata, metadata.current_fields(head.metadata)):
             return wanted
         return flat.is_flat(head.metadata)
+
+
+def _versions(head: Head | None) -> tuple[int, ...]:
+    """Of a table's columns, partition spec and sort order."""
+    names = ("current-schema-id", "default-spec-id", "default-sort-order-id")
+    return tuple(head.metadata[name] for name in names) if head is not None else ()
 
 
 def _partitioned(built: Layout, wanted: str, head: Head | None) -> Layout:
@@ -120,11 +182,41 @@ def _sorted(built: Layout, wanted: str, head: Head | None) -> Layout:
         return built.sorted_by(now, (f"{error}; rows go on into the table as it is sorted",))
 
 
+def _gives_names(bound: Schema | None, one: Registered) -> bool:
+    if bound is None or not one.message:
+        return False
+    return one.message == bound.message if bound.message else one.framed[1] == (0,)
+
+
+def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Imports) -> Registered:
+    """What a frame names, ready for a layout. Blocks; raises OSError as protobuf.descriptor_set."""
+    schema_id, indexes = framed
+    if schema is None:
+        return Registered(
+            (schema_id, None), problem=f"schema {schema_id} was deleted from the registry for good"
+        )
+    if schema.schema_type != PROTOBUF:
+        return Registered((schema_id, None))
+    if not indexes:
+        return Registered(framed, problem=f"Confluent frame of schema {schema_id} has no message indexes")
+    try:
+        files = protobuf.descriptor_set(schema.canonical, imports)
+        return Registered(framed, files, descriptors.message_at(files, indexes))
+    except (InvalidSchema, DescriptorError) as error:
+        return Registered(framed, problem=f"schema {schema_id}: {error}")
+
+
 def bindings(
-    topic: Topic, known: Mapping[int, BoundSchema], role: int, current: int | None, used: Iterable[int]
+    topic: Topic,
+    known: Mapping[int, BoundSchema],
+    role: int,
+    current: int | None,
+    used: Iterable[int],
+    registered: tuple[Registered, ...] = (),
+    names: Framed | None = None,
 ) -> Bindings:
-    """The schemas of a role that rows may have, of those that the topic ever had."""
+    """The schemas of a role that rows may have, of those that the topic ever had and of the registry."""
     own = [schema_id for schema_id in topic.schema_ids if known[schema_id].role == role]
     wanted = set(used)
     chosen = tuple(Binding.of(known[schema_id]) for schema_id in own if schema_id in wanted)
-    return Bindings(chosen, current or 0, tuple(own))
+    return Bindings(chosen, current or 0, tuple(own), registered, names)

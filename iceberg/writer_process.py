@@ -68,7 +68,7 @@ def _written(request: Request, content: memoryview) -> tuple[Answer, list[memory
             request.files_max,
         )
     except MissingSchemas as missing:
-        return Answer(missing=[*missing.schema_ids]), []
+        return Answer(missing=missing), []
     except TooManyFiles:
         return Answer(too_many=True), []
     except CorruptBatch as error:

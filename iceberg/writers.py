@@ -167,7 +167,7 @@ class Answer:
 
     corrupt: str = ""
     unfit: str = ""
-    missing: Sequence[int] = ()
+    missing: MissingSchemas | None = None
     failed: str = ""
     too_many: bool = False
     files: Sequence[Made] = ()
@@ -218,8 +218,8 @@ class ProcessWriter:
             raise CorruptBatch(answer.corrupt)
         if answer.unfit:
             raise UnfitFile(answer.unfit)
-        if answer.missing:
-            raise MissingSchemas(answer.missing)
+        if answer.missing is not None:
+            raise answer.missing
         if answer.failed:
             raise WriterDied(f"the helper failed to write a file: {answer.failed}")
         if answer.too_many:

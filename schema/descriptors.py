@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,24 @@ def load(descriptor_set: bytes, message: str) -> MessageType:
         has_submessages=any(field.message_type for field in descriptor.fields),
         has_required=_any_required(descriptor, set()),
     )
+
+
+def message_at(descriptor_set: bytes, indexes: Sequence[int]) -> str:
+    """Full name of the message of the set's last file that the Confluent wire format names by these indexes.
+
+    Raises DescriptorError where there is none.
+    """
+    file = _parse(descriptor_set)[-1]
+    names, level, found = [file.package] if file.package else [], file.message_type, None
+    for index in indexes:
+        found = level[index] if index < len(level) else None
+        if found is None or found.options.map_entry:
+            raise DescriptorError(f"the file has no message with the indexes {list(indexes)}")
+        names.append(found.name)
+        level = found.nested_type
+    if found is None:
+        raise DescriptorError("no indexes name no message")
+    return ".".join(names)
 
 
 def message_names(descriptor_set: bytes) -> list[str]:

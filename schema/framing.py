@@ -17,6 +17,9 @@ INDEXES_MAX = 32
 """Longest path of message indexes accepted: deeper nesting than any real schema."""
 
 _HEADER = struct.Struct(">bi")
+ID_END = _HEADER.size
+"""Bytes of a frame up to the end of its schema id."""
+
 _VARINT_BYTES_MAX = 5
 
 
@@ -38,6 +41,13 @@ def prefix(schema_id: int, indexes: tuple[int, ...]) -> bytes:
     if indexes == (0,):
         return header + b"\x00"
     return header + b"".join(zigzag(number) for number in (len(indexes), *indexes))
+
+
+def schema_id(record: bytes) -> int:
+    """The id that a framed record of any type of schemas names. Raises FramingError."""
+    if len(record) < _HEADER.size:
+        raise FramingError(f"Confluent frame of {len(record)} bytes: at least {_HEADER.size} are needed")
+    return int(_HEADER.unpack_from(record)[1])
 
 
 def parse(record: bytes) -> Frame:

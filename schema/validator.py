@@ -7,27 +7,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
+from google.protobuf.message import Message
 
 from objectstore import batch as record_batch
 from objectstore.opening import opened
-from schema import descriptors, diagnosis, framing
-from schema.descriptors import MessageType
+from schema import descriptors, framing
+from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
+from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
 
-BAD_RECORDS_MAX = 128
-"""Bad records named per batch; the search ends there."""
+__all__ = ["BAD_RECORDS_MAX", "REASON_CHARS_MAX", "BadRecord", "Framing", "Validator", "ValidatorCache"]
 
 RECORDS_PER_LOOK = 4096
 """Records of a batch that are decoded at once."""
-
-REASON_CHARS_MAX = 400
-"""Characters of one reason."""
 
 INLINE_BYTES_MAX = 16 << 10
 """Uncompressed batches up to this many bytes are judged on the event loop (about 0.1 ms)."""
@@ -39,14 +35,6 @@ class Framing(IntEnum):
     ANY = 0
     PLAIN = 1
     CONFLUENT = 2
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class BadRecord:
-    """A record that was refused. `index` counts from 0 within the batch."""
-
-    index: int
-    reason: str
 
 
 class BoundSchema(Protocol):
@@ -66,6 +54,8 @@ class BoundSchema(Protocol):
     def framing(self) -> int: ...
     @property
     def tombstones(self) -> bool: ...
+    @property
+    def naming(self) -> int: ...
 
 
 class BoundTopic(Protocol):
@@ -77,6 +67,8 @@ class BoundTopic(Protocol):
     def value_schema_id(self) -> int | None: ...
     @property
     def key_schema_id(self) -> int | None: ...
+    @property
+    def bound_revision(self) -> int: ...
 
 
 class _Record(Protocol):
@@ -87,7 +79,7 @@ class _Record(Protocol):
 
 
 class _Part:
-    """Judges the keys or the values of a topic."""
+    """Judges the keys or the values of a topic that is bound to a message of its own."""
 
     def __init__(
         self, role: str, schema: BoundSchema, earlier: Iterable[BoundSchema], allow_unknown: bool
@@ -102,27 +94,19 @@ class _Part:
         self._types = {
             known.schema_id: descriptors.load(known.descriptor_set, known.message)
             for known in (*earlier, schema)
+            if not known.naming
         }
 
-    def check(self, records: Sequence[bytes | None]) -> list[BadRecord]:
+    def check(self, records: Sequence[bytes | None], _refused: Refused) -> list[BadRecord]:
         """The bad ones among `records`, at most BAD_RECORDS_MAX."""
         bad: list[BadRecord] = []
         for index, record in enumerate(records):
             reason = self._judge(record)
             if reason is not None:
-                bad.append(BadRecord(index, self._told(record, reason)[:REASON_CHARS_MAX]))
+                bad.append(BadRecord(index, told(self._role, record, reason, self._type.name)))
                 if len(bad) == BAD_RECORDS_MAX:
                     break
         return bad
-
-    def _told(self, record: bytes | None, reason: str) -> str:
-        """The reason for people; sending JSON is the mistake that newcomers make first."""
-        if record is None or not diagnosis.looks_like_json(record):
-            return f"{self._role}: {reason}"
-        return (
-            f"{self._role}: the bytes look like JSON; the topic takes the protobuf message "
-            f"{self._type.name}, serialized: {reason}"
-        )
 
     def _judge(self, record: bytes | None) -> str | None:
         if record is None:
@@ -130,11 +114,11 @@ class _Part:
         if record[:1] != b"\x00":
             if self._framing is Framing.CONFLUENT:
                 return "has no Confluent frame (0x00 and schema id), which the topic's binding asks for"
-            return self._message(record, self._type)
+            return problem(record, self._type, self._allow_unknown)
         if self._framing is Framing.PLAIN:
             return "starts with 0x00: a Confluent frame, but the topic's binding asks for plain protobuf"
         if record.startswith(self._prefix):
-            return self._message(record[len(self._prefix) :], self._type)
+            return problem(record[len(self._prefix) :], self._type, self._allow_unknown)
         return self._framed(record)
 
     def _framed(self, record: bytes) -> str | None:
@@ -151,33 +135,13 @@ class _Part:
                 f"Confluent frame has the message indexes {list(frame.indexes)}; "
                 f"{found.name} is {list(found.indexes)}"
             )
-        return self._message(record[frame.start :], found)
-
-    def _message(self, payload: bytes, kind: MessageType) -> str | None:
-        try:
-            message = kind.message_class.FromString(payload)
-        except DecodeError:
-            return diagnosis.why_unparsable(payload, kind.descriptor)
-        if kind.has_required and not message.IsInitialized():
-            return diagnosis.why_incomplete(message)
-        if not self._allow_unknown and _has_unknown(message, kind):
-            return diagnosis.why_unknown(payload, kind.descriptor)
-        return None
-
-
-def _has_unknown(message: Message, kind: MessageType) -> bool:
-    """Whether bytes were parsed that belong to no field of the message or of one inside it."""
-    if not kind.has_submessages:
-        return len(UnknownFieldSet(message)) > 0
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    return message.ByteSize() != size
+        return problem(record[frame.start :], found, self._allow_unknown)
 
 
 class Validator:
-    """The verdict over batches of one topic. Thread-safe: it holds no changing state."""
+    """The verdict over batches of one topic. Thread-safe."""
 
-    def __init__(self, key: _Part | None, value: _Part | None) -> None:
+    def __init__(self, key: _Part | FollowedPart | None, value: _Part | FollowedPart | None) -> None:
         self._key = key
         self._value = value
 
@@ -198,43 +162,59 @@ class Validator:
         """
         olds = list(earlier)
 
-        def part(role: str, schema: BoundSchema | None) -> _Part | None:
+        def part(role: str, schema: BoundSchema | None) -> _Part | FollowedPart | None:
             if schema is None:
                 return None
+            if schema.naming:
+                return FollowedPart(role, schema, allow_unknown=allow_unknown)
             return _Part(role, schema, [old for old in olds if old.role == schema.role], allow_unknown)
 
         return cls(part("key", key), part("value", value))
 
+    def followed(self, role: str) -> FollowedPart:
+        """What judges the keys or values ("key", "value"), which follow a subject: UnknownSchemas told so."""
+        found = self._key if role == "key" else self._value
+        assert isinstance(found, FollowedPart), f"the {role}s follow no subject"
+        return found
+
     def check(
-        self, batch: memoryview | bytes, decoded_bytes_max: int = record_batch.DECODED_BYTES_MAX
+        self,
+        batch: memoryview | bytes,
+        decoded_bytes_max: int = record_batch.DECODED_BYTES_MAX,
+        refused: Refused = NOTHING_REFUSED,
     ) -> list[BadRecord]:
         """The bad records of one v2 record batch, by index; empty when it is good.
 
-        Raises objectstore.batch.CorruptBatch when the records cannot be read at all.
+        Raises objectstore.batch.CorruptBatch when the records cannot be read at all, and
+        followed.UnknownSchemas where keys or values follow a subject and name what nobody has looked up yet.
+        `refused`: what was looked up for this batch and may not be named, and why.
         """
-        return self.check_records(record_batch.records(batch, decoded_bytes_max))
+        return self.check_records(record_batch.records(batch, decoded_bytes_max), refused)
 
-    def check_records(self, records: Iterable[_Record]) -> list[BadRecord]:
+    def check_records(
+        self, records: Iterable[_Record], refused: Refused = NOTHING_REFUSED
+    ) -> list[BadRecord]:
         """The same for records as they are decoded: some at a time, a small batch may have millions."""
         bad: list[BadRecord] = []
         rest, start = iter(records), 0
         while len(bad) < BAD_RECORDS_MAX and (some := list(islice(rest, RECORDS_PER_LOOK))):
-            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some)]
+            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some, refused)]
             start += len(some)
         return bad[:BAD_RECORDS_MAX]
 
-    def _check_some(self, records: Sequence[_Record]) -> list[BadRecord]:
+    def _check_some(self, records: Sequence[_Record], refused: Refused) -> list[BadRecord]:
         bad: list[BadRecord] = []
         if self._key is not None:
-            bad += self._key.check([record.key for record in records])
+            bad += self._key.check([record.key for record in records], refused)
         if self._value is not None:
-            bad += self._value.check([record.value for record in records])
+            bad += self._value.check([record.value for record in records], refused)
         return sorted(bad)
 
-    async def check_off_loop(self, batch: memoryview) -> list[BadRecord]:
+    async def check_off_loop(self, batch: memoryview, refused: Refused = NOTHING_REFUSED) -> list[BadRecord]:
         """`check`, in a thread unless the batch is small and not compressed."""
         compressed = record_batch.peek(batch).compression
-        return await opened(self.check, batch, 0 if compressed else INLINE_BYTES_MAX)
+        check = partial(self.check, refused=refused)
+        return await opened(check, batch, 0 if compressed else INLINE_BYTES_MAX)
 
 
 class ValidatorCache:
@@ -243,20 +223,24 @@ class ValidatorCache:
     def __init__(self, *, entries_max: int = 4096, allow_unknown: bool = False) -> None:
         self._entries_max = entries_max
         self._allow_unknown = allow_unknown
-        self._validators: OrderedDict[tuple[str, int | None, int | None], Validator] = OrderedDict()
+        self._validators: OrderedDict[tuple[str, int | None, int | None, int], Validator] = OrderedDict()
 
     def for_topic(self, topic: BoundTopic, schemas: Mapping[int, BoundSchema]) -> Validator | None:
         """The validator of a topic's current bindings; None when it has none. Raises DescriptorError."""
         key_id, value_id = topic.key_schema_id, topic.value_schema_id
         if key_id is None and value_id is None:
             return None
-        identity = (topic.name, key_id, value_id)
+        # With the revision: what frames may name changes without the ids where a topic follows a subject.
+        identity = (topic.name, key_id, value_id, topic.bound_revision)
         found = self._validators.get(identity)
         if found is None:
+            value = None if value_id is None else schemas[value_id]
+            key = None if key_id is None else schemas[key_id]
+            of_its_own = any(each is not None and not each.naming for each in (value, key))
             found = Validator.from_binding(
-                None if value_id is None else schemas[value_id],
-                None if key_id is None else schemas[key_id],
-                earlier=[schema for schema in schemas.values() if schema.topic == topic.name],
+                value,
+                key,
+                earlier=[each for each in schemas.values() if each.topic == topic.name] if of_its_own else (),
                 allow_unknown=self._allow_unknown,
             )
             self._validators[identity] = found

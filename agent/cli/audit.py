@@ -177,7 +177,13 @@ def schemas(http: str, topic: str) -> TopicSchemas:
     from iceberg.spark.schemas import Schema, TopicSchemas
 
     bound = [
-        Schema(each["schema_id"], each["role"], each["message"], base64.b64decode(each["descriptor_set"]))
+        Schema(
+            each["schema_id"],
+            each["role"],
+            each["message"],
+            base64.b64decode(each["descriptor_set"]),
+            bool(each.get("naming")),
+        )
         for answer in _bindings(http, topic, "descriptors=true&after", "next_after")
         for each in answer["history"]
     ]
@@ -189,7 +195,12 @@ def schemas(http: str, topic: str) -> TopicSchemas:
         for answer in _bindings(http, topic, "spans=true&from_partition", "next_partition")
         for each in answer["spans"]
     }
-    return TopicSchemas(bound, spans)
+    registered = {
+        each["schema_id"]: base64.b64decode(each["descriptor_set"])
+        for answer in _bindings(http, topic, "registered_after", "next_registered")
+        for each in answer["registered"]
+    }
+    return TopicSchemas(bound, spans, registered)
 
 
 def _bindings(http: str, topic: str, query: str, following: str) -> Iterator[Mapping[str, Any]]:

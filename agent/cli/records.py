@@ -72,7 +72,14 @@ def produce(
 def _values(topic: str, http: str) -> Values:
     """The topic's bindings; without the agent's HTTP side records are plain bytes."""
     try:
-        return Values.from_schemas(agent_http.ask(http, f"/admin/topics/{topic}/schema")["schemas"])
+        path = f"/admin/topics/{topic}/schema"
+        schemas = agent_http.ask(http, path)["schemas"]
+        registered, after = [], 0 if any(each.get("naming") for each in schemas) else None
+        while after is not None:
+            answer = agent_http.ask(http, f"{path}?registered_after={after}")
+            registered += answer["registered"]
+            after = answer.get("next_registered")
+        return Values.from_schemas(schemas, registered)
     except Failure as failure:
         remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
         return Values({})

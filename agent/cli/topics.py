@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -51,6 +51,12 @@ Framing = Annotated[
     str,
     typer.Option(help="What producers send: plain messages, confluent frames (magic, schema id), or any."),
 ]
+Subject = Annotated[
+    str, typer.Option(help="Follow this subject of the schema registry: values name its versions.")
+]
+Version = Annotated[int, typer.Option(min=0, help="Stay at this version of the subject; 0: any.")]
+KeySubject = Annotated[str, typer.Option(help="The same for the keys.")]
+KeyVersion = Annotated[int, typer.Option(min=0, help="Stay at this version of it; 0: any.")]
 Tombstones = Annotated[bool, typer.Option("--tombstones", help="Allow records without a value.")]
 
 T = TypeVar("T")
@@ -105,6 +111,10 @@ def bind(
     key_message: KeyMessage = "",
     framing: Framing = "any",
     tombstones: Tombstones = False,
+    subject: Subject = "",
+    version: Version = 0,
+    key_subject: KeySubject = "",
+    key_version: KeyVersion = 0,
     unbind: Annotated[str, typer.Option(help="Remove the binding of: value, key.")] = "",
     force: Annotated[
         bool, typer.Option(help="Also where columns of the topic's table get another meaning.")
@@ -112,14 +122,24 @@ def bind(
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
-    """Bind an existing topic to a protobuf message, or to another one; records are checked from then on."""
-    bindings = _bindings(proto, message, key_proto, key_message, proto_path, framing, tombstones)
+    """Bind an existing topic to a protobuf message or a subject; records are checked from then on.
+
+    floe topic bind orders --subject orders-value; --message says which message alone is taken.
+    """
+    followed = [
+        *_followed("value", subject, version, message, proto),
+        *_followed("key", key_subject, key_version, key_message, key_proto),
+    ]
+    own = ("" if subject else message), key_proto, ("" if key_subject else key_message)
+    bindings = [*followed, *_bindings(proto, *own, proto_path, framing, tombstones)]
     if unbind:
         if unbind not in ("value", "key"):
             raise usage(f"--unbind {unbind!r}: give value or key")
         bindings.append({"role": unbind, "unbind": True})
     if not bindings:
-        raise usage("nothing to bind: give --proto and --message, --key-proto and --key-message, or --unbind")
+        raise usage(
+            "nothing to bind: give --proto and --message, or --subject, those of keys (--key-…), or --unbind"
+        )
     if force:
         bindings = [{**each, "force": True} for each in bindings]
     schemas = _bind(http, name, bindings, output)
@@ -174,13 +194,13 @@ def describe(
     if configs:
         print_table(("config", "value"), configs.items())
     for schema in schemas:
-        results().print(
-            f"{schema['role']}: {schema['message']} (schema id {schema['schema_id']}, "
-            f"version {schema['version']}, framing {schema['framing']}, "
-            f"tombstones {'allowed' if schema['tombstones'] else 'refused'})"
-        )
+        told = f"{schema['role']}: {_bound_to(schema)} (schema id {schema['schema_id']}"
+        if not schema.get("naming"):
+            allowed = "allowed" if schema["tombstones"] else "refused"
+            told += f", version {schema['version']}, framing {schema['framing']}, tombstones {allowed}"
+        results().print(f"{told})")
     if not schemas:
-        results().print("no protobuf message is bound: records are taken as they are")
+        results().print("neither message nor subject is bound: records are taken as they are")
 
 
 @app.command()
@@ -320,6 +340,33 @@ def _bindings(
     return bindings
 
 
+def _followed(
+    role: str, subject: str, version: int, message: str, proto: list[Path] | None
+) -> list[dict[str, object]]:
+    """The same of a role that is to follow a subject, if it is."""
+    prefix = "--key-" if role == "key" else "--"
+    if version and not subject:
+        raise usage(f"{prefix}version {version}: of which {prefix}subject?")
+    if subject and proto:
+        raise usage(f"{prefix}subject and {prefix}proto: give one of them")
+    asked = {"role": role, "subject": subject, "subject_version": version, "message": message}
+    return [asked] if subject else []
+
+
+def _bound_to(schema: Mapping[str, object]) -> str:
+    """What keys or values are bound to, for people."""
+    naming = schema.get("naming")
+    if not naming:
+        return str(schema["message"])
+    only = f", {schema['message']} only" if schema["message"] else ""
+    if naming != "subject":
+        return (
+            f"subjects called as the message{' behind the topic' if naming == 'topic_record' else ''}{only}"
+        )
+    number = schema["subject_version"]
+    return f"{f'version {number}' if number else 'all versions'} of subject {schema['subject']}{only}"
+
+
 def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form) -> list[dict[str, object]]:
     """Make the bindings one after the other; gives all that the topic has then."""
     schemas: list[dict[str, object]] = []
@@ -332,7 +379,7 @@ def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form)
             continue
         bound = next(schema for schema in schemas if schema["role"] == binding["role"])
         results().print(
-            f"bound the {bound['role']}s of {name} to {bound['message']}, schema id {bound['schema_id']}"
+            f"bound the {bound['role']}s of {name} to {_bound_to(bound)}, schema id {bound['schema_id']}"
         )
     if bindings:
         remarks().print("records that do not fit are refused with INVALID_RECORD from now on", style="dim")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf import json_format
@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from agent.cli.failures import Failure, Status
 from schema import framing
-from schema.descriptors import MessageType, load
+from schema.descriptors import DescriptorError, MessageType, load, message_at
 
 _NOT_SHOWN = (json_format.Error, TypeError, ValueError)
 """What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
@@ -30,30 +30,60 @@ class Bound:
 class Values:
     """Turns keys and values of one topic into JSON values, and text into keys and values."""
 
-    def __init__(self, bound: Mapping[str, Bound]) -> None:
+    def __init__(
+        self,
+        bound: Mapping[str, Bound],
+        following: Collection[str] = (),
+        registered: Mapping[int, bytes] | None = None,
+    ) -> None:
         self._bound = bound
+        self._following = following
+        self._registered = registered or {}
+        self._kinds: dict[tuple[int, tuple[int, ...]], MessageType] = {}  # of it, by what frames name
 
     @staticmethod
-    def from_schemas(schemas: Sequence[Mapping[str, object]]) -> Values:
-        """From the answer of GET /admin/topics/…/schema."""
+    def from_schemas(
+        schemas: Sequence[Mapping[str, object]], registered: Sequence[Mapping[str, object]] = ()
+    ) -> Values:
+        """From answers of GET /admin/topics/…/schema. `registered`: what followed subjects have."""
         bound = {}
         for schema in schemas:
+            if schema.get("naming"):
+                continue
             kind = load(base64.b64decode(str(schema["descriptor_set"])), str(schema["message"]))
             bound[str(schema["role"])] = Bound(int(str(schema["schema_id"])), str(schema["framing"]), kind)
-        return Values(bound)
+        files = {int(str(each["schema_id"])): str(each["descriptor_set"]) for each in registered}
+        following = [str(each["role"]) for each in schemas if each.get("naming")]
+        return Values(bound, following, {number: base64.b64decode(each) for number, each in files.items()})
 
     def show(self, role: str, data: bytes | None) -> object:
         """A JSON value: the message's fields, or text, or base64 of what is neither."""
         bound = self._bound.get(role)
-        if data is None or bound is None:
+        if data is None or (bound is None and not self._is_registered(role, data)):
             return _text(data)
         try:
             start = framing.parse(data).start if data[:1] == b"\x00" else 0
-            message = bound.kind.message_class.FromString(data[start:])
-            pool = bound.kind.descriptor.file.pool
+            kind = bound.kind if bound is not None else self._kind(data)
+            message = kind.message_class.FromString(data[start:])
+            pool = kind.descriptor.file.pool
             return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
-        except (framing.FramingError, DecodeError, *_NOT_SHOWN) as error:
+        except (framing.FramingError, DecodeError, DescriptorError, *_NOT_SHOWN) as error:
             return {"undecodable": str(error), "bytes": _text(data)}
+
+    def _is_registered(self, role: str, data: bytes) -> bool:
+        """Whether it names a schema of the registry whose files are known."""
+        if role not in self._following or data[:1] != b"\x00" or len(data) < framing.ID_END:
+            return False
+        return bool(self._registered.get(framing.schema_id(data)))
+
+    def _kind(self, data: bytes) -> MessageType:
+        """The message that it names of that. Raises FramingError and DescriptorError."""
+        schema_id, indexes, _ = framing.parse(data)
+        kind = self._kinds.get((schema_id, indexes))
+        if kind is None:
+            files = self._registered[schema_id]
+            kind = self._kinds[schema_id, indexes] = load(files, message_at(files, indexes))
+        return kind
 
     def parse(self, role: str, text: str) -> bytes:
         """What a producer sends for a line of text: of a bound topic, a JSON object. Raises Failure."""

@@ -1,4 +1,4 @@
-"""/admin/topics/{name}/schema: binding a topic's keys or values to a protobuf message.
+"""/admin/topics/{name}/schema: binding a topic's keys or values to a message, or a subject of the registry.
 
 Kafka's protocol has no request for this. A binding is one command of the log; what a producer sends
 after the answer is checked against it by every agent that has applied it.
@@ -18,10 +18,15 @@ from starlette.responses import JSONResponse, Response
 
 from agent.http.answers import Problem, flag, number, parse_json, read_body, refused
 from agent.http.barrier import barrier, submit
-from agent.http.bindings import as_json, bound_ever, bound_now, spans_of
+from agent.http.bindings import as_json, bound_ever, bound_now, registered_as_json, registered_of, spans_of
 from agent.http.parts import Parts
+from agent.http.registry.requests import qualified
 from coordination.commands import BindSchema, command
+from coordination.state.bounds import SCHEMA_ID_MAX
+from coordination.state.levels import FOLLOWED_SUBJECTS
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
+from coordination.state.subject_types import RegisteredSchema
+from coordination.state.subjects import NAME_LENGTH_MAX
 from coordination.state.types import Refused, Topic
 from iceberg.compatibility import LOOKED_AT_MAX, changes
 from iceberg.head import enabled
@@ -34,7 +39,10 @@ SOURCES_MAX = 256
 
 
 class Binding(BaseModel):
-    """What a client asks for. Give either `descriptor_set` (base64) or `sources`, or `unbind`."""
+    """What a client asks for. Give `descriptor_set` (base64), `sources` or `subject`; or `unbind`.
+
+    `subject_version` 0 follows every version of the subject; another number stays at that one.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,6 +52,8 @@ class Binding(BaseModel):
     tombstones: bool = False
     descriptor_set: str = ""
     sources: Mapping[str, str] = Field(default_factory=dict, max_length=SOURCES_MAX)
+    subject: str = Field(default="", max_length=NAME_LENGTH_MAX)
+    subject_version: int = Field(default=0, ge=0, le=SCHEMA_ID_MAX, strict=True)
     unbind: bool = False
     force: bool = False
 
@@ -58,13 +68,19 @@ class AdminRoutes:
         """The topic's bindings as of now (a read barrier comes first), and those that it had before.
 
         `descriptors=true`: with their descriptor sets; `after`: of ids above it. `spans=true`: also which of
-        them judged the records, by partition; `from_partition`: from its index on.
+        them judged the records, by partition; `from_partition`: from its index on. `registered_after`: also
+        schemas of the registry that records may name, of ids above it.
         """
         descriptors, spans = flag(request, "descriptors"), flag(request, "spans")
         after, first = number(request, "after", 0), number(request, "from_partition", 0)
         await barrier(self._parts)
         state, topic = self._parts.replica.state, topic_of(self._parts, request)
         answer: dict[str, object] = {"topic": topic.name}
+        registered: list[tuple[RegisteredSchema, dict[str, bytes]]] | None = None
+        if "registered_after" in request.query_params:
+            registered, go_on = registered_of(state, topic, number(request, "registered_after"))
+            if go_on is not None:
+                answer["next_registered"] = go_on
         now = bound_now(state, topic)
         ever, go_on_after = bound_ever(state, topic, after, descriptors=descriptors)
         if go_on_after is not None:
@@ -78,6 +94,8 @@ class AdminRoutes:
             """Descriptor sets may have some MiB, so not on the event loop. A schema never changes."""
             answer["schemas"] = [as_json(each) for each in now]
             answer["history"] = [as_json(each, descriptors=descriptors) for each in ever]
+            if registered is not None:
+                answer["registered"] = [registered_as_json(*each) for each in registered]
             return JSONResponse(answer)
 
         return await asyncio.to_thread(told)
@@ -88,8 +106,12 @@ class AdminRoutes:
         wanted = _binding(body)
         await barrier(self._parts)
         topic = topic_of(self._parts, request)
-        descriptor_set = b"" if wanted.unbind else await _descriptor_set(wanted)
-        if not wanted.unbind and not wanted.force:
+        if wanted.subject and self._parts.replica.state.feature_level < FOLLOWED_SUBJECTS:
+            why = f"subject: topics follow subjects from feature level {FOLLOWED_SUBJECTS} on"
+            raise Problem(409, why, "finalize it: kafka-features upgrade --feature floe.level=2")
+        own = not wanted.unbind and not wanted.subject
+        descriptor_set = await _descriptor_set(wanted) if own else b""
+        if own and not wanted.force:
             await self._refuse_changed_columns(topic_of(self._parts, request), wanted, descriptor_set)
         message = BindSchema(
             topic=topic.name,
@@ -99,6 +121,8 @@ class AdminRoutes:
             framing=BindSchema.Framing.Value(wanted.framing.upper()),
             tombstones=wanted.tombstones,
             unbind=wanted.unbind,
+            subject=qualified(wanted.subject, ""),
+            subject_version=wanted.subject_version,
         )
         result = await submit(self._parts, command(message))
         if isinstance(result, Refused):
@@ -112,7 +136,8 @@ class AdminRoutes:
             return
         role = BindSchema.Role.Value(wanted.role.upper())
         ever = [state.schemas[schema_id] for schema_id in topic.schema_ids[-LOOKED_AT_MAX:]]
-        earlier = [(each.descriptor_set, each.message) for each in ever if each.role == role]
+        own = [each for each in ever if each.role == role and not each.naming]
+        earlier = [(each.descriptor_set, each.message) for each in own]
         if not earlier:
             return
         told = await asyncio.to_thread(changes, earlier, descriptor_set, wanted.message, key=key)
@@ -165,19 +190,37 @@ def _binding(body: bytes) -> Binding:
         place = ".".join(str(part) for part in first["loc"]) or "body"
         allowed = ", ".join(Binding.model_fields)
         raise Problem(400, f"{place}: {first['msg']}", f"fields are {allowed}") from None
-    if wanted.unbind and (wanted.message or wanted.descriptor_set or wanted.sources):
-        raise Problem(
-            400, "unbind: true goes with role alone", "leave message, descriptor_set and sources out"
-        )
-    if not wanted.unbind and not wanted.message:
-        raise Problem(400, "message: the full name of the protobuf message is missing", "package.Message")
-    if not wanted.unbind and bool(wanted.descriptor_set) == bool(wanted.sources):
+    _check(wanted)
+    return wanted
+
+
+def _check(wanted: Binding) -> None:
+    """Raises Problem 400 for what does not go together."""
+    given = [name for name in ("descriptor_set", "sources", "subject") if getattr(wanted, name)]
+    if wanted.unbind and (wanted.message or given):
         raise Problem(
             400,
-            "give exactly one of descriptor_set (base64) and sources",
-            "sources maps import paths to .proto texts",
+            "unbind: true goes with role alone",
+            "leave message, descriptor_set, sources and subject out",
         )
-    return wanted
+    if wanted.unbind:
+        return
+    if wanted.subject_version and not wanted.subject:
+        raise Problem(400, "subject_version: of which subject?", "give subject as well")
+    if wanted.subject and (wanted.framing != "any" or wanted.tombstones):
+        raise Problem(
+            400,
+            "framing and tombstones are of a message of the topic's own",
+            "leave them out: records have a frame, or are null",
+        )
+    if not wanted.message and not wanted.subject:
+        raise Problem(400, "message: the full name of the protobuf message is missing", "package.Message")
+    if len(given) != 1:
+        raise Problem(
+            400,
+            "give exactly one of descriptor_set (base64), sources and subject",
+            "sources maps import paths to .proto texts; subject is one of the schema registry",
+        )
 
 
 def _decode(text: str) -> bytes:

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
+from contextlib import suppress
 
 from coordination.commands import BindSchema
 from coordination.state import State
+from coordination.state.following import imported
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX, spans_between
-from coordination.state.types import Partition, Schema, Topic
+from coordination.state.subject_types import RegisteredSchema
+from coordination.state.types import Naming, Partition, Schema, Topic
+from schema.followed import PROTOBUF
+from schema.registry import protobuf
+from schema.registry.parsed import Imports, InvalidSchema
 
 SCHEMAS_PER_ANSWER = 1_000
 DESCRIPTOR_BYTES_PER_ANSWER = DESCRIPTOR_BYTES_MAX  # one goes along, however large it is
@@ -68,8 +74,44 @@ def _spans(state: State, partition: Partition) -> list[dict[str, int | None]]:
     ]
 
 
+def registered_of(
+    state: State, topic: Topic, after: int
+) -> tuple[list[tuple[RegisteredSchema, dict[str, bytes]]], int | None]:
+    """Schemas of the registry that records may name, with what they import: ids above `after`, ascending.
+
+    Those of all subjects that a binding of the topic ever named, deleted versions too; subjects that are
+    called as messages are not looked for. Further: after which id to go on. Bounded as `bound_ever`.
+    """
+    table = state.subjects
+    bound = (state.schemas[schema_id] for schema_id in topic.schema_ids)
+    names = dict.fromkeys(one.subject for one in bound if one.naming == Naming.SUBJECT)
+    subjects = (table.subjects[name] for name in names if name in table.subjects)
+    ids = sorted({one.schema_id for each in subjects for one in each.versions.values()})
+    first, size = bisect_right(ids, after), 0
+    found: list[tuple[RegisteredSchema, dict[str, bytes]]] = []
+    for schema_id in ids[first : first + SCHEMAS_PER_ANSWER]:
+        schema = table.schemas[schema_id]
+        imports = imported(table, schema)
+        size += len(schema.canonical) + sum(map(len, imports.values()))
+        if found and size > DESCRIPTOR_BYTES_PER_ANSWER:
+            break
+        found.append((schema, imports))
+    more = first + len(found) < len(ids)
+    return found, found[-1][0].schema_id if more else None
+
+
+def registered_as_json(schema: RegisteredSchema, imports: Imports) -> dict[str, object]:
+    """One of them; its files, itself last, in base64: of PROTOBUF only. Blocks as protobuf.descriptor_set."""
+    files = b""
+    if schema.schema_type == PROTOBUF:
+        with suppress(InvalidSchema):
+            files = protobuf.descriptor_set(schema.canonical, imports)
+    told = base64.b64encode(files).decode()
+    return {"schema_id": schema.schema_id, "schema_type": schema.schema_type, "descriptor_set": told}
+
+
 def as_json(schema: Schema, *, descriptors: bool = True) -> dict[str, object]:
-    """One schema; its descriptor set in base64."""
+    """One schema; its descriptor set in base64. Of one that follows a subject it is empty."""
     shown: dict[str, object] = {
         "schema_id": schema.schema_id,
         "role": ROLES[schema.role],
@@ -78,6 +120,9 @@ def as_json(schema: Schema, *, descriptors: bool = True) -> dict[str, object]:
         "framing": FRAMINGS[schema.framing],
         "tombstones": schema.tombstones,
     }
+    if schema.naming:
+        shown["naming"] = Naming(schema.naming).name.lower()
+        shown["subject"], shown["subject_version"] = schema.subject or None, schema.subject_version or None
     if descriptors:
         shown["descriptor_set"] = base64.b64encode(schema.descriptor_set).decode()
     return shown

@@ -978,7 +978,9 @@ Global___ExpireProducers: _TypeAlias = ExpireProducers  # noqa: Y015
 
 @_typing.final
 class BindSchema(_message.Message):
-    """Binds records of a topic to a protobuf message; gives the descriptor set a schema id."""
+    """Binds records of a topic to a protobuf message, and gives the descriptor set a schema id; or to a subject of the
+    schema registry, whose versions records name in their frames.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1017,6 +1019,8 @@ class BindSchema(_message.Message):
     FRAMING_FIELD_NUMBER: _builtins.int
     TOMBSTONES_FIELD_NUMBER: _builtins.int
     UNBIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    SUBJECT_VERSION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     role: Global___BindSchema.Role.ValueType
     descriptor_set: _builtins.bytes
@@ -1028,6 +1032,12 @@ class BindSchema(_message.Message):
     """null values allowed"""
     unbind: _builtins.bool
     """remove the binding"""
+    subject: _builtins.str
+    """Instead of a descriptor set: the subject. A message, if any, is the only one of its files that records may
+    be; framing and tombstones say nothing. From feature level 2 on.
+    """
+    subject_version: _builtins.int
+    """0: every version that is not deleted; else only this one"""
     def __init__(
         self,
         *,
@@ -1038,10 +1048,12 @@ class BindSchema(_message.Message):
         framing: Global___BindSchema.Framing.ValueType = ...,
         tombstones: _builtins.bool = ...,
         unbind: _builtins.bool = ...,
+        subject: _builtins.str = ...,
+        subject_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor_set", b"descriptor_set", "framing", b"framing", "message", b"message", "role", b"role", "tombstones", b"tombstones", "topic", b"topic", "unbind", b"unbind"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor_set", b"descriptor_set", "framing", b"framing", "message", b"message", "role", b"role", "subject", b"subject", "subject_version", b"subject_version", "tombstones", b"tombstones", "topic", b"topic", "unbind", b"unbind"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

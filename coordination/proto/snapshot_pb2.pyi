@@ -457,7 +457,7 @@ class Topic(_message.Message):
     """0: none"""
     key_schema_id: _builtins.int
     bound_revision: _builtins.int
-    """of the last change of these two; 0: none since level 2"""
+    """of the last change of these two, or of what they follow; 0: none since level 2"""
     @_builtins.property
     def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Property]: ...
     def __init__(
@@ -916,6 +916,9 @@ class Schema(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     FRAMING_FIELD_NUMBER: _builtins.int
     TOMBSTONES_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    SUBJECT_VERSION_FIELD_NUMBER: _builtins.int
+    NAMING_FIELD_NUMBER: _builtins.int
     schema_id: _builtins.int
     topic: _builtins.str
     role: _builtins.int
@@ -924,6 +927,12 @@ class Schema(_message.Message):
     message: _builtins.str
     framing: _builtins.int
     tombstones: _builtins.bool
+    subject: _builtins.str
+    """of the schema registry, where records name its versions"""
+    subject_version: _builtins.int
+    """0: every one"""
+    naming: _builtins.int
+    """how the subject is found (coordination/state/types.py Naming)"""
     def __init__(
         self,
         *,
@@ -935,10 +944,13 @@ class Schema(_message.Message):
         message: _builtins.str = ...,
         framing: _builtins.int = ...,
         tombstones: _builtins.bool = ...,
+        subject: _builtins.str = ...,
+        subject_version: _builtins.int = ...,
+        naming: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor_set", b"descriptor_set", "framing", b"framing", "message", b"message", "role", b"role", "schema_id", b"schema_id", "tombstones", b"tombstones", "topic", b"topic", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor_set", b"descriptor_set", "framing", b"framing", "message", b"message", "naming", b"naming", "role", b"role", "schema_id", b"schema_id", "subject", b"subject", "subject_version", b"subject_version", "tombstones", b"tombstones", "topic", b"topic", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

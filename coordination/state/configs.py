@@ -13,7 +13,7 @@ from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterT
 from coordination.config_types import NAME_SHOWN_MAX, Config, ConfigType, split_list
 from coordination.group_configs import GROUP_CONFIGS
 from coordination.kafka_codes import Code
-from coordination.state import table_names
+from coordination.state import following, table_names
 from coordination.state.data import StateData
 from coordination.state.types import At, Done, Refused, Result
 from coordination.topic_configs import TOPIC_CONFIGS
@@ -41,9 +41,13 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     refusal = refusal or table_names.refusal_of_change(state, topic, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
+    unbound = following.refusal_of_change(state, topic, configs)
+    if unbound is not None:
+        return unbound
     table_names.forget(state, topic)
-    topic.configs = configs
+    before, topic.configs = topic.configs, configs
     table_names.note(state, topic)
+    following.follow(state, topic, before, at)
     return Done()
 
 

@@ -77,6 +77,9 @@ class StateData:
         self.tables_by_topic: dict[bytes, tuple[str, str]] = {}  # by the id of their topic
         # Names of topics, sorted, by what their tables shall be called: two of one name collide.
         self.topics_by_table_name: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.followers: dict[
+            tuple[int, str], dict[str, None]
+        ] = {}  # topics by whose deletions count (following.py)
         self.fenced_count = 0
         self.freezes = 0  # in this process: how often somebody began to note the state (freeze.py)
 

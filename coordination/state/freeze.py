@@ -298,6 +298,9 @@ def _schema(schema: Schema) -> pb.Schema:
         message=schema.message,
         framing=schema.framing,
         tombstones=schema.tombstones,
+        subject=schema.subject,
+        subject_version=schema.subject_version,
+        naming=schema.naming,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from coordination.commands import DeleteSchemaVersions, RegisterSchema
 from coordination.kafka_codes import Code
-from coordination.state import bounds
+from coordination.state import bounds, following
 from coordination.state.data import StateData
 from coordination.state.subject_types import (
     Mode,
@@ -244,6 +244,8 @@ def delete_schema_versions(state: StateData, message: DeleteSchemaVersions, at: 
         else:
             hidden = subject.versions[version]._replace(deleted=True, revision=at.revision)
             state.subjects.put_version(subject.name, hidden)
+    if not message.permanent:
+        following.deleted(state, subject.name, at)
     if not subject.live and state.subjects.settings.pop(subject.name, None) is not None:
         state.subjects.settings_revision = at.revision  # what was set for it goes with it
     return Done(tuple(sorted(named)))

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
-from coordination.state import spans, table_names
+from coordination.state import binding, spans, table_names
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
@@ -236,9 +236,21 @@ class Thaw:
 
     def _schema(self, s: pb.Schema) -> None:
         self.state.schemas[s.schema_id] = Schema(
-            s.schema_id, s.topic, s.role, s.version, s.descriptor_set, s.message, s.framing, s.tombstones
+            s.schema_id,
+            s.topic,
+            s.role,
+            s.version,
+            s.descriptor_set,
+            s.message,
+            s.framing,
+            s.tombstones,
+            s.subject,
+            s.subject_version,
+            s.naming,
         )
-        self.state.topics[s.topic].schema_ids.append(s.schema_id)
+        topic = self.state.topics[s.topic]
+        topic.schema_ids.append(s.schema_id)
+        binding.note(self.state, topic)
 
     def _subject(self, message: pb.Subject) -> None:
         try:

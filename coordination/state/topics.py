@@ -12,7 +12,7 @@ from coordination.commands import (
 )
 from coordination.config_types import shown
 from coordination.kafka_codes import Code
-from coordination.state import bounds, skipped, spans, table_names
+from coordination.state import binding, bounds, following, skipped, spans, table_names
 from coordination.state.configs import topic_refusal
 from coordination.state.data import HANDLE_RANGE, StateData
 from coordination.state.expiry import too_soon
@@ -72,11 +72,15 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     refusal = refusal or table_names.refusal_of_new(state, name, configs)
     if refusal:
         return Refused(Code.INVALID_CONFIG, refusal)
+    no_room = following.refusal_of_new(state, name, configs)
+    if no_room is not None:
+        return no_room
     topic = Topic(name, message.topic_id, configs, at.now_ms)
     state.topics[name] = state.topics_by_id[topic.topic_id] = topic
     state.names_without_dots[unified] = (*twins, name)
     table_names.note(state, topic)
     at.requests[name] = message.request
+    following.follow(state, topic, {}, at)
     add_partitions(state, topic, message.partitions)
     return Done(topic.topic_id)
 
@@ -125,6 +129,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     state.partition_count -= len(handles)
     at.touched += handles
     leave(state, topic.partitions, at.now_ms)
+    binding.forget(state, topic)
     for schema_id in topic.schema_ids:
         del state.schemas[schema_id]
     return Done(topic.topic_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from coordination.kafka_codes import Code
@@ -160,7 +161,7 @@ class Topic:
         self.schema_ids: list[int] = []  # of all its bindings, oldest first
         self.value_schema_id: int | None = None
         self.key_schema_id: int | None = None
-        self.bound_revision = 0  # of the last change of these two; 0: none since JUDGED_BATCHES
+        self.bound_revision = 0  # of the last change of these two, or of what they follow; 0: none so far
         self.extents: list[Extent] = []  # of committed transactions that its table may lack, oldest first
 
     @property
@@ -263,9 +264,22 @@ class Table:
     topic_id: bytes = b""
 
 
+class Naming(IntEnum):
+    """How a binding finds the subject of the registry that it follows. Snapshots hold the numbers."""
+
+    NONE = 0  # it follows none: it has a message of its own
+    SUBJECT = 1  # it names the subject
+    RECORD = 2  # the subject is called as the record's message
+    TOPIC_RECORD = 3  # the same with the topic's name and a dash before it
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A protobuf message bound to the keys or values of a topic. Roles and framings: log.proto BindSchema."""
+    """What the keys or values of a topic are bound to. Roles and framings: log.proto BindSchema.
+
+    A protobuf message of its own, or (`naming`) schemas of the registry, which records name in their frames:
+    then there is no descriptor set, and `message`, unless empty, is the only one that records may be.
+    """
 
     schema_id: int
     topic: str
@@ -275,6 +289,9 @@ class Schema:
     message: str
     framing: int
     tombstones: bool
+    subject: str = ""
+    subject_version: int = 0  # 0: every version that is not deleted
+    naming: int = 0  # a Naming
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.spark.messages import Misplaced, Plain, Reader
 from iceberg.spark.vectors import StructCells
 from iceberg.spark.wire import Bad, frame
-from schema.descriptors import DescriptorError, MessageType, load
+from schema.descriptors import DescriptorError, MessageType, load, message_at
 
 KEY, VALUE = "key", "value"
 TOP = {KEY: KEY_ID, VALUE: VALUE_ID}
@@ -34,23 +34,30 @@ _ANYTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema that was bound to a topic at some time. `role`: of its KEYs or its VALUEs."""
+    """What was bound to a topic at some time. `role`: of its KEYs or its VALUEs.
+
+    `follows`: a subject of the registry, whose schemas rows name.
+    """
 
     schema_id: int
     role: str
     message: str
     descriptor_set: bytes
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSchemas:
     """All schemas that a topic ever had, and by partition (first offset, key schema, value schema), in order.
 
-    Of offsets before the first nothing is remembered: any of the schemas may have been theirs.
+    Of offsets before the first nothing is remembered: any of the schemas may have been theirs. `registered`:
+    by id descriptor sets of the registry's schemas, their own file last; empty: of another type than
+    PROTOBUF. Rows that name others are not compared by columns.
     """
 
     schemas: Sequence[Schema] = ()
     spans: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
+    registered: Mapping[int, bytes] = field(default_factory=dict)
 
     def bound(self, role: str, partition: int | None, offset: int | None) -> list[int]:
         """The schemas that may have been bound when the record was appended, the likeliest first."""
@@ -60,6 +67,10 @@ class TopicSchemas:
         likely = [_of(role, spans[0])] if spans else []
         every = [each.schema_id for each in self.schemas if each.role == role]
         return list(dict.fromkeys([*likely, NOTHING, *every]))
+
+
+class _NotTold(Exception):
+    """Nobody knows the schema of the registry that a row names."""
 
 
 def _first(span: tuple[int, int, int]) -> int:
@@ -91,6 +102,7 @@ class Role:
         self._columns, self._ids = columns, ids
         self._numbers = [each["id"] for each in columns]
         self._readers = lru_cache(_SCHEMAS_KEPT)(self._reader)
+        self._messages = lru_cache(_SCHEMAS_KEPT)(self._message)
 
     def known(
         self, partitions: Sequence[int | None], offsets: Sequence[int | None], column: pa.StructArray
@@ -105,7 +117,7 @@ class Role:
         for at, record in enumerate(records):
             if found[at] or record is None:
                 continue
-            with suppress(Bad):
+            with suppress(Bad, _NotTold):
                 likeliest = self._topic.bound(self._role, partitions[at], offsets[at])[0]
                 reader, payload = self._which(likeliest, record)
                 rows, messages = groups.setdefault(reader, ([], []))
@@ -134,9 +146,21 @@ class Role:
             yield from self._proven(reader, rows[half:], messages[half:], column)
 
     def due(self, partition: int | None, offset: int | None, record: bytes) -> Iterator[Due]:
-        """What the record's columns hold, for each schema that it may have been decoded by."""
-        for bound in self._topic.bound(self._role, partition, offset):
-            yield self._due(bound, record)
+        """What the record's columns hold, for each schema that it may have been decoded by.
+
+        Nothing where it may be one of the registry that nobody knows.
+        """
+        may_be = self._topic.bound(self._role, partition, offset)
+        found = (self._due(bound, record) for bound in may_be)
+        if any(map(self._follows, may_be)):
+            with suppress(_NotTold):
+                yield from list(found)
+        else:
+            yield from found
+
+    def _follows(self, bound: int) -> bool:
+        schema = self._schemas.get(bound)
+        return schema is not None and schema.follows
 
     def _due(self, bound: int, record: bytes) -> Due:
         try:
@@ -149,6 +173,8 @@ class Role:
         """What reads the record, None where nothing does, and its message's bytes. Raises Bad."""
         if bound == NOTHING:
             return None, b""
+        if self._follows(bound):
+            return self._of_registry(record)
         schema_id, indexes, payload = frame(record) if record[:1] == b"\0" else (bound, None, record)
         kind, reader = self._readers(schema_id)
         if kind is None or reader is None:
@@ -156,6 +182,27 @@ class Role:
         if indexes is not None and indexes != kind.indexes:
             raise Bad(f"the frame has the message indexes {indexes}")
         return (reader, payload) if reader.has_columns else (None, b"")
+
+    def _of_registry(self, record: bytes) -> tuple[Reader | None, bytes]:
+        """The same of a record that names a schema of the registry. Raises Bad and _NotTold."""
+        if record[:1] != b"\0" or len(record) < 5:
+            raise Bad("the record has no Confluent frame")
+        files = self._topic.registered.get(int.from_bytes(record[1:5], "big", signed=True))
+        if files is None:
+            raise _NotTold
+        if not files:
+            return None, b""
+        schema_id, indexes, payload = frame(record)
+        reader = self._messages(schema_id, indexes)
+        return (reader, payload) if reader.has_columns else (None, b"")
+
+    def _message(self, schema_id: int, indexes: tuple[int, ...]) -> Reader:
+        files = self._topic.registered[schema_id]
+        try:
+            kind = load(files, message_at(files, indexes))
+        except DescriptorError as error:
+            raise Bad(str(error)) from None
+        return Reader(kind, TOP[self._role], self._columns, self._ids)
 
     def _reader(self, schema_id: int) -> tuple[MessageType | None, Reader | None]:
         found = self._schemas.get(schema_id)

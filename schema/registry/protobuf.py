@@ -63,6 +63,27 @@ def _load(form: bytes, given: tuple[tuple[str, bytes], ...]) -> FileDescriptor:
     return _pool({**_known(file.dependency, imports), **imports, name: form}).FindFileByName(name)
 
 
+def descriptor_set(form: bytes, imports: Imports) -> bytes:
+    """A canonical file with its imports as a self-contained FileDescriptorSet, itself last.
+
+    Blocks as `parse` does the first time (known files are compiled): call it in a thread. Raises
+    InvalidSchema, and OSError as the compiler.
+    """
+    return _descriptor_set(form, tuple(sorted(imports.items())))
+
+
+@functools.lru_cache(maxsize=_LOADED_MAX)
+def _descriptor_set(form: bytes, given: tuple[tuple[str, bytes], ...]) -> bytes:
+    imports = dict(given)
+    name, file = _free_name(imports), FileDescriptorProto.FromString(form)
+    files = {**_known(file.dependency, imports), **imports, name: form}
+    try:
+        ordered = in_order([_named(*one) for one in files.items()])
+    except DescriptorError as error:
+        raise InvalidSchema(str(error)) from None
+    return descriptor_pb2.FileDescriptorSet(file=ordered).SerializeToString()
+
+
 def serialized(form: bytes) -> str:
     """A canonical file as clients take it: a FileDescriptorProto in base64."""
     file = FileDescriptorProto.FromString(form)

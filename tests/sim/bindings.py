@@ -30,7 +30,7 @@ from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.log import LogError
 from coordination.replica.errors import ReplicaFailed
-from coordination.state import cluster, schemas
+from coordination.state import binding, cluster, schemas
 from coordination.state.data import StateData
 from coordination.state.levels import BINDING_SPANS, JUDGED_BATCHES
 from coordination.state.types import Span
@@ -106,7 +106,7 @@ class Bindings:
     @contextmanager
     def watches(self) -> Iterator[None]:
         """Every binding and every feature level that is applied meanwhile."""
-        set_binding, enter = schemas._set, _cluster.enter
+        set_binding, enter = binding.put, _cluster.enter
 
         def noted(state: StateData, topic: Any, role: int, schema_id: int | None, at: Any) -> None:
             if topic.name == BOUND:
@@ -122,11 +122,11 @@ class Bindings:
                 self._remembered_from = topic.partitions[0].high_watermark if topic is not None else 0
             enter(state, level)
 
-        schemas._set, _cluster.enter = noted, entered
+        binding.put, _cluster.enter = noted, entered
         try:
             yield
         finally:
-            schemas._set, _cluster.enter = set_binding, enter
+            binding.put, _cluster.enter = set_binding, enter
 
     def bound_at(self, offset: int) -> int:
         """The schema that the record at an offset had to be of; 0: none."""

@@ -50,7 +50,8 @@ RARELY = 0.04  # of the times that such a command was drawn: little would be lef
 CONFIGS = (
     ("retention.ms", "5000"), ("cleanup.policy", "compact"), ("num.partitions", "3"), ("no.such", "x"),
     ("transaction.max.timeout.ms", "1000"), ("consumer.session.timeout.ms", "50000"),
-    ("max.message.bytes", "9"),
+    ("max.message.bytes", "9"), ("confluent.value.schema.validation", "true"),
+    ("confluent.value.schema.validation", "false"),
 )  # fmt: skip
 STRINGS = {
     "namespace": ("s1", "s2"),
@@ -147,6 +148,10 @@ class Writer:
             self._swap(message)
         if kind == "register_schema" and self._random.randrange(4):
             self._schema(message)
+        if kind == "bind_schema" and "subject" in message.DESCRIPTOR.fields_by_name:
+            message.ClearField(
+                self._random.choice(("descriptor_set", "subject"))
+            )  # else neither has an effect
         if kind == "put_subject_settings" and self._random.randrange(4):
             message.mode, message.clear_mode = 0, True  # else little would be registered
         if self._level > 1 and self._random.random() < OWNED:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
+from agent.kafka.handlers.schemas import require_schemas
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
@@ -45,7 +46,6 @@ from coordination.state.topics import TOPIC_NAME_LENGTH_MAX
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
 from objectstore.batch import CorruptBatch, peek, with_append_time
-from schema.descriptors import DescriptorError
 
 KEY = 0
 VERSIONS = (0, 13)
@@ -314,28 +314,11 @@ async def _admit_batch(
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:
-        await _validate(ctx, topic, data.records)
+        await require_schemas(ctx, topic, data.records)
     if rules.append_time:
         stamped = with_append_time(data.records, now_ms)
         return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)
     return Offered(partition.handle, data.records, header, transaction * header.transactional)
-
-
-async def _validate(ctx: Context, topic: Topic, records: memoryview) -> None:
-    """Every record must parse as the message that the topic is bound to (KIP-467). Raises Rejected."""
-    try:
-        validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
-        bad = await validator.check_off_loop(records) if validator is not None else []
-    except CorruptBatch as error:
-        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
-    except DescriptorError as error:
-        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
-    if bad:
-        raise Rejected(
-            Code.INVALID_RECORD,
-            f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
-            tuple((each.index, each.reason) for each in bad),
-        )
 
 
 async def _await_outcomes(

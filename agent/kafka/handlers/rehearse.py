@@ -7,6 +7,7 @@ copy for all commands of a request, each of which finds what those before it wou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy as copied
 
 from coordination.commands import (
     AlterClusterConfigs,
@@ -17,6 +18,7 @@ from coordination.commands import (
     UpdateFeatures,
 )
 from coordination.state import configs, features, topics
+from coordination.state.following import BINDING_CONFIGS
 from coordination.state.state import State
 from coordination.state.types import At, Incarnation, Result, Topic
 
@@ -51,6 +53,7 @@ def _rehearse(state: State, stage: State, message: Rehearsable, at: At) -> Resul
             return topics.create_partitions(stage, message, at)
         case AlterTopicConfigs():
             _copy_topic(state, stage, message.topic)
+            _copy_partitions(state, stage, message)
             return configs.alter_topic_configs(stage, message, at)
         case AlterGroupConfigs():
             return configs.alter_group_configs(stage, message, at)
@@ -71,6 +74,7 @@ def _stage(state: State) -> State:
     stage.group_configs = dict(state.group_configs)
     stage.features, stage.feature_level = dict(state.features), state.feature_level
     stage.incarnations = state.incarnations
+    stage.schemas, stage.next_schema_id = dict(state.schemas), state.next_schema_id
     return stage
 
 
@@ -79,4 +83,15 @@ def _copy_topic(state: State, stage: State, name: str) -> None:
     if topic is not None and stage.topics.get(name) is topic:
         copy = Topic(topic.name, topic.topic_id, dict(topic.configs), topic.created_ms)
         copy.partitions = list(topic.partitions)
+        copy.schema_ids = list(topic.schema_ids)
+        copy.value_schema_id, copy.key_schema_id = topic.value_schema_id, topic.key_schema_id
         stage.topics[name] = copy
+
+
+def _copy_partitions(state: State, stage: State, message: AlterTopicConfigs) -> None:
+    """Configs that bind the topic have its partitions expect a span: not those of the state."""
+    topic, staged = state.topics.get(message.topic), stage.topics.get(message.topic)
+    if topic is None or staged is None:
+        return
+    if any(each in BINDING_CONFIGS for each in (*topic.configs, *(one.name for one in message.changes))):
+        staged.partitions = [copied(partition) for partition in topic.partitions]

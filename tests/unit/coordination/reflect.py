@@ -91,7 +91,7 @@ def _attribute(owner: object, name: str) -> object:
         return tuple(sorted((key, one.transactional_id) for key, one in by_producer))
     if isinstance(owner, State) and name in ("tables_by_topic", "topics_by_table_name"):  # nor does theirs
         return tuple(sorted(value.items()))
-    if isinstance(owner, SubjectTable) and name in ("users", "referrers"):  # nor the one inside them
+    if name in ("users", "referrers", "followers"):  # nor the one inside them
         return tuple(sorted((key, tuple(sorted(held))) for key, held in value.items()))
     if isinstance(owner, SubjectTable) and name in ("by_identity", "contexts"):
         return tuple(sorted((key, plain(held)) for key, held in value.items()))

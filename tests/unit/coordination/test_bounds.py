@@ -163,6 +163,8 @@ ORIGINS: dict[str, Origin] = {
     "Schema.role": Given("an enumeration; none has a negative value (test_an_unknown_value_is_refused)"),
     "Schema.version": Bounded("SCHEMA_ID_MAX"),
     "Schema.framing": Given("an enumeration, as the role"),
+    "Schema.subject_version": Bounded("SCHEMA_ID_MAX"),
+    "Schema.naming": Given("types.Naming, from a table of this code"),
     "RegisteredSchema.schema_id": Bounded("SCHEMA_ID_MAX"),
     "RegisteredSchema.Reference.version": copied("SchemaReference.version"),
     "RegisteredSchema.depth": Given("at most subjects.DEPTH_MAX"),

@@ -174,6 +174,9 @@ def registry(script: Script) -> None:
     third = RegisterSchema(subject="s", schema_type="T", canonical=b"e", judged_revision=1 << 40)
     assert script.one(A, third) == Done((6, 2))
     assert script.one(A, DeleteSchemaVersions(subject="s", version=[2])) == Done((2,))
+    script.topic(A, "follows")
+    follow = BindSchema(topic="follows", subject="s", subject_version=1, message="M")
+    assert script.one(A, follow) == Done(7)
     for scope, settings in (
         ("s", PutSubjectSettings(compatibility=PutSubjectSettings.FULL)),
         (":.x:", PutSubjectSettings(normalize=PutSubjectSettings.ON, mode=PutSubjectSettings.READONLY)),

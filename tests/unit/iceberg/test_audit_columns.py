@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from iceberg.column_ids import VALUE_ID
-from iceberg.layout import Bindings, build
+from iceberg.layout import Binding, Bindings, Registered, build
 from iceberg.rows import arrow_batches
 from iceberg.spark.columns import WRONG, Judge, TableColumns, judging
 from iceberg.spark.messages import Reader
@@ -19,6 +19,7 @@ from iceberg.spark.verdict import COLUMN
 from iceberg.spark.wire import Bad, frame, mistyped
 from objectstore import batch
 from schema import framing
+from schema.registry import protobuf
 from tests.spark import zoo_table
 from tests.spark.damages import DAMAGES, Damage
 from tests.spark.zoo_table import BROKEN, END, FULL, KEYS, MISTYPED, NAMELESS, ODD, PLAIN, V1, V2
@@ -234,3 +235,42 @@ def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
     assert 71 in unknown
     assert len(unknown) <= 16
     assert [at for at, each in enumerate(judge.wrong(batch)) if each] == [71]
+
+
+def test_rows_that_follow_a_subject_are_what_their_frames_name() -> None:
+    """Two messages of one file, another type, no frame, no such message, no good bytes, one nobody told."""
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 a = 1; string b = 2; }'
+    files = protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})
+    named = (
+        *(Registered((7, (at,)), files, name) for at, name in enumerate("AB")),
+        Registered((7, (5,)), problem="no such message"),
+        Registered((9, None)),
+        Registered((8, None), problem="gone"),
+    )
+    layout = build(None, Bindings((Binding(1, b"", "", follows=True),), 1, (1,), named, (7, (0,))))
+    head = b"\x00\x00\x00\x00"
+    sent = [
+        framing.prefix(7, (0,)) + b"\x08\x05",
+        framing.prefix(7, (1,)) + b"\x08\x06\x12\x01x",
+        head + b"\x09\xff\xff",
+        b"\x08\x05",
+        framing.prefix(7, (5,)),
+        framing.prefix(7, (0,)) + b"\xff",
+        framing.prefix(8, (0,)) + b"\x08\x05",
+    ]
+    content = batch.build([batch.NewRecord(1, None, value) for value in sent])
+    table = pa.Table.from_batches(list(arrow_batches(layout, 0, [memoryview(content)], 0, len(sent))))
+    columns = TableColumns(json.dumps(layout.fields), layout.ids.to_json())
+    bound = [Schema(1, VALUE, "", b"", follows=True)]
+    judge = columns.judge(TopicSchemas(bound, {0: [(0, 0, 1)]}, {7: files, 9: b""}))
+    rows = handed(table)
+    assert [each["a"] for each in rows.column("value").to_pylist()] == [5, 6] + [None] * 5
+    assert told(judge, rows) == set()
+    damaged = rows.to_pylist()
+    for each in damaged:
+        each["value"]["a"] = 77
+    wrong = pa.RecordBatch.from_pylist(damaged, rows.schema)
+    assert told(judge, wrong) == {(at, "value.a") for at in range(6)}, "of the last one nobody knows"
+    below = columns.judge(TopicSchemas(bound, {}, {7: files, 9: b""}))
+    assert told(below, rows) == set()
+    assert {at for at, _ in told(below, wrong)} == set(range(6))

@@ -94,6 +94,8 @@ class Bound:
     role: int = 0
     framing: int = 0
     tombstones: bool = False
+    subject: str = ""
+    naming: int = 0
 
 
 @functools.cache

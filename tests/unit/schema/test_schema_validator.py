@@ -153,6 +153,7 @@ def test_the_cache_gives_one_validator_per_binding() -> None:
         name: str
         value_schema_id: int | None
         key_schema_id: int | None = None
+        bound_revision: int = 0
 
     schemas = {
         number: samples.bound(samples.FLIGHTS, "nyc.Flight", schema_id=number, topic="t")

@@ -86,6 +86,34 @@ def test_records_that_do_not_fit_are_refused_by_number_field_and_reason(dev: Dev
     assert dev.run("produce", "strict", "-v", "not protobuf").status == 0
 
 
+def test_a_topic_follows_a_subject(dev: Dev, protos: Path) -> None:
+    assert dev.run("topic", "create", "followed").status == 0
+    path = ("--proto-path", str(protos))
+    assert (
+        dev.run("schema", "register", "followed-value", str(protos / "shop/order.proto"), *path).status == 0
+    )
+    bound = dev.run("topic", "bind", "followed", "--subject", "followed-value", "--message", "shop.v1.Order")
+    assert (bound.status, bound.out.splitlines()[0].rpartition(",")[0]) == (
+        0,
+        "bound the values of followed to all versions of subject followed-value, shop.v1.Order only",
+    )
+    raw = dev.run("produce", "followed", "-v", "text", status=5)
+    assert "INVALID_RECORD: record 1: value: has no Confluent frame" in raw.err
+    staying = ("--subject", "followed-value", "--version", "1", "--key-subject", "k")
+    assert dev.run("topic", "bind", "followed", *staying).status == 0
+    described = dev.run("topic", "describe", "followed").out
+    assert "value: version 1 of subject followed-value (schema id" in described
+    assert "key: all versions of subject k (schema id" in described
+    assert dev.fails("topic", "bind", "followed", "--subject", "x", "--version", "7")[0] == 5
+    assert dev.fails("topic", "bind", "followed", "--version", "7")[0] == 2
+    assert dev.run("topic", "bind", "followed", "--unbind", "value").status == 0
+    config = dev.run("topic", "config", "followed", "--set", "confluent.value.schema.validation=true")
+    assert config.status == 0
+    status, line = dev.fails("topic", "bind", "followed", "--unbind", "value")
+    assert (status > 0, "set it to false first" in line) == (True, True)
+    assert "value: all versions of subject followed-value" in dev.run("topic", "describe", "followed").out
+
+
 def test_plain_topics_are_made_on_demand_and_read_in_parts(dev: Dev) -> None:
     assert dev.run("produce", "plain", stdin="".join(f"line {n}\n" for n in range(10))).status == 0
     assert [r["value"] for r in records(dev.run("consume", "plain").out)] == [f"line {n}" for n in range(10)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,9 @@ from google.protobuf import any_pb2, descriptor_pb2, timestamp_pb2
 
 from agent.cli.reading import _line
 from agent.cli.values import Bound, Values
+from schema import framing
 from schema.descriptors import MessageType, load
+from schema.registry import protobuf
 
 MESSAGE = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
 STRING = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
@@ -59,3 +62,21 @@ def test_a_header_without_a_value_is_null() -> None:
         key=None, value=b"v", headers=[("h", None), ("i", b"j")], partition=0, offset=3, timestamp=4
     )
     assert '"headers": [["h", null], ["i", "j"]]' in _line(record, Values({}))
+
+
+def test_records_that_follow_a_subject_are_shown_by_what_they_name() -> None:
+    """Of the role that does; what nobody told, and what is no frame, as it is."""
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { string b = 2; }'
+    files = base64.b64encode(protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})).decode()
+    registered = [{"schema_id": 7, "descriptor_set": files}, {"schema_id": 9, "descriptor_set": ""}]
+    values = Values.from_schemas([{"role": "value", "naming": "subject", "descriptor_set": ""}], registered)
+    one = framing.prefix(7, (0,)) + b"\x08\x05"
+    assert values.show("value", one) == {"a": 5}
+    assert values.show("value", framing.prefix(7, (1,)) + b"\x12\x01x") == {"b": "x"}
+    assert values.show("key", one) == one.decode()
+    assert values.show("value", None) is None
+    for plain in (b"text", b"\x00\x00\x00\x00\x09\x02a", framing.prefix(8, (0,)), b"\x00\x01"):
+        assert values.show("value", plain) == plain.decode()
+    shown = values.show("value", framing.prefix(7, (5,)))
+    assert isinstance(shown, dict)
+    assert "indexes [5]" in shown["undecodable"]

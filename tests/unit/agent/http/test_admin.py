@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from agent.http import bindings
 from schema.compiler import compile_protos
+from schema.descriptors import message_at
 from tests.unit.agent.http.conftest import Edge
 
 ORDER = """syntax = "proto3";
@@ -78,6 +80,13 @@ async def test_descriptor_sets_keys_rebinding_and_unbinding(edge: Edge, client: 
         ({**GOOD, "framing": "avro"}, 400, "framing"),
         ({**GOOD, "roll": "value"}, 400, "roll"),
         ({**GOOD, "unbind": True}, 400, "unbind"),
+        ({**GOOD, "subject": "s"}, 400, "exactly one of descriptor_set (base64), sources and subject"),
+        ({"subject": "s", "unbind": True}, 400, "unbind"),
+        ({**GOOD, "subject_version": 1}, 400, "of which subject"),
+        ({"subject": "s", "framing": "plain"}, 400, "framing and tombstones"),
+        ({"subject": "s", "tombstones": True}, 400, "framing and tombstones"),
+        ({"subject": "s", "subject_version": -1}, 400, "subject_version"),
+        ({"subject": "s" * 1025}, 400, "subject"),
         ([], 400, "body"),
         ({**GOOD, "sources": {"order.proto": "//" + "x" * 70_000}}, 413, "65536"),
     ],
@@ -134,6 +143,69 @@ async def test_a_full_disk_is_told_as_such_and_descriptor_sets_need_none(
     assert "TMPDIR" in str(body)
     ready = {"message": "shop.Order", "descriptor_set": base64.b64encode(compiled).decode()}
     assert (await post(client, ready))[0] == 200
+
+
+async def test_below_its_level_no_topic_follows_a_subject(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    edge.replica.state.feature_level = 1
+    status, body = await post(client, {"subject": "s"})
+    assert (status, "from feature level 2 on" in body["error"]["message"]) == (409, True)
+    assert edge.replica.state.schemas == {}
+
+
+async def test_a_subject_is_followed_or_stayed_at(edge: Edge, client: httpx.AsyncClient) -> None:
+    """What columns a version changes nobody asks here: the registry's compatibility does."""
+    await edge.topic("orders")
+    assert (await post(client, GOOD))[0] == 200
+    status, body = await post(client, {"subject": ":.:orders-value", "message": "shop.Order"})
+    assert status == 200
+    followed = {
+        "schema_id": 2,
+        "role": "value",
+        "version": 2,
+        "message": "shop.Order",
+        "framing": "confluent",
+        "tombstones": True,
+        "naming": "subject",
+        "subject": "orders-value",
+        "subject_version": None,
+        "descriptor_set": "",
+    }
+    assert body["schemas"] == [followed]
+    status, body = await post(client, {"subject": "orders-value", "subject_version": 1})
+    assert (status, "version 1 of subject orders-value" in body["error"]["message"]) == (404, True)
+    schema = {"schemaType": "PROTOBUF", "schema": ORDER}
+    assert (await client.post("/subjects/orders-value/versions", json=schema)).status_code == 200
+    status, body = await post(client, {"subject": "orders-value", "subject_version": 1, "role": "key"})
+    assert (status, body["schemas"][1]["subject_version"], len(body["schemas"])) == (200, 1, 2)
+    history = (await client.get(f"{PATH}?descriptors=true")).json()["history"]
+    assert [each.get("naming") for each in history] == [None, "subject", "subject"]
+    assert (await post(client, {**GOOD, "force": True}))[0] == 200
+    status, body = await post(client, {"role": "value", "unbind": True})
+    assert (status, [each["role"] for each in body["schemas"]]) == (200, ["key"])
+
+
+async def test_what_records_may_name_is_told_in_pieces(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions of all subjects that were followed, hidden ones too; for the audit."""
+    await edge.topic("orders")
+    assert (await post(client, {"subject": "orders-value"}))[0] == 200
+    assert (await post(client, {"role": "value", "unbind": True}))[0] == 200
+    schema = {"schemaType": "PROTOBUF", "schema": ORDER}
+    assert (await client.post("/subjects/orders-value/versions", json=schema)).status_code == 200
+    newer = {**schema, "schema": ORDER.replace("int64 id = 1;", "int64 id = 1; string more = 3;")}
+    assert (await client.post("/subjects/orders-value/versions", json=newer)).status_code == 200
+    assert (await client.delete("/subjects/orders-value/versions/2")).status_code == 200
+    monkeypatch.setattr(bindings, "SCHEMAS_PER_ANSWER", 1)
+    first = (await client.get(f"{PATH}?registered_after=0")).json()
+    rest = (await client.get(f"{PATH}?registered_after={first['next_registered']}")).json()
+    told = [*first["registered"], *rest["registered"]]
+    assert [each["schema_type"] for each in told] == ["PROTOBUF"] * 2
+    assert [message_at(base64.b64decode(each["descriptor_set"]), (0, 0)) for each in told] == [
+        "shop.Order.Item"
+    ] * 2
+    assert "next_registered" not in rest
 
 
 async def test_a_message_that_changes_what_columns_are_is_refused_unless_forced(

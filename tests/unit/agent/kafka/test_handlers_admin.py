@@ -356,6 +356,21 @@ async def test_validate_only_alters_nothing(agent: Agent) -> None:
     assert (await value_of(agent, "t", "retention.ms"))[1] == 5
 
 
+async def test_validate_only_binds_nothing(agent: Agent) -> None:
+    """Configs that bind the topic are rehearsed on copies: its partitions expect no span of them."""
+    await create(agent, topic("t"))
+    validation = ("confluent.value.schema.validation", 0, "true")
+    assert (await alter(agent, TOPIC, "t", validation, validate_only=True)).error_code == 0
+    state = agent.services.replica.state
+    assert (state.schemas, state.followers, state.next_schema_id) == ({}, {}, 1)
+    assert [one.begins_span for one in state.topics["t"].partitions] == [False]
+    assert (await alter(agent, TOPIC, "t", validation)).error_code == 0
+    off = (validation[0], 0, "false")
+    assert (await alter(agent, TOPIC, "t", off, validate_only=True)).error_code == 0
+    assert state.topics["t"].value_schema_id == 1
+    assert [one.begins_span for one in state.topics["t"].partitions] == [True]
+
+
 async def test_the_legacy_request_replaces_everything(agent: Agent) -> None:
     await create(agent, topic("t", retention_ms="5"))
     resource = ac.AlterConfigsResource(TOPIC, "t", [ac.AlterableConfig("max.message.bytes", "99")])

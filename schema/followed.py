@@ -1,0 +1,179 @@
+"""Judges keys or values that name, in their frames, a schema of a subject that their topic follows.
+
+Which schemas those are the replicated state says, and it is not asked here: what a frame names and nobody
+has looked up yet is raised (UnknownSchemas), whoever knows the state tells (`settle`), and the batch is
+judged again. What may be named stays known for as long as the binding does; what may not is told for one
+batch alone, since it may be registered in a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol, TypeAlias
+
+from schema import descriptors, framing
+from schema.descriptors import DescriptorError, MessageType
+from schema.registry import protobuf
+from schema.registry.parsed import Imports, InvalidSchema
+from schema.strict import BAD_RECORDS_MAX, BadRecord, problem, told
+
+KINDS_MAX = 1_024
+"""Schemas that one topic's keys or values have ready; beyond, all are forgotten, and looked up again."""
+
+UNKNOWN_MAX = 256
+"""Schemas that are looked up for one batch at once."""
+
+PROTOBUF = "PROTOBUF"
+_PREFIX = 6  # bytes of a frame that names the first message of its file
+
+Framed: TypeAlias = tuple[int, tuple[int, ...]]
+"""What a frame names: schema id and message indexes; no indexes: bytes that are none."""
+
+Refused: TypeAlias = Mapping[Framed, str]
+"""What may not be named, and why."""
+
+NOTHING_REFUSED: Final[Refused] = {}
+
+
+class Naming(IntEnum):
+    """How the subject is found; the numbers are coordination/state/types.py Naming's."""
+
+    SUBJECT = 1
+    RECORD = 2
+    TOPIC_RECORD = 3
+
+
+class Following(Protocol):
+    """What the replicated state knows of a binding that follows."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def naming(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A schema that a frame names, with all that it imports, and as which subjects it counts."""
+
+    schema_type: str
+    form: bytes
+    imports: Imports
+    subjects: frozenset[str]
+
+
+class UnknownSchemas(Exception):
+    """Frames of a batch name what nobody has looked up yet. `role`: "key" or "value"."""
+
+    def __init__(self, role: str, framed: Sequence[Framed]) -> None:
+        super().__init__(role, framed)
+        self.role = role
+        self.framed = framed
+
+
+class FollowedPart:
+    """Judges the keys or the values of a topic."""
+
+    def __init__(self, role: str, bound: Following, *, allow_unknown: bool) -> None:
+        self.bound = bound
+        self._role = role
+        self._allow_unknown = allow_unknown
+        self._kinds: dict[Framed, MessageType] = {}
+        self._first: dict[bytes, MessageType] = {}  # the same of first messages, by the whole prefix
+        self._others: set[int] = set()  # schemas of other types, whose payload is not looked at
+
+    def check(self, records: Sequence[bytes | None], refused: Refused) -> list[BadRecord]:
+        """The bad ones among `records`, at most BAD_RECORDS_MAX. Raises UnknownSchemas. Null is good."""
+        bad: list[BadRecord] = []
+        unknown: dict[Framed, None] = {}
+        for index, record in enumerate(records):
+            if record is None:
+                continue
+            kind = self._first.get(record[:_PREFIX])
+            if kind is not None:
+                reason = problem(record[_PREFIX:], kind, self._allow_unknown)
+            else:
+                reason = self._framed(record, refused, unknown)
+            if reason is not None:
+                bad.append(BadRecord(index, told(self._role, record, reason, "a message in a frame")))
+                if len(bad) == BAD_RECORDS_MAX:
+                    return bad
+            if len(unknown) == UNKNOWN_MAX:
+                break
+        if unknown:
+            raise UnknownSchemas(self._role, [*unknown])
+        return bad
+
+    def _framed(self, record: bytes, refused: Refused, unknown: dict[Framed, None]) -> str | None:
+        """Why the record is bad; None where it is good, or not known yet."""
+        if record[:1] != b"\x00":
+            return (
+                "has no Confluent frame (0x00 and schema id), which the topic asks for: send through a "
+                "serializer that has this registry"
+            )
+        try:
+            schema_id = framing.schema_id(record)
+        except framing.FramingError as error:
+            return str(error)
+        if schema_id in self._others:
+            return None
+        try:
+            frame = framing.parse(record)
+        except framing.FramingError as error:
+            framed: Framed = (schema_id, ())
+            if framed in refused:
+                return refused[framed] or str(error)
+            unknown[framed] = None
+            return None
+        framed = (schema_id, frame.indexes)
+        kind = self._kinds.get(framed)
+        if kind is not None:
+            return problem(record[frame.start :], kind, self._allow_unknown)
+        if framed not in refused:
+            unknown[framed] = None
+            return None
+        return refused[framed]
+
+    def settle(self, framed: Framed, named: Named) -> str | None:
+        """What a frame names is this: from now on it may be named (None), or why not; empty: ask the frame.
+
+        Blocks as protobuf.descriptor_set does: call it in a thread.
+        """
+        schema_id, indexes = framed
+        if named.schema_type != PROTOBUF:
+            if len(self._others) >= KINDS_MAX:
+                self._others = set()
+            self._others.add(schema_id)
+            return None
+        if not indexes:
+            return ""
+        try:
+            files = protobuf.descriptor_set(named.form, named.imports)
+            name = descriptors.message_at(files, indexes)
+            kind = descriptors.load(files, name)
+        except (InvalidSchema, DescriptorError) as error:
+            return f"Confluent frame names schema {schema_id}: {error}"
+        if self.bound.message and name != self.bound.message:
+            return f"Confluent frame names {name} of schema {schema_id}; the topic takes {self.bound.message}"
+        wanted = {Naming.RECORD: name, Naming.TOPIC_RECORD: f"{self.bound.topic}-{name}"}.get(
+            Naming(self.bound.naming)
+        )
+        if wanted is not None and wanted not in named.subjects:
+            return (
+                f"Confluent frame names {name} of schema {schema_id}, which is no version of subject "
+                f"{wanted}: register it there first"
+            )
+        self._keep(framed, kind)
+        return None
+
+    def _keep(self, framed: Framed, kind: MessageType) -> None:
+        if len(self._kinds) >= KINDS_MAX:
+            self._kinds, self._first = {}, {}
+        self._kinds[framed] = kind
+        prefix = framing.prefix(*framed)
+        if len(prefix) == _PREFIX:
+            self._first[prefix] = kind
