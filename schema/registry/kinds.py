@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from schema.registry import protobuf, rules
+from schema.registry import json_schema, protobuf, rules
 from schema.registry.parsed import Difference, Imports, Parsed
 
 
@@ -34,5 +34,11 @@ class _Protobuf:
     differences = staticmethod(rules.differences)
 
 
-KINDS: dict[str, Kind] = {"PROTOBUF": _Protobuf()}
+class _Json:
+    parse = staticmethod(json_schema.parse)
+    load = staticmethod(json_schema.load)
+    differences = staticmethod(json_schema.differences)
+
+
+KINDS: dict[str, Kind] = {"JSON": _Json(), "PROTOBUF": _Protobuf()}
 """By the name that clients give."""
