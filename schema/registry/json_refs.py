@@ -96,7 +96,7 @@ class Library:
             return base
         given = schema.get("id" if document.draft is Draft.D4 else "$id")
         if isinstance(given, str):
-            address, fragment = urldefrag(joined(base, given))
+            address, fragment = parted(joined(base, given))
             if fragment and old:
                 self._anchors.setdefault((address, fragment), (document, schema))
             if not given.startswith("#"):
@@ -118,7 +118,7 @@ class Library:
         place = f"{document.place(schema)}/{keyword}"
         if not isinstance(ref, str):
             raise InvalidSchema(f"{place}: {shown(ref)} is no reference: write a URI as text")
-        address, fragment = urldefrag(joined(document.bases[id(schema)], ref))
+        address, fragment = parted(joined(document.bases[id(schema)], ref))
         found = self._resources.get(address) or self._by_name(ref) or self._metaschema(address)
         if found is None:
             there = ", ".join(self._named) or "none are given"
@@ -155,7 +155,7 @@ class Library:
 
     def _by_name(self, ref: str) -> tuple[Document, Any] | None:
         """A reference's name as it stands: as Confluent's clients, which know no other addresses."""
-        name = urldefrag(ref)[0]
+        name = parted(ref)[0]
         document = self._named.get(name) or self._named.get(name.removeprefix("./"))
         return None if document is None else (document, document.tree)
 
@@ -182,7 +182,16 @@ def joined(base: str, given: str) -> str:
     """A relative address made absolute. Raises InvalidSchema."""
     try:
         if given.startswith("#"):
-            return urldefrag(base)[0] + given
+            return parted(base)[0] + given
         return urljoin(base, given)
     except ValueError as error:
         raise InvalidSchema(f"{shown(given)} is no address: {error}") from None
+
+
+def parted(address: str) -> tuple[str, str]:
+    """An address without its fragment, and the fragment. Raises InvalidSchema."""
+    try:
+        before, fragment = urldefrag(address)
+    except ValueError as error:
+        raise InvalidSchema(f"{shown(address)} is no address: {error}") from None
+    return before, fragment

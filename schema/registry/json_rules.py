@@ -23,14 +23,16 @@ from schema.registry.json_text import frozen
 from schema.registry.json_values import accepts, atom
 from schema.registry.parsed import Difference
 
-STEPS_MAX = 200_000
+STEPS_MAX = 100_000
 """Looks at pairs in one comparison; of n alternatives with m others they are n times m."""
-TRIALS_MAX = 30
+TRIALS_MAX = 50
 """Alternatives of alternatives that are tried, levels."""
 SPLITS_MAX = 4
 """Choices of a writer that are told apart at one place, at once."""
 EMPTY_MAX = 3
 """Levels that are looked into to see that no value can be."""
+NOTS_MAX = 20
+"""Schemas of what a value is not, as other ways of a writer's `oneOf`, that are each looked into."""
 _SPECIAL = 1 << 40  # in order behind all that somebody wrote
 
 
@@ -52,7 +54,7 @@ def compared(reader: Node, writer: Node) -> list[Difference]:
     reads, writes = merged(reader, writer)
     try:
         return list(dict.fromkeys(Comparison().run(reads, writes)))
-    except _TooMuch:
+    except (_TooMuch, RecursionError):
         return [difference("NOT_COMPARED", None)]
 
 
@@ -69,6 +71,7 @@ class Comparison:
         self._empty: dict[tuple[Nodes, int], bool] = {}
         self._queues: list[deque[_Pair]] = []
         self._splits: set[Node] = set()
+        self._nots: set[Node] = set()
 
     def run(self, reader: Node, writer: Node) -> Iterator[Difference]:
         """All that is found. Raises _TooMuch."""
@@ -149,6 +152,7 @@ class Comparison:
             node = self._made[kind, value] = Node(order=_SPECIAL + len(self._made))
             if kind == "not":
                 node.not_ = value
+                self._nots.add(node)
             elif kind == "type":
                 node.types = value
             elif kind == "required":
@@ -267,18 +271,21 @@ class Comparison:
         )
 
     def _takes_one(self, ways: tuple[Node, ...], writer: Nodes) -> bool:
-        return any(way in writer for way in ways) or any(self.proves(way, writer) for way in ways)
+        return any(self.proves(way, writer) for way in _likely_first(ways, writer))
 
     def _takes_just_one(self, ways: tuple[Node, ...], writer: Nodes) -> bool:
         """One takes it, and what it takes is taken by none of the others."""
-        likely = sorted(ways, key=lambda way: way not in writer)
-        taker = next((way for way in likely if self.proves(way, writer)), None)
+        taker = next((way for way in _likely_first(ways, writer) if self.proves(way, writer)), None)
         if taker is None:
             return False
         others = [*ways]
         others.remove(taker)
+        said = frozenset(node for node in writer if node not in self._nots)  # cheap, and often enough
         return all(
-            self._made.get(("not", other)) in writer or self.empty(writer | {other}) for other in others
+            self._made.get(("not", other)) in writer
+            or self.empty(said | {other})
+            or self.empty(writer | {other})
+            for other in others
         )
 
     def _choice(self, facts: Facts) -> Node | None:
@@ -316,7 +323,8 @@ class Comparison:
             types -= {"object"}
         if "array" in types and self._no_item(facts, depth):
             types -= {"array"}
-        if not types or any(self._within_not(facts, node) for node in facts.ordered):
+        denied = [node for node in facts.ordered if node.not_ is not None]
+        if not types or (len(denied) <= NOTS_MAX and any(self._within_not(facts, node) for node in denied)):
             return True
         choice = self._choice(facts)
         return choice is not None and all(
@@ -337,9 +345,15 @@ class Comparison:
 
     def _within_not(self, facts: Facts, node: Node) -> bool:
         """Whether all that is left is what a schema says is not to be."""
-        if node.not_ is None or self._made.get(("split", node)) in facts.nodes:
+        if self._made.get(("split", node)) in facts.nodes:
             return False
-        return self.proves(node.not_, facts.nodes | {self._special("split", node)})
+        return node.not_ is not None and self.proves(node.not_, facts.nodes | {self._special("split", node)})
+
+
+def _likely_first(ways: tuple[Node, ...], writer: Nodes) -> list[Node]:
+    """The alternatives, first those that have properties in common with the writer: tags, as a rule."""
+    said = {pair for node in writer for pair in node.properties.items()}
+    return sorted(ways, key=lambda way: (way not in writer, -len(said & way.properties.items())))
 
 
 def _nothing(facts: Facts) -> bool:

@@ -54,7 +54,7 @@ def differences(reader: Loaded, writer: Loaded) -> Sequence[Difference]:
 
 @functools.lru_cache(maxsize=_LOADED_MAX)
 def _load(form: bytes, given: tuple[tuple[str, bytes], ...]) -> Loaded:
-    return Loaded(graph(_tree(form), _trees(dict(given))), (form, given))
+    return Loaded(graph(read(form.decode()), _trees(dict(given))), (form, given))
 
 
 def _trees(imports: Imports) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def _trees(imports: Imports) -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=_LOADED_MAX)
 def _tree(form: bytes) -> Any:
-    """A document that was registered; one of another type of schemas is none."""
+    """What a reference leads to; a schema of another type is none of JSON."""
     try:
         tree = read(form.decode())
     except UnicodeDecodeError:

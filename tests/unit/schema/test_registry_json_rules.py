@@ -1,6 +1,6 @@
 """What readers of JSON cannot take from writers: each rule with what passes and what does not."""
 
-# ruff: noqa: E501 - a table of schemas, a rule in each row
+# ruff: noqa: E501, E741 - a table of schemas, a rule in each row
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ def a(*prefix: Any, **more: Any) -> dict[str, Any]:
 S, N, I, Z, B = ({"type": kind} for kind in ("string", "number", "integer", "null", "boolean"))
 ANY: dict[str, Any] = {}
 CAT, DOG = o({"kind": {"const": "cat"}, "lives": I}, "kind"), o({"kind": {"const": "dog"}, "name": S}, "kind")
-TREE = {"type": "object", "properties": {"value": S, "left": {"$ref": "#"}, "right": {"$ref": "#"}}, "additionalProperties": False}
+TREE = {
+    "type": "object",
+    "properties": {"value": S, "left": {"$ref": "#"}, "right": {"$ref": "#"}},
+    "additionalProperties": False,
+}
 LIST = {"type": "object", "properties": {"v": S, "next": {"oneOf": [Z, {"$ref": "#"}]}}}
 FIRM = {"definitions": {"person": closed({"name": S})}, **closed({"boss": {"$ref": "#/definitions/person"}})}
 
@@ -340,3 +344,77 @@ def test_rule(rule: str, writer: Any, reader: Any, expected: str) -> None:
 def test_every_kind_of_difference_has_an_example() -> None:
     told = {each.split(" ")[0] for row in RULES for each in row[3].split(" | ") if each}
     assert told | {"NOT_COMPARED"} == WORDS.keys()
+
+
+def chain(count: int, last: Any) -> dict[str, Any]:
+    """Definitions in a row, each of which has a property of the next."""
+    steps = {f"d{n}": o({"n": {"$ref": f"#/definitions/d{n + 1}"}}) for n in range(count)}
+    return {"$ref": "#/definitions/d0", "definitions": {**steps, f"d{count}": last}}
+
+
+def tagged(count: int, value: Any) -> dict[str, Any]:
+    """Alternatives that a constant tells apart."""
+    return {"oneOf": [o({"kind": {"const": f"k{n}"}, "v": value}, "kind") for n in range(count)]}
+
+
+def test_long_chains_and_wide_schemas_are_no_matter() -> None:
+    """What somebody sends to make a comparison stop."""
+    wider = {"type": ["string", "null"]}
+    assert differences(loaded(chain(1_000, wider)), loaded(chain(1_000, S))) == []
+    (found,) = differences(loaded(chain(1_000, S)), loaded(chain(1_000, wider)))
+    assert found.kind == "TYPE_CHANGED"
+    assert len(found.path) < 1_000
+    names = [f"p{n}" for n in range(2_000)]
+    assert differences(loaded(o(dict.fromkeys(names, wider))), loaded(o(dict.fromkeys(names, S)))) == []
+    assert len(differences(loaded(o(dict.fromkeys(names, S))), loaded(o()))) == len(names)
+    values = [f"v{n}" for n in range(20_000)]
+    assert differences(loaded({"enum": values}), loaded({"enum": values[1:]})) == []
+
+
+def test_alternatives_in_number() -> None:
+    wider = {"type": ["string", "null"]}
+    assert differences(loaded(tagged(60, wider)), loaded(tagged(60, S))) == []
+    assert differences(loaded(tagged(61, S)), loaded(tagged(60, S))) == []
+    assert differences(loaded(tagged(60, S)), loaded(tagged(60, wider))) != []
+
+
+def test_what_takes_too_long_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words, and as a difference: nobody learns that it would go."""
+    monkeypatch.setattr(json_rules, "STEPS_MAX", 500)
+    (found,) = differences(loaded(tagged(40, ANY)), loaded(tagged(40, S)))
+    assert (found.kind, found.path) == ("NOT_COMPARED", "#")
+
+
+def test_alternatives_of_alternatives_beyond_the_limit_are_not_taken_for_compatible() -> None:
+    def optional(count: int, last: Any) -> dict[str, Any]:
+        steps = {f"d{n}": o({"n": {"oneOf": [Z, {"$ref": f"#/definitions/d{n + 1}"}]}}) for n in range(count)}
+        return {"$ref": "#/definitions/d0", "definitions": {**steps, f"d{count}": last}}
+
+    few, many = json_rules.TRIALS_MAX - 5, json_rules.TRIALS_MAX + 5
+    assert differences(loaded(optional(few, o())), loaded(optional(few, o({"x": S})))) == []
+    assert differences(loaded(optional(many, o())), loaded(optional(many, o({"x": S})))) != []
+    assert differences(loaded(optional(many, o())), loaded({"title": "t", **optional(many, o())})) == []
+
+
+def test_numbers_beyond_floats_are_compared() -> None:
+    """1e400 is a number of JSON, and more than 1e399."""
+    large, larger = (file(f'{{"type": "number", "maximum": 1e{n}}}') for n in (399, 400))
+    assert differences(larger, large) == []
+    assert [one.kind for one in differences(large, larger)] == ["MAXIMUM_DECREASED"]
+
+
+def test_how_a_problem_is_told() -> None:
+    """As Confluent's registry does: tools look for errorType and path."""
+    old, changed = json.dumps(o({"x": S})), json.dumps(o({"x": N}))
+    told = problems(OfType("JSON", file(changed)), [Earlier(3, old, OfType("JSON", file(old)))], "BACKWARD")
+    assert told == [
+        '{errorType:"TYPE_CHANGED", description:"The new schema does not take the types or values there that the '
+        "old one takes (path '#/properties/x')\"}",
+        "{oldSchemaVersion: 3}",
+        f"{{oldSchema: '{old}'}}",
+        "{compatibility: 'BACKWARD'}",
+    ]
+    told = problems(OfType("JSON", file(old)), [Earlier(1, "", OfType("JSON", loaded(ANY)))], "FORWARD")
+    assert told == []
+    told = problems(OfType("JSON", loaded(ANY)), [Earlier(1, "", OfType("JSON", file(old)))], "FORWARD")
+    assert "The old schema does not take the types or values there that the new one takes" in told[0]
