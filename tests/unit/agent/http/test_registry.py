@@ -34,7 +34,7 @@ async def test_registered_and_read_in_every_way(registry: Registry) -> None:
     assert await registry.get("/schemas/ids/1/subjects") == ["s"]
     assert await registry.get("/schemas/ids/1/versions") == [{"subject": "s", "version": 1}]
     assert await registry.get("/schemas") == [version]
-    assert await registry.get("/schemas/types") == ["PROTOBUF"]
+    assert await registry.get("/schemas/types") == ["JSON", "PROTOBUF"]
     for path in ("/schemas/ids/1/schema", "/subjects/s/versions/1/schema"):
         answer = await registry.client.get(path)
         assert (answer.status_code, answer.text) == (200, A)
