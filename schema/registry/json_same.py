@@ -6,8 +6,8 @@ from typing import Any
 
 from schema.registry.json_nodes import Node, reachable
 
-ROUNDS_MAX = 200
-"""Levels over which schemas are told apart; in longer chains of references none is another's equal."""
+MOVES_MAX = 2_000_000
+"""How often schemas are told apart in one comparison; beyond, none counts as another's equal."""
 
 
 def merged(*roots: Node) -> tuple[Node, ...]:
@@ -28,16 +28,59 @@ def merged(*roots: Node) -> tuple[Node, ...]:
 
 
 def _classes(nodes: list[Node]) -> dict[Node, int]:
-    """By what schemas demand, then by what those inside demand, until nothing is told apart any more."""
-    classes = _numbered({node: node.local() for node in nodes})
+    """By what schemas demand, then by what those inside demand, until nothing is told apart any more.
+
+    Only what holds a schema that was told apart is looked at again.
+    """
     inside = {node: [*node.children()] for node in nodes}
-    count = len(set(classes.values()))
-    for _ in range(ROUNDS_MAX):
-        finer = _numbered({node: (classes[node], *(classes[one] for one in inside[node])) for node in nodes})
-        if (now := len(set(finer.values()))) == count:
-            return classes
-        classes, count = finer, now
-    return {node: number for number, node in enumerate(nodes)}
+    above: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for one in inside[node]:
+            above[one].append(node)
+    classes = _numbered({node: node.local() for node in nodes})
+    members: dict[int, set[Node]] = {}
+    for node, number in classes.items():
+        members.setdefault(number, set()).add(node)
+    waiting, moves = [*nodes], 0
+    while waiting:
+        apart = _told_apart(waiting, classes, members, inside)
+        for group in apart:
+            number = len(members)
+            members[classes[group[0]]].difference_update(group)
+            members[number] = set(group)
+            classes.update(dict.fromkeys(group, number))
+        moves += sum(map(len, apart))
+        if moves > MOVES_MAX:
+            return {node: number for number, node in enumerate(nodes)}
+        waiting = [*dict.fromkeys(one for group in apart for node in group for one in above[node])]
+    return classes
+
+
+def _told_apart(
+    waiting: list[Node],
+    classes: dict[Node, int],
+    members: dict[int, set[Node]],
+    inside: dict[Node, list[Node]],
+) -> list[list[Node]]:
+    """Of the schemas that are looked at again, groups that no longer belong to their class.
+
+    Those of a class that are not looked at are still alike: who is like them stays.
+    """
+    by_class: dict[int, dict[Node, None]] = {}
+    for node in waiting:
+        by_class.setdefault(classes[node], {})[node] = None
+    apart = []
+    for number, looked_at in by_class.items():
+        rest = next((node for node in members[number] if node not in looked_at), None)
+        groups: dict[tuple[int, ...], list[Node]] = {}
+        for node in looked_at:
+            groups.setdefault(tuple(classes[one] for one in inside[node]), []).append(node)
+        if rest is not None:
+            groups.pop(tuple(classes[one] for one in inside[rest]), None)
+        else:
+            del groups[max(groups, key=lambda key: len(groups[key]))]
+        apart += groups.values()
+    return apart
 
 
 def _numbered(keys: dict[Node, Any]) -> dict[Node, int]:
