@@ -69,7 +69,7 @@ def _told_apart(
     by_class: dict[int, dict[Node, None]] = {}
     for node in waiting:
         by_class.setdefault(classes[node], {})[node] = None
-    apart = []
+    apart: list[list[Node]] = []
     for number, looked_at in by_class.items():
         rest = next((node for node in members[number] if node not in looked_at), None)
         groups: dict[tuple[int, ...], list[Node]] = {}
