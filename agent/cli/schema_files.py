@@ -15,14 +15,18 @@ from schema.registry.known import NAMES
 Given = Mapping[str, tuple[str, int]]
 """Import path → subject and version (-1: the latest), as told on the command line."""
 
-SUFFIXES = {".proto": "PROTOBUF", ".avsc": "AVRO", ".json": "JSON"}
+SUFFIXES = {".proto": "PROTOBUF", ".avsc": "AVRO", ".json": "JSON", ".jsonschema": "JSON"}
 
 
-def kind_of(file: Path) -> str:
-    """The type of a schema by its file's name. Raises Failure."""
+def kind_of(file: Path, given: str | None = None) -> str:
+    """The type of a schema: the one that is given, else by its file's name. Raises Failure."""
+    if given is not None:
+        return given.upper()
     kind = SUFFIXES.get(file.suffix)
     if kind is None:
-        raise usage(f"{file}: which type of schema it is goes by its name: {', '.join(SUFFIXES)}")
+        raise usage(
+            f"{file}: which type of schema it is goes by its name, {', '.join(SUFFIXES)}, or by --type"
+        )
     return kind
 
 

@@ -19,7 +19,8 @@ app = typer.Typer(help="Schemas: register, check, compare, take over from anothe
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Name of the subject, as orders-value.")]
 Source = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The schema: .proto, or .avsc and .json where served.")
+    Path,
+    typer.Argument(metavar="FILE", help="The schema: .proto, .avsc, .json or .jsonschema."),
 ]
 References = Annotated[
     list[str] | None,
@@ -28,6 +29,10 @@ References = Annotated[
         metavar="IMPORT=SUBJECT[@VERSION]",
         help="What an import is registered as; repeat for more. Without a version: the latest.",
     ),
+]
+Type = Annotated[
+    str | None,
+    typer.Option("--type", help="PROTOBUF, JSON or AVRO, where the file's name does not say which."),
 ]
 Deleted = Annotated[bool, typer.Option("--deleted", help="Deleted ones, too.")]
 VersionOption = Annotated[str, typer.Option("--version", help="Number of the version; latest is the newest.")]
@@ -101,6 +106,7 @@ def register(
         ),
     ] = None,
     normalize: Annotated[bool, typer.Option(help="Keep the canonical text.")] = False,
+    kind: Type = None,
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
@@ -112,7 +118,7 @@ def register(
     given = schema_files.given_references(reference or ())
     folders = [*(proto_path or ()), file.parent]
     found: list[dict[str, Any]] = []
-    kind = schema_files.kind_of(file)
+    kind = schema_files.kind_of(file, kind)
     if kind == "PROTOBUF":
         for name, imported in schema_files.behind_what_they_import(text, given, folders):
             said = _said(kind, imported, given)
@@ -155,12 +161,13 @@ def check(
         str | None,
         typer.Option("--version", help="Check against this version only; else all that the level looks at."),
     ] = None,
+    kind: Type = None,
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
     """Tell whether a schema would go with the subject's versions, and what breaks whom; status 1 if not."""
     registry, text = Registry(http), schema_files.text_of(file)
-    said = _said(schema_files.kind_of(file), text, schema_files.given_references(reference or ()))
+    said = _said(schema_files.kind_of(file, kind), text, schema_files.given_references(reference or ()))
     problems = _against(registry, subject, said, version)
     if output is Form.JSON:
         print_json({"compatible": not problems, "problems": problems})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from schema.registry import avro, avro_rules, protobuf, rules
+from schema.registry import avro, avro_rules, json_schema, protobuf, rules
 from schema.registry.parsed import Difference, Imports, Parsed
 
 
@@ -40,5 +40,11 @@ class _Avro:
     differences = staticmethod(avro_rules.differences)
 
 
-KINDS: dict[str, Kind] = {"AVRO": _Avro(), "PROTOBUF": _Protobuf()}
+class _Json:
+    parse = staticmethod(json_schema.parse)
+    load = staticmethod(json_schema.load)
+    differences = staticmethod(json_schema.differences)
+
+
+KINDS: dict[str, Kind] = {"AVRO": _Avro(), "JSON": _Json(), "PROTOBUF": _Protobuf()}
 """By the name that clients give."""

@@ -32,6 +32,7 @@ from schema.registry.kinds import KINDS
 from schema.registry.parsed import Imports, InvalidSchema, Parsed
 
 PARSED_AT_ONCE_MAX = 2  # each is a process of its own
+COMPARED_AT_ONCE_MAX = 2  # each may take a core for seconds
 Number = Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]
 
 
@@ -169,10 +170,16 @@ def compared(wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str
 
 
 class Reader:
-    """Reads schemas in threads, a few at a time."""
+    """Reads schemas and compares them in threads, a few at a time."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(PARSED_AT_ONCE_MAX)
+        self._comparing = asyncio.Semaphore(COMPARED_AT_ONCE_MAX)
+
+    async def compared(self, wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str]:
+        """As `compared`; the next one waits for a place."""
+        async with self._comparing:
+            return await asyncio.to_thread(compared, wanted, earlier, level)
 
     async def read(
         self, given: SchemaGiven, references: tuple[Reference, ...], imports: Imports, *, normalize: bool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
@@ -23,7 +22,6 @@ from agent.http.registry.judging import (
     SchemaGiven,
     Version,
     Wanted,
-    compared,
     earlier_of,
     imports_of,
     level_of,
@@ -108,7 +106,7 @@ class WriteRoutes:
             return revision  # what another registry took is not judged again
         level, held = level_of(table, subject), table.subjects.get(subject)
         earlier = earlier_of(table, held.live if held is not None else [], level)
-        problems = await asyncio.to_thread(compared, wanted, earlier, level)
+        problems = await self._reader.compared(wanted, earlier, level)
         if problems:
             raise incompatible(subject, problems)
         return revision
@@ -183,7 +181,7 @@ class WriteRoutes:
     async def _compare(
         self, request: Request, wanted: Wanted, earlier: list[Version], level: str
     ) -> Response:
-        return _tested(request, await asyncio.to_thread(compared, wanted, earlier, level))
+        return _tested(request, await self._reader.compared(wanted, earlier, level))
 
     async def _given(self, request: Request) -> SchemaGiven:
         return schema_given(await object_of(request, self._parts.config.http.body_bytes_max))

@@ -1,0 +1,138 @@
+"""JSON texts: read with every number as it stands, and written again without white space."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from schema.registry.parsed import InvalidSchema
+
+TEXT_BYTES_MAX = 1 << 20
+NESTING_MAX = 100
+"""Objects and arrays within one another, levels."""
+DIGITS_MAX = 1_000
+"""Characters of one number, and its exponent."""
+SHOWN_MAX = 120  # characters of a value in a message
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+
+
+def read(text: str) -> Any:
+    """The value that a text is: numbers with a fraction or an exponent are Decimals. Raises InvalidSchema."""
+    _check_size(text)
+    twice: list[tuple[dict[str, Any], str]] = []
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice.append((found, next(name for name in names if names.count(name) > 1)))
+        return found
+
+    try:
+        found = json.loads(
+            text, object_pairs_hook=made, parse_float=_fraction, parse_int=_whole, parse_constant=_constant
+        )
+    except json.JSONDecodeError as error:
+        raise InvalidSchema(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    if twice:
+        held, name = twice[0]
+        raise InvalidSchema(f"{_place_of(found, held)}: {shown(name)} stands there twice: remove one of them")
+    return found
+
+
+def written(value: Any, *, ordered: bool = False) -> str:
+    """The shortest text of a value, its numbers in the form they have; keys by name if `ordered`."""
+    if isinstance(value, dict):
+        items = sorted(value.items()) if ordered else value.items()
+        inside = (f"{_quoted(name)}:{written(one, ordered=ordered)}" for name, one in items)
+        return f"{{{','.join(inside)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(written(one, ordered=ordered) for one in value)}]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def pointer(steps: Iterator[Any] | list[Any] | tuple[Any, ...]) -> str:
+    """A JSON pointer, as `#/properties/a`."""
+    return "".join(["#", *(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)])
+
+
+def shown(value: Any) -> str:
+    """A value as a message has it."""
+    text = written(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+
+
+def frozen(value: Any) -> Any:
+    """What is equal to JSON Schema is equal here, and has one hash: 1 and 1.0, not 1 and true."""
+    if isinstance(value, Mapping):
+        return ("object", frozenset((name, frozen(one)) for name, one in value.items()))
+    if isinstance(value, list):
+        return ("array", tuple(frozen(one) for one in value))
+    if isinstance(value, bool) or value is None:
+        return ("constant", value)
+    return ("text", value) if isinstance(value, str) else ("number", Fraction(value))
+
+
+def _check_size(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidSchema("the text is no valid Unicode") from None
+    if size > TEXT_BYTES_MAX:
+        raise InvalidSchema(f"the text has {size} bytes: the limit is {TEXT_BYTES_MAX}")
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth > NESTING_MAX:
+            raise InvalidSchema(
+                f"line {text.count(chr(10), 0, match.start()) + 1}: more than {NESTING_MAX} levels of "
+                "objects and arrays within one another: give inner schemas names, and refer to them"
+            )
+
+
+def _fraction(token: str) -> Decimal:
+    exponent = token.lower().partition("e")[2].lstrip("+-").lstrip("0")
+    if len(token) > DIGITS_MAX or len(exponent) > 4 or int(exponent or 0) > DIGITS_MAX:
+        raise InvalidSchema(f"number {token[:SHOWN_MAX]}: digits and exponent may be {DIGITS_MAX} at most")
+    return Decimal(token)
+
+
+def _whole(token: str) -> int:
+    if len(token) > DIGITS_MAX:
+        raise InvalidSchema(f"number {token[:SHOWN_MAX]}…: digits may be {DIGITS_MAX} at most")
+    return int(token)
+
+
+def _constant(token: str) -> Any:
+    raise InvalidSchema(f"{token} is no number of JSON: write one with digits")
+
+
+def _quoted(text: str) -> str:
+    quoted = json.dumps(text, ensure_ascii=False)
+    try:
+        quoted.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema(
+            f"{json.dumps(text)[:SHOWN_MAX]}: half a surrogate pair is no character"
+        ) from None
+    return quoted
+
+
+def _place_of(root: Any, held: dict[str, Any]) -> str:
+    waiting: list[tuple[Any, tuple[Any, ...]]] = [(root, ())]
+    while waiting:
+        value, steps = waiting.pop()
+        if value is held:
+            return pointer(steps)
+        inside = (
+            value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+        )
+        waiting += [(one, (*steps, step)) for step, one in inside]
+    return "#"

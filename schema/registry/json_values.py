@@ -1,0 +1,162 @@
+"""Whether a schema takes a value. What is not to be told here is None: nothing is concluded from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from schema.registry.json_nodes import Node
+from schema.registry.json_patterns import matches
+from schema.registry.json_text import frozen
+
+Verdict: TypeAlias = bool | None
+
+
+def accepts(node: Node, value: Any) -> Verdict:
+    """Whether the schema takes the value, as read from JSON text."""
+    try:
+        return _every(check(node, value) for check in _CHECKS)
+    except RecursionError:
+        return None
+
+
+def atom(value: Any) -> str:
+    """The type of a value; 1.0 is an integer, as from draft-06 on."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "integer" if Fraction(value).denominator == 1 else "fraction"
+
+
+def _every(verdicts: Iterable[Verdict]) -> Verdict:
+    found: Verdict = True
+    for one in verdicts:
+        if one is False:
+            return False
+        found = None if one is None else found
+    return found
+
+
+def _some(verdicts: Iterable[Verdict]) -> Verdict:
+    return _not(_every(_not(one) for one in verdicts))
+
+
+def _not(verdict: Verdict) -> Verdict:
+    return None if verdict is None else not verdict
+
+
+def _plain(node: Node, value: Any) -> Verdict:
+    if node.never or atom(value) not in node.types:
+        return False
+    if node.known is not None and frozen(value) not in node.known:
+        return False
+    return None if node.opaque else True
+
+
+def _number(node: Node, value: Any) -> Verdict:
+    if atom(value) not in ("integer", "fraction"):
+        return True
+    return not (
+        (node.maximum is not None and value > node.maximum)
+        or (node.minimum is not None and value < node.minimum)
+        or (node.exclusive_maximum is not None and value >= node.exclusive_maximum)
+        or (node.exclusive_minimum is not None and value <= node.exclusive_minimum)
+        or (node.multiple_of is not None and (Fraction(value) / Fraction(node.multiple_of)).denominator != 1)
+    )
+
+
+def _text(node: Node, value: Any) -> Verdict:
+    if not isinstance(value, str):
+        return True
+    if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
+        return False
+    return True if node.pattern is None else matches(node.pattern, value)
+
+
+def _array(node: Node, value: Any) -> Verdict:
+    if not isinstance(value, list):
+        return True
+    if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
+        return False
+    if node.unique and len({frozen(one) for one in value}) < len(value):
+        return False
+    items = [(one, item) for one, item in zip(node.prefix, value, strict=False)]
+    if node.rest is not None:
+        items += [(node.rest, item) for item in value[len(node.prefix) :]]
+    return _every((*(accepts(one, item) for one, item in items), _contains(node, value)))
+
+
+def _contains(node: Node, value: list[Any]) -> Verdict:
+    if node.contains is None:
+        return True
+    verdicts = [accepts(node.contains, item) for item in value]
+    sure, perhaps = verdicts.count(True), verdicts.count(None)
+    most = node.max_contains
+    if sure + perhaps < node.min_contains or (most is not None and sure > most):
+        return False
+    return True if sure >= node.min_contains and (most is None or sure + perhaps <= most) else None
+
+
+def _object(node: Node, value: Any) -> Verdict:
+    if not isinstance(value, dict):
+        return True
+    most = node.max_properties
+    if len(value) < node.min_properties or (most is not None and len(value) > most):
+        return False
+    if not node.required <= value.keys():
+        return False
+    if any(name in value and not needed <= value.keys() for name, needed in node.dependent_required.items()):
+        return False
+    names = _every(accepts(node.names, name) for name in value) if node.names is not None else True
+    dependent = (accepts(one, value) for name, one in node.dependent.items() if name in value)
+    return _every((names, *dependent, *(_property(node, name, held) for name, held in value.items())))
+
+
+def _property(node: Node, name: str, held: Any) -> Verdict:
+    known = [accepts(node.properties[name], held)] if name in node.properties else []
+    perhaps = False
+    for pattern, schema in node.patterns.items():
+        matched = matches(pattern, name)
+        if matched:
+            known.append(accepts(schema, held))
+        perhaps = perhaps or matched is None
+    if perhaps:
+        known.append(None)
+    elif not known and node.additional is not None:
+        known.append(accepts(node.additional, held))
+    return _every(known)
+
+
+def _combined(node: Node, value: Any) -> Verdict:
+    found = [accepts(one, value) for one in node.all_of]
+    if node.any_of:
+        found.append(_some(accepts(one, value) for one in node.any_of))
+    if node.one_of:
+        verdicts = [accepts(one, value) for one in node.one_of]
+        sure, perhaps = verdicts.count(True), verdicts.count(None)
+        found.append(sure == 1 if not perhaps or sure > 1 else None)
+    if node.not_ is not None:
+        found.append(_not(accepts(node.not_, value)))
+    if node.if_ is not None:
+        found.append(_conditional(node, node.if_, value))
+    return _every(found)
+
+
+def _conditional(node: Node, condition: Node, value: Any) -> Verdict:
+    met = accepts(condition, value)
+    then = True if node.then is None else accepts(node.then, value)
+    otherwise = True if node.else_ is None else accepts(node.else_, value)
+    if met is None:
+        return then if then == otherwise else None
+    return then if met else otherwise
+
+
+_CHECKS: tuple[Callable[[Node, Any], Verdict], ...] = (_plain, _number, _text, _array, _object, _combined)
