@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 
-from agent.http.registry import judging
 from agent.http.registry.judging import COMPARED_AT_ONCE_MAX, Reader, Wanted
 from schema.registry.parsed import Parsed
 
@@ -15,21 +13,22 @@ WANTED = Wanted("AVRO", Parsed(b'"int"', '"int"'), (), "", "", {})
 
 
 async def test_comparisons_wait_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    running, most, lock = 0, 0, threading.Lock()
-    both = threading.Barrier(COMPARED_AT_ONCE_MAX)
+    running, most, go_on = 0, 0, asyncio.Event()
 
-    def compared(*_: object) -> list[str]:
+    async def in_a_thread(*_: object) -> list[str]:
         nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        both.wait(10)  # as many as may be are there at once
-        with lock:
-            running -= 1
+        running += 1
+        most = max(most, running)
+        await go_on.wait()
+        running -= 1
         return []
 
-    monkeypatch.setattr(judging, "compared", compared)
+    monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
     reader = Reader()
-    asked = [reader.compared(WANTED, [], "FULL") for _ in range(3 * COMPARED_AT_ONCE_MAX)]
+    asked = [asyncio.ensure_future(reader.compared(WANTED, [], "FULL")) for _ in range(10)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert running == COMPARED_AT_ONCE_MAX
+    go_on.set()
     assert await asyncio.gather(*asked) == [[]] * len(asked)
     assert most == COMPARED_AT_ONCE_MAX
