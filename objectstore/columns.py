@@ -129,6 +129,8 @@ def columns(
     left = islice(records(batch, decoded_bytes_max), done, None)
     while given := list(islice(left, records_max)):
         yield of_records(given)
+        if len(given) < records_max:
+            return
 
 
 def _walked(
