@@ -102,7 +102,14 @@ def odd_batch(rng: Random) -> bytes:
     return seal(header, b"".join(odd_record(rng) for _ in range(count)))
 
 
-def test_they_are_the_records(way: str) -> None:
+def not_left_to_the_codec(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sound is read natively, where that is the way."""
+    if way == "native":
+        monkeypatch.setattr(columns, "records", None)
+
+
+def test_they_are_the_records(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    not_left_to_the_codec(way, monkeypatch)
     rng = Random(5)
     for _ in range(ROUNDS // 10):
         for codec in Compression:
@@ -174,6 +181,7 @@ def test_counts_that_cannot_be(way: str) -> None:
 
 def test_so_many_at_a_time(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever one native call takes: by count, or by bytes."""
+    not_left_to_the_codec(way, monkeypatch)
     raw = build([NewRecord(at, None, b"x" * (at % 7)) for at in range(50)])
     for steps, octets in ((4_096, 1 << 20), (3, 1 << 20), (4_096, 10), (4_096, 0)):
         monkeypatch.setattr(columns, "STEP_RECORDS_MAX", steps)
@@ -214,6 +222,14 @@ def test_any_octets_are_no_crash() -> None:
         for count in (1, 3, 1 << 31, sys.maxsize):
             found = walk(raw, 0, count, 1 << 20, 0, 0)
             assert found is None or found[-1] <= len(raw)
+
+
+@native
+def test_one_call_takes_a_bounded_number_of_bytes() -> None:
+    walk: Any = columns._walk
+    raw = build([NewRecord(1, b"k", bytes(9), [("h", b"12345")]) for _ in range(20)])
+    for octets, rows in ((0, 1), (1, 1), (16, 1), (17, 2), (32, 2), (33, 3), (10_000, 20)):
+        assert len(walk(raw, HEADER_BYTES, 20, octets, 0, 0)[2]) == rows
 
 
 @native
