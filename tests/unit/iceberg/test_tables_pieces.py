@@ -150,7 +150,6 @@ def drawn_table(rng: Random) -> Callable[[], list[pa.RecordBatch] | str]:
     return made
 
 
-@pytest.mark.skipif(not columns.NATIVE, reason="nobody compiled the native walk here")
 def test_rows_are_the_same_by_the_codec(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, seen, errors = Random(2), 0, 0
     for _ in range(150):

@@ -33,20 +33,20 @@ ROUNDS = 3_000
 INT64 = ((1 << 63) - 1, -(1 << 63))
 Row = tuple[int, int, bytes | None, bytes | None, Headers]
 
-native = pytest.mark.skipif(not columns.NATIVE, reason="nobody compiled the native walk here")
+WALKS: list[Any] = [columns._walk] if columns.NATIVE else []
+"""The native walk, where it was compiled."""
+native = pytest.mark.parametrize("walk", WALKS)
 
 
 def test_where_a_compiler_is_records_become_columns_natively() -> None:
     assert columns.NATIVE or shutil.which("cc") is None
 
 
-@pytest.fixture(params=["native", "codec"])
+@pytest.fixture(params=["native", "codec"] if columns.NATIVE else ["codec"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the native walk, and where nobody compiled it."""
     if request.param == "codec":
         monkeypatch.setattr(columns, "_walk", None)
-    elif not columns.NATIVE:
-        pytest.skip("nobody compiled the native walk here")
     return str(request.param)
 
 
@@ -214,8 +214,7 @@ def test_what_it_decodes_to_is_bounded(way: str) -> None:
 
 
 @native
-def test_any_octets_are_no_crash() -> None:
-    walk: Any = columns._walk
+def test_any_octets_are_no_crash(walk: Any) -> None:
     rng = Random(3)
     for _ in range(ROUNDS):
         raw = rng.randbytes(rng.randrange(60))
@@ -225,16 +224,14 @@ def test_any_octets_are_no_crash() -> None:
 
 
 @native
-def test_one_call_takes_a_bounded_number_of_bytes() -> None:
-    walk: Any = columns._walk
+def test_one_call_takes_a_bounded_number_of_bytes(walk: Any) -> None:
     raw = build([NewRecord(1, b"k", bytes(9), [("h", b"12345")]) for _ in range(20)])
     for octets, rows in ((0, 1), (1, 1), (16, 1), (17, 2), (32, 2), (33, 3), (10_000, 20)):
         assert len(walk(raw, HEADER_BYTES, 20, octets, 0, 0)[2]) == rows
 
 
 @native
-def test_what_is_no_question_is_refused() -> None:
-    walk: Any = columns._walk
+def test_what_is_no_question_is_refused(walk: Any) -> None:
     for position, count in ((-1, 1), (62, 1), (0, -1), (0, 0)):
         with pytest.raises(ValueError, match="records from byte"):
             walk(bytes(61), position, count, 1, 0, 0)
@@ -246,9 +243,8 @@ def test_what_is_no_question_is_refused() -> None:
 
 
 @native
-def test_nothing_is_left_of_what_was_refused() -> None:
+def test_nothing_is_left_of_what_was_refused(walk: Any) -> None:
     """Nor of what was taken: memory, and references to what all rows share."""
-    walk: Any = columns._walk
     rng = Random(4)
     made = [damaged(rng, build([record(rng) for _ in range(rng.randrange(1, 6))])) for _ in range(300)]
 
