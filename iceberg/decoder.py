@@ -72,7 +72,9 @@ class Decoder:
     def decode(self, payloads: Sequence[bytes | None]) -> Decoded:
         """Decode; None stands for a row without message."""
         good = [each for each in payloads if each is not None]
-        rows = [row for row, each in enumerate(payloads) if each is not None]
+        rows: Sequence[int] = range(len(payloads))
+        if len(good) < len(payloads):
+            rows = [row for row, each in enumerate(payloads) if each is not None]
         errors: dict[int, str] = {}
         if not self._together.canonical(good):
             good, rows = self._one_by_one(payloads, errors)
@@ -119,7 +121,7 @@ class Decoder:
             return None
         return diagnosis.why_mistyped(payload, self._kind.descriptor)
 
-    def _arrays(self, good: list[bytes], rows: list[int], errors: dict[int, str]) -> list[pa.Array]:
+    def _arrays(self, good: list[bytes], rows: Sequence[int], errors: dict[int, str]) -> list[pa.Array]:
         if self._fast is not None:
             try:
                 with no_panic():
@@ -149,7 +151,7 @@ def _has_map(node: Node) -> bool:
     return not isinstance(node, ListOf) or _has_map(node.element)
 
 
-def _spread(arrays: list[pa.Array], rows: list[int], length: int) -> list[pa.Array]:
+def _spread(arrays: list[pa.Array], rows: Sequence[int], length: int) -> list[pa.Array]:
     """Put row n of the arrays at position rows[n] of `length` rows, the others null."""
     positions: list[int | None] = [None] * length
     for source, row in enumerate(rows):

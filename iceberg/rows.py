@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,9 @@ from iceberg.conforming import conformed, interleaved
 from iceberg.evolution import KEY_RAW_ID, VALUE_ERROR_ID, VALUE_RAW_ID
 from iceberg.layout import Framed, Layout, Messages, MissingSchemas, Part
 from objectstore import batch as record_batch
+from objectstore import columns as record_columns
 from objectstore.batch import BatchHeader, CorruptBatch, Headers, Record
+from objectstore.columns import Columns, headers_size
 from objectstore.transactions import Aborted, Transactions
 from schema import framing
 from schema.framing import FramingError
@@ -29,7 +31,7 @@ PIECE_BYTES = 1 << 20
 one call holds the interpreter (ms). What a batch was compressed to says nothing of either."""
 
 OPENED_RECORDS_MAX = 65_536
-"""Records of one batch that are held at once as Python objects, some hundred bytes each."""
+"""Records of one batch that are held at once, each a key and a value and some tens of bytes besides."""
 
 UNREADABLE_HEADER = "floe.unreadable"
 """Key of the one header of a row that stands for a batch nobody can open; the value says why."""
@@ -46,48 +48,32 @@ class _Piece:
 
     bound: Span
     unreadable: str = ""
-    offsets: list[int] = field(default_factory=list)
-    timestamps: list[int] = field(default_factory=list)
-    timestamp_types: list[int] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    headers: list[Headers] = field(default_factory=list)
-    size: int = 0
+    records: Columns = field(default_factory=record_columns.none)
+    timestamp_types: array[int] = field(default_factory=lambda: array("i"))
 
     @property
     def full(self) -> bool:
         """Whether it is time to make columns of it."""
-        return len(self.offsets) >= PIECE_ROWS or self.size >= PIECE_BYTES
+        return len(self.records) >= PIECE_ROWS or self.records.size >= PIECE_BYTES
 
-    def add(self, records: Sequence[Record], timestamp_type: int) -> None:
-        """Append records, at least one."""
-        offsets, timestamps, keys, values, headers = zip(*records, strict=True)
-        self.offsets += offsets
-        self.timestamps += timestamps
-        self.timestamp_types += [timestamp_type] * len(records)
-        self.keys += keys
-        self.values += values
-        self.headers += headers
-        self.size += sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
-        self.size += sum(map(_headers_size, filter(None, headers)))
+    def add(self, records: Columns, timestamp_type: int) -> None:
+        """Append records."""
+        self.records += records
+        self.timestamp_types += array("i", [timestamp_type]) * len(records)
 
     def cuts(self) -> Iterator[slice]:
         """The rows in runs of at most PIECE_ROWS, each ending with the row that makes it PIECE_BYTES."""
         first = size = 0
-        if self.size >= 2 * PIECE_BYTES:  # a little more than PIECE_BYTES is not worth a cut
-            rows = zip(self.keys, self.values, self.headers, strict=True)
+        records = self.records
+        if records.size >= 2 * PIECE_BYTES:  # a little more than PIECE_BYTES is not worth a cut
+            rows = zip(records.keys, records.values, records.headers, strict=True)
             for row, (key, value, headers) in enumerate(rows, 1):
-                size += len(key or b"") + len(value or b"") + _headers_size(headers)
+                size += len(key or b"") + len(value or b"") + headers_size(headers)
                 if size >= PIECE_BYTES or row - first == PIECE_ROWS:
                     yield slice(first, row)
                     first, size = row, 0
-        for start in range(first, len(self.offsets), PIECE_ROWS):
+        for start in range(first, len(records), PIECE_ROWS):
             yield slice(start, start + PIECE_ROWS)
-
-
-def _headers_size(headers: Headers) -> int:
-    """Bytes of keys and values, about."""
-    return sum(len(key) + len(value or b"") for key, value in headers)
 
 
 def arrow_batches(
@@ -111,17 +97,17 @@ def arrow_batches(
     for records, timestamp_type, unreadable in _read(slices, start, end, transactions):
         for run, bound in _runs(records, spans):
             if piece.full or piece.unreadable or unreadable or bound is not piece.bound:
-                if piece.offsets:
+                if piece.records:
                     yield from _cut(layout, partition, piece)
                 piece = _Piece(bound, unreadable)
             piece.add(run, timestamp_type)
-    if piece.offsets:
+    if piece.records:
         yield from _cut(layout, partition, piece)
 
 
 def _read(
     slices: Sequence[memoryview], start: int, end: int, transactions: Transactions
-) -> Iterator[tuple[Sequence[Record], int, str]]:
+) -> Iterator[tuple[Columns, int, str]]:
     """Records of one batch with their timestamp type; a batch that nobody can open as one, and why."""
     for view in slices:
         for position, size in record_batch.split(view):
@@ -135,18 +121,18 @@ def _read(
                     yield records, header.timestamp_type, ""
             except _Unreadable as why:
                 if header.base_offset >= start:
-                    yield [_stands_for(batch, header, str(why))], header.timestamp_type, str(why)
+                    yield _stands_for(batch, header, str(why)), header.timestamp_type, str(why)
 
 
-def _runs(records: Sequence[Record], spans: Sequence[Span]) -> Iterator[tuple[Sequence[Record], Span]]:
+def _runs(records: Columns, spans: Sequence[Span]) -> Iterator[tuple[Columns, Span]]:
     """The records in runs of one binding."""
-    at = bisect_right(spans, records[0].offset, key=lambda each: each.first_offset) - 1
+    at = bisect_right(spans, records.offsets[0], key=lambda each: each.first_offset) - 1
     while records:
         bound, until = spans[max(at, 0)], spans[at + 1].first_offset if at + 1 < len(spans) else None
-        if until is None or records[-1].offset < until:
+        if until is None or records.offsets[-1] < until:
             yield records, bound
             return
-        run = [each for each in records if each.offset < until]
+        run = records.only([each < until for each in records.offsets])
         if run:
             yield run, bound
         records, at = records[len(run) :], at + 1
@@ -156,38 +142,39 @@ class _Unreadable(Exception):
     """A batch whose CRC holds cannot be opened; the reason says its offsets."""
 
 
-def _opened(batch: memoryview, header: BatchHeader, start: int, end: int) -> Iterator[Sequence[Record]]:
+def _opened(batch: memoryview, header: BatchHeader, start: int, end: int) -> Iterator[Columns]:
     """The batch's records with start ≤ offset < end, at most OPENED_RECORDS_MAX at once, none empty.
 
     A batch gives all of its records or raises _Unreadable first, so a large one is gone through before.
     """
     try:
         if header.record_count > OPENED_RECORDS_MAX:
-            deque(record_batch.records(batch), maxlen=0)
-            first, found = [], record_batch.records(batch)
+            deque(record_columns.columns(batch, OPENED_RECORDS_MAX), maxlen=0)
+            found = record_columns.columns(batch, OPENED_RECORDS_MAX)
         else:
-            first, found = list(record_batch.records(batch)), iter(())
+            found = iter([*record_columns.columns(batch, OPENED_RECORDS_MAX)])
     except CorruptBatch as error:
         if not record_batch.check_crc(batch, 0, len(batch)):
             raise
         last = header.base_offset + header.last_offset_delta
         where = f"batch of offsets {header.base_offset} to {last}"
         raise _Unreadable(f"{where} cannot be opened: {error}") from error
-    while records := first or list(islice(found, OPENED_RECORDS_MAX)):
-        first = []
-        if records[0].offset < start or records[-1].offset >= end:
-            records = [each for each in records if start <= each.offset < end]
+    for records in found:
+        if records.offsets[0] < start or records.offsets[-1] >= end:
+            records = records.only([start <= each < end for each in records.offsets])
         if records:
             yield records
 
 
-def _stands_for(batch: memoryview, header: BatchHeader, reason: str) -> Record:
+def _stands_for(batch: memoryview, header: BatchHeader, reason: str) -> Columns:
     """What a batch that no consumer can open becomes: one row at its first offset that keeps its bytes.
 
     Its CRC holds, so these are the bytes that its producer sent; a table must not wait for them for ever.
     """
     marks = [(UNREADABLE_HEADER, reason.encode())]
-    return Record(header.base_offset, header.max_timestamp, None, bytes(batch), marks)
+    return record_columns.of_records(
+        [Record(header.base_offset, header.max_timestamp, None, bytes(batch), marks)]
+    )
 
 
 def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
@@ -197,35 +184,41 @@ def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBat
     for rows in piece.cuts():
         columns = [
             _kafka(layout, partition, piece, rows),
-            _message(keys, layout.key, bound.key_schema_id, piece.keys[rows], keep_raw=True),
+            _message(keys, layout.key, bound.key_schema_id, piece.records.keys[rows], keep_raw=True),
             _message(
                 values,
                 layout.value,
                 bound.value_schema_id,
-                piece.values[rows],
+                piece.records.values[rows],
                 keep_raw=layout.raw_bytes,
                 unreadable=piece.unreadable,
             ),
-            _headers(layout.arrow.field("headers").type, piece.headers[rows]),
+            _headers(layout.arrow.field("headers").type, piece.records.headers[rows]),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=layout.nested)
         yield flat.flat_rows(batch, layout.arrow) if layout.flat else batch
 
 
 def _kafka(layout: Layout, partition: int, piece: _Piece, rows: slice) -> pa.StructArray:
-    offsets, timestamps = piece.offsets[rows], piece.timestamps[rows]
+    offsets, timestamps = piece.records.offsets[rows], piece.records.timestamps[rows]
     if max(timestamps) > _TIMESTAMP_MS_MAX or min(timestamps) < -_TIMESTAMP_MS_MAX:
-        timestamps = [max(-_TIMESTAMP_MS_MAX, min(_TIMESTAMP_MS_MAX, each)) for each in timestamps]
-    micros = pc.multiply(pa.array(timestamps, pa.int64()), 1000)
+        inside = (max(-_TIMESTAMP_MS_MAX, min(_TIMESTAMP_MS_MAX, each)) for each in timestamps)
+        timestamps = array("q", inside)
+    micros = pc.multiply(_integers(timestamps, pa.int64()), 1000)
     return pa.StructArray.from_arrays(
         [
             pa.repeat(pa.scalar(partition, pa.int32()), len(offsets)),
-            pa.array(offsets, pa.int64()),
+            _integers(offsets, pa.int64()),
             micros.view(pa.timestamp("us", tz="UTC")),
-            pa.array(piece.timestamp_types[rows], pa.int32()),
+            _integers(piece.timestamp_types[rows], pa.int32()),
         ],
         fields=list(layout.arrow.field("kafka").type),
     )
+
+
+def _integers(numbers: array[int], kind: pa.DataType) -> pa.Array:
+    """The numbers where they are, which nobody may change any more."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,22 +245,31 @@ def _message(
     """
     count = len(records)
     raw = pa.array(records, pa.binary())
+    mask = raw.is_null() if raw.null_count else None
     errors = {0: unreadable} if unreadable else {}
     columns: dict[str, pa.Array] = {}
     if bound:
         groups = _by_schema(messages, bound, records, raw, errors)
         columns = _decoded(kind, groups, count, errors)
         if not keep_raw:
-            shown = {row for each in groups for row in each.rows if row not in errors}
-            raw = pa.array([None if row in shown else each for row, each in enumerate(records)], pa.binary())
+            raw = _unshown(records, groups, errors)
     own = {KEY_RAW_ID: raw, VALUE_RAW_ID: raw, VALUE_ERROR_ID: _errors(errors, count)}
     arrays = []
     for each in kind:
         array = own.get(int(each.metadata[FIELD_ID]))
         array = array if array is not None else columns.get(each.name)
         arrays.append(array if array is not None else pa.nulls(count, each.type))
-    mask = pa.array([each is None for each in records]) if None in records else None
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+
+
+def _unshown(
+    records: Sequence[bytes | None], groups: Sequence[_Group], errors: Mapping[int, str]
+) -> pa.BinaryArray:
+    """The bytes of those records that no column shows."""
+    if not errors and len(groups) == 1 and len(groups[0].rows) == len(records):  # as nearly always
+        return pa.nulls(len(records), pa.binary())
+    shown = {row for each in groups for row in each.rows if row not in errors}
+    return pa.array([None if row in shown else each for row, each in enumerate(records)], pa.binary())
 
 
 def _errors(errors: Mapping[int, str], count: int) -> pa.Array:
@@ -354,9 +356,9 @@ def _decoded(
         assert decoder is not None, "a group is of a schema with columns"
         done = decoder.decode(group.payloads)
         errors |= {group.rows[row]: why for row, why in done.errors.items()}
-        for each, array in zip(decoder.fields, done.arrays, strict=True):
+        for each, decoded in zip(decoder.fields, done.arrays, strict=True):
             wanted = kind.field(each.name).type
-            parts.setdefault(each.name, []).append((group.rows, conformed(array, wanted)))
+            parts.setdefault(each.name, []).append((group.rows, conformed(decoded, wanted)))
     return {
         name: found[0][1] if len(found[0][0]) == count else interleaved(found, count)
         for name, found in parts.items()
@@ -365,7 +367,8 @@ def _decoded(
 
 def _headers(kind: pa.ListType, headers: Sequence[Headers]) -> pa.ListArray:
     if not any(headers):
-        return pa.array([[]] * len(headers), kind)
+        ends, element = pa.repeat(pa.scalar(0, pa.int32()), len(headers) + 1), pa.array([], kind.value_type)
+        return pa.ListArray.from_arrays(ends, element, type=kind)
     ends = [0]
     pairs: list[tuple[str, bytes | None]] = []
     for each in headers:

@@ -18,8 +18,9 @@ from iceberg.writers import Answer, Made, MergeRequest, Request
 from objectstore.batch import CorruptBatch
 
 YOUNG_MAX = 50_000
-"""Objects between two looks for garbage: records are tuples by the thousand, which live for one piece of rows
-and leave by themselves; to look through them every 700 took an eighth of a file's time."""
+"""Objects between two looks for garbage: without the native walk (objectstore/columns.py) records are tuples
+by the thousand, which live for one piece of rows and leave by themselves; to look through them every 700 took
+an eighth of a file's time."""
 
 
 _merges: dict[int, Merge] = {}

@@ -1,3 +1,6 @@
-from objectstore.batch import Buffer
+from objectstore.batch import Buffer, Headers
 
 def look(batch: Buffer, position: int, count: int, dense: bool, /) -> str | None: ...
+def columns(
+    batch: Buffer, position: int, count: int, octets_max: int, base_offset: int, base_timestamp: int, /
+) -> tuple[bytes, bytes, list[bytes | None], list[bytes | None], list[Headers], int, int] | None: ...

@@ -1,16 +1,24 @@
-"""Rows become columns in pieces whose memory is bounded, whatever their batches were compressed to."""
+"""Rows become columns in pieces whose memory is bounded, whatever their batches were compressed to; with and
+without the native walk they are the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from random import Random
 
 import pyarrow as pa
 import pytest
 
+from coordination.state.types import Span
 from iceberg import layout, rows
+from iceberg.layout import Binding, Bindings
 from iceberg.rows import PIECE_BYTES, PIECE_ROWS, UNREADABLE_HEADER
-from objectstore import batch
-from objectstore.batch import Compression, NewRecord
+from objectstore import batch, columns
+from objectstore.batch import Compression, CorruptBatch, NewRecord
+from objectstore.transactions import Aborted
+from schema import framing
+from tests.unit.objectstore.test_columns import odd_batch
+from tests.unit.schema import samples
 
 LAYOUT = layout.build(None, None)
 MB = 1_000_000
@@ -77,3 +85,80 @@ def test_of_a_large_batch_that_breaks_off_no_record_is_a_row(monkeypatch: pytest
     assert found.num_rows == 1
     assert found.column("value").field(0).to_pylist() == [broken]
     assert found.column("headers").to_pylist()[0][0]["key"] == UNREADABLE_HEADER
+
+
+SCHEMA_ID = 3
+SHORT = b'syntax = "proto3"; package p; message M { int32 n = 1; string s = 2; }'
+BOUND = layout.build(
+    None, Bindings((Binding(SCHEMA_ID, samples.descriptor_set(SHORT), "p.M"),), SCHEMA_ID, (SCHEMA_ID,))
+)
+VALUES = (
+    b"\x08\x05",
+    b"\x12\x01x\x08\x01",
+    b"",
+    None,
+    b"\xff",
+    framing.prefix(SCHEMA_ID, (0,)) + b"\x08\x07",
+    b"\0",
+)
+"""As google.protobuf writes it, in another order, empty, a tombstone, bad, framed, a frame that is none."""
+
+
+def drawn_batch(rng: Random, base_offset: int) -> tuple[bytes, int]:
+    """A batch of one of the kinds that a slice may hold, and the offset behind it."""
+    given = [
+        NewRecord(rng.randrange(10**12), rng.choice((None, b"", b"k")), rng.choice(VALUES), headers)
+        for headers in rng.choices(((), (("é", b"v"), ("n", None))), (5, 1), k=rng.randrange(1, 30))
+    ]
+    codec, producer = rng.choice(list(Compression)), rng.choice((-1, 4))
+    raw = batch.build(
+        given, base_offset=base_offset, compression=codec, producer_id=producer, transactional=producer > 0
+    )
+    header, kind = batch.peek(raw), rng.randrange(12)
+    records = raw[batch.HEADER_BYTES :]
+    if kind == 0:
+        raw = batch.seal(header, records[:-1] + b"\xff")
+    elif kind == 1:
+        raw = batch.seal(header._replace(attributes=header.attributes | 0x20), records)
+    elif kind == 2:
+        raw = batch.with_append_time(raw, 10**12)
+    elif kind == 3:
+        odd = odd_batch(rng)
+        raw = batch.seal(batch.peek(odd)._replace(base_offset=base_offset), odd[batch.HEADER_BYTES :])
+    return raw, base_offset + header.last_offset_delta + 1
+
+
+def drawn_table(rng: Random) -> Callable[[], list[pa.RecordBatch] | str]:
+    """Makes the rows of some batches, or tells the error."""
+    content, end = b"", 0
+    for _ in range(rng.randrange(1, 8)):
+        raw, end = drawn_batch(rng, end)
+        content += raw
+    if rng.random() < 0.3:  # not what was stored
+        at = rng.randrange(len(content))
+        content = content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+    first, last = sorted(rng.sample(range(end + 2), 2))
+    spans = [Span(0, 0, SCHEMA_ID), Span(rng.randrange(1, end + 1), 0, 0)][: rng.randrange(1, 3)]
+    aborted = [Aborted(4, 0, rng.randrange(end + 1))][: rng.randrange(2)]
+
+    def made() -> list[pa.RecordBatch] | str:
+        try:
+            return list(rows.arrow_batches(BOUND, 0, [memoryview(content)], first, last, aborted, spans))
+        except CorruptBatch as error:
+            return str(error)
+
+    return made
+
+
+def test_rows_are_the_same_by_the_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, seen, errors = Random(2), 0, 0
+    for _ in range(150):
+        made = drawn_table(rng)
+        natively = made()
+        with monkeypatch.context() as patch:
+            patch.setattr(columns, "_walk", None)
+            assert made() == natively
+        errors += isinstance(natively, str)
+        seen += sum(each.num_rows for each in natively if not isinstance(each, str))
+    assert errors > 3
+    assert seen > 1_000
