@@ -23,6 +23,7 @@ class Defaults:
     def __init__(self) -> None:
         self._waiting: list[tuple[Type, Any, str]] = []
         self._known: dict[tuple[int, int], bool] = {}
+        self._symbols: dict[int, frozenset[str]] = {}  # of enums, which may have thousands
         self._steps = 0
 
     def later(self, wanted: Type, value: object, path: str) -> None:
@@ -38,6 +39,7 @@ class Defaults:
                 raise InvalidSchema(f"{path}: {shown(value)} is no value of {of}: {remedy}")
         self._waiting.clear()
         self._known.clear()  # by identities, which end with the values
+        self._symbols.clear()
 
     def _valid(self, wanted: Type, value: Any) -> bool:
         key = (id(wanted), id(value))
@@ -61,7 +63,14 @@ class Defaults:
                 return isinstance(value, dict) and self._each(wanted.items, list(value.values()))
             case "record":
                 return isinstance(value, dict) and self._record(wanted, value)
+            case "enum":
+                return isinstance(value, str) and value in self._symbols_of(wanted)
         return _is_simple(wanted, value)
+
+    def _symbols_of(self, wanted: Type) -> frozenset[str]:
+        if id(wanted) not in self._symbols:
+            self._symbols[id(wanted)] = frozenset(wanted.symbols)
+        return self._symbols[id(wanted)]
 
     def _each(self, items: Type | None, values: list[Any]) -> bool:
         assert items is not None
@@ -92,8 +101,6 @@ def _is_simple(wanted: Type, value: Any) -> bool:
             return type(value) is int and -(1 << _INTEGERS[kind]) <= value < 1 << _INTEGERS[kind]
         case "float" | "double":
             return type(value) in (int, float)
-        case "enum":
-            return value in wanted.symbols
     if not isinstance(value, str):
         return False
     if wanted.kind == "string":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from jsonschema import (
@@ -14,8 +15,9 @@ from jsonschema import (
     Draft202012Validator,
 )
 from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
 
-from schema.registry.json_text import SHOWN_MAX, pointer, shown, written
+from schema.registry.json_text import SHOWN_MAX, frozen, pointer, shown, written
 from schema.registry.parsed import InvalidSchema
 
 
@@ -32,13 +34,34 @@ _ADDRESSES = {
     Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
     Draft.D2020: "https://json-schema.org/draft/2020-12/schema",
 }
+
+
+def _unique_items(checker: Any, wanted: bool, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    """The library compares each item with each, where they have no order."""
+    if wanted and checker.is_type(value, "array") and len({frozen(one) for one in value}) < len(value):
+        yield ValidationError(f"{shown(value)} has non-unique elements")
+
+
+def _any_of(checker: Any, ways: list[Any], value: Any, _schema: Any) -> Iterator[ValidationError]:
+    """The library makes an error of each item of a list, before it says that the list is wrong."""
+    wrong = []
+    for index, way in enumerate(ways):
+        first = next(checker.descend(value, way, schema_path=index), None)
+        if first is None:
+            return
+        wrong.append(first)
+    yield ValidationError(f"{shown(value)} is not valid under any of the given schemas", context=wrong)
+
+
+_KEYWORDS = {"uniqueItems": _unique_items, "anyOf": _any_of}
 _VALIDATORS: dict[Draft, Any] = {
-    Draft.D4: Draft4Validator,
-    Draft.D6: Draft6Validator,
-    Draft.D7: Draft7Validator,
-    Draft.D2019: Draft201909Validator,
-    Draft.D2020: Draft202012Validator,
+    Draft.D4: extend(Draft4Validator, _KEYWORDS),
+    Draft.D6: extend(Draft6Validator, _KEYWORDS),
+    Draft.D7: extend(Draft7Validator, _KEYWORDS),
+    Draft.D2019: extend(Draft201909Validator, _KEYWORDS),
+    Draft.D2020: extend(Draft202012Validator, _KEYWORDS),
 }
+"""By a metaschema they look at a schema in linear time."""
 _REMEDIES = {
     "type": "another type of value belongs there",
     "minimum": "give a larger number",

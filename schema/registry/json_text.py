@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -29,8 +30,7 @@ def read(text: str) -> Any:
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice.append((found, next(name for name in names if names.count(name) > 1)))
+            twice.append((found, _twice(pairs)))
         return found
 
     try:
@@ -77,6 +77,8 @@ def frozen(value: Any) -> Any:
         return ("array", tuple(frozen(one) for one in value))
     if isinstance(value, bool) or value is None:
         return ("constant", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ("number", value)
     return ("text", value) if isinstance(value, str) else ("number", Fraction(value))
 
 
@@ -108,6 +110,16 @@ def _whole(token: str) -> int:
     if len(token) > DIGITS_MAX:
         raise InvalidSchema(f"number {token[:SHOWN_MAX]}…: digits may be {DIGITS_MAX} at most")
     return int(token)
+
+
+def _twice(pairs: list[tuple[str, Any]]) -> str:
+    """The first name that stands there a second time."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("a name stands there twice")
 
 
 def _constant(token: str) -> Any:

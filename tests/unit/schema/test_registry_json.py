@@ -58,7 +58,7 @@ def test_what_is_a_schema(schema: Any) -> None:
         ('{"a": {"b": [{"c": 1, "c": 2}]}}', '#/a/b/0: "c" stands there twice'),
         ('{"$schema": "http://example.com/mine"}', f"{D2019}, {D2020}"),
         ('{"$schema": 7}', "#/$schema: 7 is unknown"),
-        ('{"type": "strin"}', "#/type: 'strin'"),
+        ('{"type": "strin"}', '#/type: "strin"'),
         ('{"properties": {"a/b": {"minLength": -1}}}', "#/properties/a~1b/minLength: -1 is less than the minimum"),
         ('{"multipleOf": 0}', "#/multipleOf"),
         ('{"required": "a"}', "#/required"),
@@ -246,3 +246,34 @@ def test_patterns_are_compiled_and_never_run_away() -> None:
     assert [one.kind for one in differences(slow, listed)] == ["ENUM_ARRAY_CHANGED"]
     ahead = load(takes({"pattern": "^(?=(a+)+$)"}), {})
     assert [one.kind for one in differences(ahead, listed)] == ["PATTERN_ADDED"]
+
+
+MANY = 100_000
+HOSTILE = {
+    "names that stand there once, but the last": "{"
+    + "".join(f'"{n}":0,' for n in range(MANY))
+    + '"x":0,"x":0}',
+    "a type that is a list of anything": json.dumps({"type": [None, *range(MANY)]}),
+    "names that are none": json.dumps({"dependencies": {"a": [None, *range(MANY)]}}),
+    "values of many types, of which each is to be another": json.dumps(
+        {"$schema": D4, "enum": [None, *range(MANY), 1]}
+    ),
+    "objects, of which each is to be another": json.dumps(
+        {"$schema": D4, "enum": [*({"a": n} for n in range(50_000)), {"a": 1}]}
+    ),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_lists_are_looked_at_in_linear_time(name: str) -> None:
+    """Each item with each would take an hour of a core, for a text of less than 1 MiB."""
+    with pytest.raises(InvalidSchema):
+        parse(HOSTILE[name], {})
+
+
+def test_values_are_told_apart_as_the_specification_has_it() -> None:
+    takes({"$schema": D4, "enum": [1, True, "1", [1], None, 2.5]})
+    for twice in ([1, 1.0], [{"a": [1]}, {"a": [1.0]}], ["a", "a"]):
+        with pytest.raises(InvalidSchema, match="#/enum"):
+            parse(json.dumps({"$schema": D4, "enum": twice}), {})
