@@ -20,6 +20,9 @@ NAMED_MAX = 20_000
 NAME_CHARS_MAX = 1_000
 """Characters of a name with its namespace, of a field's name, of a symbol: they are told in messages."""
 
+PATH_CHARS_MAX = 2_000
+"""Characters of the place of what is wrong, in a message."""
+
 SIZE_MAX = (1 << 31) - 1
 """Bytes of a fixed."""
 
@@ -233,7 +236,9 @@ def _check_name(full: str, path: str) -> None:
 
 
 def _at(path: str, step: str) -> str:
-    return f"{path} {step}" if path else step
+    """A place and a step from it. Defaults keep theirs, so of a long one only the end is there."""
+    told = f"{path} {step}" if path else step
+    return told if len(told) <= PATH_CHARS_MAX else f"…{told[-PATH_CHARS_MAX:]}"
 
 
 def _wrong(path: str, words: str) -> NoReturn:

@@ -21,9 +21,13 @@ NUMBERS = frozenset({"integer", "fraction"})
 
 @dataclass(eq=False)
 class Facts:
-    """What such schemas demand together. `nodes` is closed: schemas that these demand are in it."""
+    """What such schemas demand together. `nodes` is closed: schemas that these demand are in it.
+
+    `spend` is told how often a schema was looked at, as far as that may be often.
+    """
 
     nodes: Nodes
+    spend: Callable[[int], None]
 
     @cached_property
     def ordered(self) -> list[Node]:
@@ -64,7 +68,8 @@ class Facts:
         return [
             value
             for value in given
-            if atom(value) in types and not any(accepts(node, value) is False for node in self.ordered)
+            if atom(value) in types
+            and not any(accepts(node, value, self.spend) is False for node in self.ordered)
         ]
 
     @cached_property
@@ -177,6 +182,11 @@ class Facts:
         return [
             node for node in self.ordered if node.properties or node.patterns or node.additional is not None
         ]
+
+    @cached_property
+    def speaking_count(self) -> int:
+        """What is looked at for one name: those, and their patterns."""
+        return len(self.speaking) + sum(len(node.patterns) for node in self.speaking)
 
     def property(self, name: str) -> Nodes:
         """What is demanded of a property, where it is there."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from schema.registry.json_dialects import Draft
 from schema.registry.json_nodes import ATOMS, Node, opaque, reachable
-from schema.registry.json_patterns import wrong_with
+from schema.registry.json_patterns import PATTERNS_MAX, wrong_with
 from schema.registry.json_refs import Document, Library
 from schema.registry.json_text import frozen, shown
 from schema.registry.parsed import InvalidSchema
@@ -59,6 +59,7 @@ class _Builder:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._nodes: dict[int, Node] = {}
+        self._patterns: set[str] = set()
         self._waiting: list[tuple[Document, dict[str, Any], Node]] = []
 
     def built(self, *, everything: bool) -> Node:
@@ -100,6 +101,9 @@ class _Builder:
             *((node.pattern,) if node.pattern is not None else ()),
             *said.get("patternProperties", ()),
         ):
+            self._patterns.add(pattern)
+            if len(self._patterns) > PATTERNS_MAX:
+                raise InvalidSchema(f"{node.place}: more than {PATTERNS_MAX} patterns in one schema")
             if why := wrong_with(pattern):
                 raise InvalidSchema(f"{node.place}: pattern {shown(pattern)} is none: {why}")
         self._objects(document, said, node)

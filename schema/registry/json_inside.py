@@ -37,9 +37,14 @@ class Judge(Protocol):
         """The schema of text."""
         ...
 
+    def spend(self, looks: int) -> None:
+        """Schemas are looked at so often: ends the comparison where it is too much."""
+
 
 def objects(reader: Node, facts: Facts, path: Path, judge: Judge) -> Iterator[Difference]:
     """What a reader demands of properties."""
+    told = len(reader.properties) + len(facts.names) + len(reader.patterns)
+    judge.spend(told * (facts.speaking_count + len(reader.patterns)))
     if reader.properties or reader.patterns or reader.additional is not None:
         for name in [*reader.properties, *sorted(facts.names - reader.properties.keys())]:
             yield from _property(reader, name, facts, path, judge)
@@ -106,7 +111,7 @@ def _names(demanded: Node, facts: Facts, path: Path, judge: Judge) -> Iterator[D
     """`propertyNames`: of a closed writer each name, of others what they demand themselves."""
     if all(any(one.never for one in before) for before in facts.others(None, ())):
         there = [name for name in facts.names if not any(one.never for one in facts.property(name))]
-        if all(accepts(demanded, name) for name in there):
+        if all(accepts(demanded, name, judge.spend) for name in there):
             return
     before = [node.names for node in facts.nodes if node.names is not None]
     judge.wait(demanded, frozenset((*before, judge.texts())), (path, "propertyNames"))
@@ -116,6 +121,7 @@ def _names(demanded: Node, facts: Facts, path: Path, judge: Judge) -> Iterator[D
 def arrays(reader: Node, facts: Facts, path: Path, judge: Judge) -> Iterator[Difference]:
     """What a reader demands of items."""
     told = max(len(node.prefix) for node in (reader, *facts.nodes))
+    judge.spend(told * len(facts.nodes))
     if reader.prefix or reader.rest is not None:
         ended = False
         for index in range(told):

@@ -10,6 +10,8 @@ import re2
 
 PATTERN_MAX = 4_096
 """Characters of a pattern."""
+PATTERNS_MAX = 1_000
+"""Patterns of a schema with all that it refers to: each is compiled."""
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from schema.registry.json_facts import NUMBERS, Facts, Nodes, closed
@@ -25,6 +26,10 @@ from schema.registry.parsed import Difference
 
 STEPS_MAX = 100_000
 """Looks at pairs in one comparison; of n alternatives with m others they are n times m."""
+TOLD_MAX = 1_000
+"""Differences found in one comparison, after which it ends."""
+LOOKS_PER_STEP = 10
+"""Looks at one schema by itself, at a pattern or a listed value, that count as one of those."""
 TRIALS_MAX = 50
 """Alternatives of alternatives that are tried, levels."""
 SPLITS_MAX = 4
@@ -50,10 +55,13 @@ class _Pair(NamedTuple):
 
 
 def compared(reader: Node, writer: Node) -> list[Difference]:
-    """What the reader cannot take of what the writer writes; empty: it takes all of it. CPU work."""
+    """What the reader cannot take of what the writer writes, TOLD_MAX at most; empty: it takes all of it.
+
+    CPU work.
+    """
     reads, writes = merged(reader, writer)
     try:
-        return list(dict.fromkeys(Comparison().run(reads, writes)))
+        return list(dict.fromkeys(islice(Comparison().run(reads, writes), TOLD_MAX)))
     except (_TooMuch, RecursionError):
         return [difference("NOT_COMPARED", None)]
 
@@ -128,6 +136,10 @@ class Comparison:
         """The schema of text."""
         return self._special("type", frozenset({"string"}))
 
+    def spend(self, looks: int) -> None:
+        """Schemas were, or will be, looked at so often by themselves. Raises _TooMuch."""
+        self._step(looks // LOOKS_PER_STEP)
+
     def _step(self, count: int = 1) -> None:
         self._steps += count
         if self._steps > STEPS_MAX:
@@ -135,12 +147,13 @@ class Comparison:
 
     def _whole(self, nodes: Nodes) -> Nodes:
         if nodes not in self._closed:
-            self._closed[nodes] = closed(nodes, lambda node: self._special("not", node))
+            found = self._closed[nodes] = closed(nodes, lambda node: self._special("not", node))
+            self.spend(len(found))
         return self._closed[nodes]
 
     def _known(self, nodes: Nodes) -> Facts:
         if nodes not in self._facts:
-            self._facts[nodes] = Facts(nodes)
+            self._facts[nodes] = Facts(nodes, self.spend)
         return self._facts[nodes]
 
     def _special(self, kind: str, value: Any) -> Node:
@@ -189,12 +202,12 @@ class Comparison:
         """The values of an enumeration, one by one."""
         self._step(len(values))
         reader, path = pair.reader, pair.path
-        verdicts = [accepts(reader, value) for value in values]
+        verdicts = [accepts(reader, value, self.spend) for value in values]
         if False not in verdicts:
             yield from self._demands(pair, facts) if None in verdicts else ()
             return
         refused = values[verdicts.index(False)]
-        inside = [one for one in reader.all_of if accepts(one, refused) is False]
+        inside = [one for one in reader.all_of if accepts(one, refused, self.spend) is False]
         for one in inside:
             self.wait(one, pair.writer, path, pair.wrap, pair.branches)
         if atom(refused) not in reader.types:
@@ -271,11 +284,11 @@ class Comparison:
         )
 
     def _takes_one(self, ways: tuple[Node, ...], writer: Nodes) -> bool:
-        return any(self.proves(way, writer) for way in _likely_first(ways, writer))
+        return any(self.proves(way, writer) for way in self._likely_first(ways, writer))
 
     def _takes_just_one(self, ways: tuple[Node, ...], writer: Nodes) -> bool:
         """One takes it, and what it takes is taken by none of the others."""
-        taker = next((way for way in _likely_first(ways, writer) if self.proves(way, writer)), None)
+        taker = next((way for way in self._likely_first(ways, writer) if self.proves(way, writer)), None)
         if taker is None:
             return False
         others = [*ways]
@@ -287,6 +300,12 @@ class Comparison:
             or self.empty(writer | {other})
             for other in others
         )
+
+    def _likely_first(self, ways: tuple[Node, ...], writer: Nodes) -> list[Node]:
+        """The alternatives, first those that have properties in common with the writer: tags, as a rule."""
+        said = {pair for node in writer for pair in node.properties.items()}
+        self.spend(len(said) + sum(len(way.properties) for way in ways))
+        return sorted(ways, key=lambda way: (way not in writer, -len(said & way.properties.items())))
 
     def _choice(self, facts: Facts) -> Node | None:
         """A schema of the writer with alternatives that are not told apart yet."""
@@ -319,6 +338,7 @@ class Comparison:
         if depth >= EMPTY_MAX:
             return False
         types = facts.types
+        self.spend(len(facts.required) * facts.speaking_count)
         if "object" in types and any(self._no_property(facts, name, depth) for name in facts.required):
             types -= {"object"}
         if "array" in types and self._no_item(facts, depth):
@@ -333,7 +353,9 @@ class Comparison:
 
     def _no_property(self, facts: Facts, name: str, depth: int) -> bool:
         """Whether a required property cannot be."""
-        unnamed = any(accepts(node.names, name) is False for node in facts.nodes if node.names is not None)
+        unnamed = any(
+            accepts(node.names, name, self.spend) is False for node in facts.nodes if node.names is not None
+        )
         return unnamed or self.empty(facts.property(name), depth + 1)
 
     def _no_item(self, facts: Facts, depth: int) -> bool:
@@ -341,6 +363,7 @@ class Comparison:
         places = range(
             int(min(facts.min_items, 1 + max((len(node.prefix) for node in facts.nodes), default=0)))
         )
+        self.spend(len(places) * len(facts.nodes))
         return any(self.empty(facts.item(index), depth + 1) for index in places)
 
     def _within_not(self, facts: Facts, node: Node) -> bool:
@@ -348,12 +371,6 @@ class Comparison:
         if self._made.get(("split", node)) in facts.nodes:
             return False
         return node.not_ is not None and self.proves(node.not_, facts.nodes | {self._special("split", node)})
-
-
-def _likely_first(ways: tuple[Node, ...], writer: Nodes) -> list[Node]:
-    """The alternatives, first those that have properties in common with the writer: tags, as a rule."""
-    said = {pair for node in writer for pair in node.properties.items()}
-    return sorted(ways, key=lambda way: (way not in writer, -len(said & way.properties.items())))
 
 
 def _nothing(facts: Facts) -> bool:

@@ -59,8 +59,16 @@ def written(value: Any, *, ordered: bool = False) -> str:
 
 
 def pointer(steps: Iterator[Any] | list[Any] | tuple[Any, ...]) -> str:
-    """A JSON pointer, as `#/properties/a`."""
-    return "".join(["#", *(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)])
+    """A JSON pointer, as `#/properties/a`; of a long name both ends and its length."""
+    return "".join(["#", *(f"/{_step(str(step)).replace('~', '~0').replace('/', '~1')}" for step in steps)])
+
+
+def _step(name: str) -> str:
+    """Every schema below has it in its place: a name of 1 MiB would be there a thousand times."""
+    if len(name) <= SHOWN_MAX:
+        return name
+    half = SHOWN_MAX // 2
+    return f"{name[:half]}…{name[-half:]} ({len(name)} characters)"
 
 
 def shown(value: Any) -> str:

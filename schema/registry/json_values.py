@@ -12,13 +12,41 @@ from schema.registry.json_text import frozen
 
 Verdict: TypeAlias = bool | None
 
+LOOKS_MAX = 100_000
+"""Schemas that are held against parts of one value; beyond, it is not to be told."""
 
-def accepts(node: Node, value: Any) -> Verdict:
-    """Whether the schema takes the value, as read from JSON text."""
+
+def accepts(node: Node, value: Any, spend: Callable[[int], None] = lambda looks: None) -> Verdict:
+    """Whether the schema takes the value, as read from JSON text. `spend` is told how often it was looked."""
+    look = _Look()
     try:
-        return _every(check(node, value) for check in _CHECKS)
-    except RecursionError:
+        return look.accepts(node, value)
+    except (RecursionError, _TooMuch):
         return None
+    finally:
+        spend(look.count)
+
+
+class _TooMuch(Exception):
+    """More than LOOKS_MAX."""
+
+
+class _Look:
+    """Holds schemas against one value and its parts, each pair once: schemas may share others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._known: dict[tuple[Node, int], Verdict] = {}
+
+    def accepts(self, node: Node, value: Any) -> Verdict:
+        """Whether the schema takes the value, which is held by somebody for as long as this is."""
+        key = (node, id(value))
+        if key not in self._known:
+            self.count += 1
+            if self.count > LOOKS_MAX:
+                raise _TooMuch
+            self._known[key] = _every(check(self, node, value) for check in _CHECKS)
+        return self._known[key]
 
 
 def atom(value: Any) -> str:
@@ -53,7 +81,7 @@ def _not(verdict: Verdict) -> Verdict:
     return None if verdict is None else not verdict
 
 
-def _plain(node: Node, value: Any) -> Verdict:
+def _plain(_look: _Look, node: Node, value: Any) -> Verdict:
     if node.never or atom(value) not in node.types:
         return False
     if node.known is not None and frozen(value) not in node.known:
@@ -61,7 +89,7 @@ def _plain(node: Node, value: Any) -> Verdict:
     return None if node.opaque else True
 
 
-def _number(node: Node, value: Any) -> Verdict:
+def _number(_look: _Look, node: Node, value: Any) -> Verdict:
     if atom(value) not in ("integer", "fraction"):
         return True
     return not (
@@ -73,7 +101,7 @@ def _number(node: Node, value: Any) -> Verdict:
     )
 
 
-def _text(node: Node, value: Any) -> Verdict:
+def _text(_look: _Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, str):
         return True
     if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
@@ -81,7 +109,7 @@ def _text(node: Node, value: Any) -> Verdict:
     return True if node.pattern is None else matches(node.pattern, value)
 
 
-def _array(node: Node, value: Any) -> Verdict:
+def _array(look: _Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, list):
         return True
     if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
@@ -91,13 +119,13 @@ def _array(node: Node, value: Any) -> Verdict:
     items = [(one, item) for one, item in zip(node.prefix, value, strict=False)]
     if node.rest is not None:
         items += [(node.rest, item) for item in value[len(node.prefix) :]]
-    return _every((*(accepts(one, item) for one, item in items), _contains(node, value)))
+    return _every((*(look.accepts(one, item) for one, item in items), _contains(look, node, value)))
 
 
-def _contains(node: Node, value: list[Any]) -> Verdict:
+def _contains(look: _Look, node: Node, value: list[Any]) -> Verdict:
     if node.contains is None:
         return True
-    verdicts = [accepts(node.contains, item) for item in value]
+    verdicts = [look.accepts(node.contains, item) for item in value]
     sure, perhaps = verdicts.count(True), verdicts.count(None)
     most = node.max_contains
     if sure + perhaps < node.min_contains or (most is not None and sure > most):
@@ -105,7 +133,7 @@ def _contains(node: Node, value: list[Any]) -> Verdict:
     return True if sure >= node.min_contains and (most is None or sure + perhaps <= most) else None
 
 
-def _object(node: Node, value: Any) -> Verdict:
+def _object(look: _Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, dict):
         return True
     most = node.max_properties
@@ -115,48 +143,55 @@ def _object(node: Node, value: Any) -> Verdict:
         return False
     if any(name in value and not needed <= value.keys() for name, needed in node.dependent_required.items()):
         return False
-    names = _every(accepts(node.names, name) for name in value) if node.names is not None else True
-    dependent = (accepts(one, value) for name, one in node.dependent.items() if name in value)
-    return _every((names, *dependent, *(_property(node, name, held) for name, held in value.items())))
+    names = _every(look.accepts(node.names, name) for name in value) if node.names is not None else True
+    dependent = (look.accepts(one, value) for name, one in node.dependent.items() if name in value)
+    return _every((names, *dependent, *(_property(look, node, name, held) for name, held in value.items())))
 
 
-def _property(node: Node, name: str, held: Any) -> Verdict:
-    known = [accepts(node.properties[name], held)] if name in node.properties else []
+def _property(look: _Look, node: Node, name: str, held: Any) -> Verdict:
+    known = [look.accepts(node.properties[name], held)] if name in node.properties else []
     perhaps = False
     for pattern, schema in node.patterns.items():
         matched = matches(pattern, name)
         if matched:
-            known.append(accepts(schema, held))
+            known.append(look.accepts(schema, held))
         perhaps = perhaps or matched is None
     if perhaps:
         known.append(None)
     elif not known and node.additional is not None:
-        known.append(accepts(node.additional, held))
+        known.append(look.accepts(node.additional, held))
     return _every(known)
 
 
-def _combined(node: Node, value: Any) -> Verdict:
-    found = [accepts(one, value) for one in node.all_of]
+def _combined(look: _Look, node: Node, value: Any) -> Verdict:
+    found = [look.accepts(one, value) for one in node.all_of]
     if node.any_of:
-        found.append(_some(accepts(one, value) for one in node.any_of))
+        found.append(_some(look.accepts(one, value) for one in node.any_of))
     if node.one_of:
-        verdicts = [accepts(one, value) for one in node.one_of]
+        verdicts = [look.accepts(one, value) for one in node.one_of]
         sure, perhaps = verdicts.count(True), verdicts.count(None)
         found.append(sure == 1 if not perhaps or sure > 1 else None)
     if node.not_ is not None:
-        found.append(_not(accepts(node.not_, value)))
+        found.append(_not(look.accepts(node.not_, value)))
     if node.if_ is not None:
-        found.append(_conditional(node, node.if_, value))
+        found.append(_conditional(look, node, node.if_, value))
     return _every(found)
 
 
-def _conditional(node: Node, condition: Node, value: Any) -> Verdict:
-    met = accepts(condition, value)
-    then = True if node.then is None else accepts(node.then, value)
-    otherwise = True if node.else_ is None else accepts(node.else_, value)
+def _conditional(look: _Look, node: Node, condition: Node, value: Any) -> Verdict:
+    met = look.accepts(condition, value)
+    then = True if node.then is None else look.accepts(node.then, value)
+    otherwise = True if node.else_ is None else look.accepts(node.else_, value)
     if met is None:
         return then if then == otherwise else None
     return then if met else otherwise
 
 
-_CHECKS: tuple[Callable[[Node, Any], Verdict], ...] = (_plain, _number, _text, _array, _object, _combined)
+_CHECKS: tuple[Callable[[_Look, Node, Any], Verdict], ...] = (
+    _plain,
+    _number,
+    _text,
+    _array,
+    _object,
+    _combined,
+)

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from schema.registry.json_graph import CHAIN_MAX
-from schema.registry.json_patterns import PATTERN_MAX
+from schema.registry.json_patterns import PATTERN_MAX, PATTERNS_MAX
 from schema.registry.json_schema import differences, load, parse
 from schema.registry.json_text import DIGITS_MAX, NESTING_MAX, TEXT_BYTES_MAX
 from schema.registry.parsed import IMPORTS_MAX, InvalidSchema
@@ -277,3 +278,49 @@ def test_values_are_told_apart_as_the_specification_has_it() -> None:
     for twice in ([1, 1.0], [{"a": [1]}, {"a": [1.0]}], ["a", "a"]):
         with pytest.raises(InvalidSchema, match="#/enum"):
             parse(json.dumps({"$schema": D4, "enum": twice}), {})
+
+
+def test_long_names_are_no_matter() -> None:
+    """Each schema below one has its name in its place: thousands of times what was sent."""
+    name = "n" * 100_000
+    schema = {"properties": {name: {"properties": {f"p{n}": {"type": "string"} for n in range(5_000)}}}}
+    tracemalloc.start()
+    try:
+        form = parse(json.dumps(schema), {}).canonical
+        load(form, {})
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(InvalidSchema, match=r"#/properties/n{60}…n{60} \(100000 characters\)/type: "):
+        parse(json.dumps({"properties": {name: {"type": 7}}}), {})
+
+
+DIAMONDS = ("allOf", "anyOf", "oneOf", "then")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("keyword", DIAMONDS)
+def test_schemas_that_share_others_over_and_over(keyword: str) -> None:
+    """Forty levels with two ways on each: a value is held against each schema once, not 2⁴⁰ times."""
+    ways = [{"$ref": "#/definitions/d%d"}, {"$ref": "#/definitions/d%d"}]
+    held: Any = {"if": ways[0], "then": ways[1]} if keyword == "then" else {keyword: ways}
+    text = json.dumps(held)
+    definitions = {f"d{n}": json.loads(text.replace("%d", str(n + 1))) for n in range(40)}
+    definitions["d40"] = {"type": "string"}
+    shares = takes({"definitions": definitions, "$ref": "#/definitions/d0"})
+    listed = takes({"enum": ["a", "b"]})
+    told = differences(load(shares, {}), load(listed, {}))
+    assert bool(told) == (keyword == "oneOf")  # both take it, and just one should
+    differences(load(listed, {}), load(shares, {}))
+
+
+@pytest.mark.timeout(60)
+def test_many_names_with_many_patterns() -> None:
+    """Each name is held against each pattern: the comparison ends by its steps, not by the clock."""
+    patterns = {f"^x{n}$": {"type": "string"} for n in range(PATTERNS_MAX - 1)}
+    properties = {f"p{n}": {"type": "string"} for n in range(10_000)}
+    one = takes({"properties": properties, "patternProperties": patterns})
+    other = takes({"properties": properties, "patternProperties": {**patterns, "^y$": {}}})
+    assert [one.kind for one in differences(load(one, {}), load(other, {}))] == ["NOT_COMPARED"]
+    with pytest.raises(InvalidSchema, match=f"more than {PATTERNS_MAX} patterns"):
+        parse(json.dumps({"patternProperties": {**patterns, "^y$": {}, "^z$": {}}}), {})
