@@ -19,7 +19,8 @@ DIGITS_MAX = 1_000
 """Characters of one number, and its exponent."""
 SHOWN_MAX = 120  # characters of a value in a message
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+"""Texts and brackets. A text that nobody ends matches as well: none is looked at twice."""
 
 
 def read(text: str) -> Any:

@@ -26,7 +26,7 @@ from schema.registry.printer import printed
 NESTING_MAX = 64
 """Messages within messages, levels. The wire format's paths end long before (schema/framing.py)."""
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")  # gives nothing back: else a square of blanks
 _IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+|option\s+)?["']([^"'\n]+)["']""")
 _LOADED_MAX = 64  # files kept with their pools; least recently used go first
 

@@ -248,3 +248,10 @@ def test_the_name_of_a_file_says_nothing() -> None:
     one = descriptor_pb2.FileDescriptorProto(name="a.proto", package="p")
     other = descriptor_pb2.FileDescriptorProto(name="b.proto", package="p", syntax="proto2")
     assert canonical(one) == canonical(other)
+
+
+@pytest.mark.timeout(60, method="thread")  # a regular expression hears no signal
+def test_a_text_of_blanks_is_no_matter() -> None:
+    """Whether it is base64 is seen in one pass: trying again from each blank holds the agent for an hour."""
+    with pytest.raises(InvalidSchema):
+        parse(" " * 900_000 + "!", {})
