@@ -25,10 +25,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from tests.compat.conftest import Embedded
 
 _numbers = itertools.count(1)
-MONEY = """{"type": "record", "name": "shop.Money", "fields": [
+MONEY = """{"type": "record", "name": "stock.Money", "fields": [
   {"name": "currency", "type": {"type": "enum", "name": "Currency", "symbols": ["EUR", "USD"]}},
   {"name": "units", "type": "long"}]}"""
-ORDER = """{"type": "record", "name": "shop.Order", "fields": [
+ORDER = """{"type": "record", "name": "stock.Order", "fields": [
   {"name": "id", "type": "int"},
   {"name": "total", "type": %s},
   {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
@@ -106,8 +106,8 @@ def test_the_latest_version_is_used_with_what_it_refers_to(
     """use.latest.version: what somebody else registered, in two subjects."""
     someone = connect()
     someone.register_schema(f"{name}-money", Schema(MONEY, "AVRO"))
-    refers = [SchemaReference("shop.Money", f"{name}-money", 1)]
-    text = ORDER % '"shop.Money"'
+    refers = [SchemaReference("stock.Money", f"{name}-money", 1)]
+    text = ORDER % '"stock.Money"'
     registered = someone.register_schema(f"{name}-value", Schema(text, "AVRO", refers))
     settings = {"auto.register.schemas": False, "use.latest.version": True}
     framed = AvroSerializer(connect(), None, conf=settings)(order(3), context(name))
@@ -149,8 +149,8 @@ def test_an_incompatible_schema_is_refused(connect: Connect, name: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "subject"),
     [
-        (record_subject_name_strategy, "shop.Order"),
-        (topic_record_subject_name_strategy, "{topic}-shop.Order"),
+        (record_subject_name_strategy, "stock.Order"),
+        (topic_record_subject_name_strategy, "{topic}-stock.Order"),
     ],
 )
 def test_subject_names_and_normalized_texts(connect: Connect, name: str, strategy: Any, subject: str) -> None:
