@@ -19,6 +19,9 @@ from types import TracebackType
 from typing import Self
 
 READ_BYTES = 1 << 16
+TURNS_OF_ACCEPTING = (
+    5  # of the loop, until a socket that was accepted comes to `_accept`; closed before, it is nobody's
+)
 Framing = Callable[[bytearray], Iterator[bytes]]
 
 
@@ -144,6 +147,10 @@ class Proxy:
     async def refuse(self) -> None:
         """New connections are refused until start(); those that are open stay."""
         if self._server is not None:
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            for _ in range(TURNS_OF_ACCEPTING):
+                await asyncio.sleep(0)
             self._server.close()
             self._server = None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import struct
 from collections.abc import AsyncIterator
 
@@ -166,3 +168,14 @@ async def test_new_connections_are_refused_and_taken_again(link: Proxy) -> None:
     _, again = await connect(link)
     again.close()
     writer.close()
+
+
+@pytest.mark.parametrize("turns", range(7))
+async def test_nobody_is_left_who_comes_while_it_stops(echo: Echo, turns: int) -> None:
+    """A connection that the loop is about to hand over is closed too; pytest tells of those that are not."""
+    proxy = await Proxy("127.0.0.1", echo.port).start()
+    with socket.create_connection(("127.0.0.1", proxy.port)):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await proxy.stop()
+    gc.collect()
