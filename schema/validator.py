@@ -19,6 +19,7 @@ from objectstore import batch as record_batch
 from objectstore.opening import opened
 from schema import descriptors, diagnosis, framing
 from schema.descriptors import MessageType
+from schema.rules.ruled import Ruled
 
 BAD_RECORDS_MAX = 128
 """Bad records named per batch; the search ends there."""
@@ -86,6 +87,10 @@ class _Record(Protocol):
     def value(self) -> bytes | None: ...
 
 
+_Taken = list[tuple[MessageType, int]] | None
+"""Of which message a good record is, and its size: for whom it is to be noted."""
+
+
 class _Part:
     """Judges the keys or the values of a topic."""
 
@@ -104,11 +109,26 @@ class _Part:
             for known in (*earlier, schema)
         }
 
-    def check(self, records: Sequence[bytes | None]) -> list[BadRecord]:
-        """The bad ones among `records`, at most BAD_RECORDS_MAX."""
+    @property
+    def has_rules(self) -> bool:
+        """Whether a message that is taken has rules of protovalidate."""
+        return any(kind.has_rules for kind in self._types.values())
+
+    def check(
+        self, records: Sequence[bytes | None], ruled: Ruled | None = None, first: int = 0
+    ) -> list[BadRecord]:
+        """The bad ones among `records`, at most BAD_RECORDS_MAX.
+
+        `ruled`: is told of which messages the good ones are, from the batch's record `first` on.
+        """
+        noted = ruled if ruled is not None and self._role in ruled.roles and self.has_rules else None
+        taken: _Taken = None if noted is None else []
         bad: list[BadRecord] = []
         for index, record in enumerate(records):
-            reason = self._judge(record)
+            reason = self._judge(record, taken)
+            if noted is not None and taken:
+                kind, size = taken.pop()
+                noted.note(self._role, first + index, kind, len(record or b"") - size)
             if reason is not None:
                 bad.append(BadRecord(index, self._told(record, reason)[:REASON_CHARS_MAX]))
                 if len(bad) == BAD_RECORDS_MAX:
@@ -124,20 +144,20 @@ class _Part:
             f"{self._type.name}, serialized: {reason}"
         )
 
-    def _judge(self, record: bytes | None) -> str | None:
+    def _judge(self, record: bytes | None, taken: _Taken) -> str | None:
         if record is None:
             return None if self._nullable else "is null, but the topic's binding allows no tombstones"
         if record[:1] != b"\x00":
             if self._framing is Framing.CONFLUENT:
                 return "has no Confluent frame (0x00 and schema id), which the topic's binding asks for"
-            return self._message(record, self._type)
+            return self._message(record, self._type, taken)
         if self._framing is Framing.PLAIN:
             return "starts with 0x00: a Confluent frame, but the topic's binding asks for plain protobuf"
         if record.startswith(self._prefix):
-            return self._message(record[len(self._prefix) :], self._type)
-        return self._framed(record)
+            return self._message(record[len(self._prefix) :], self._type, taken)
+        return self._framed(record, taken)
 
-    def _framed(self, record: bytes) -> str | None:
+    def _framed(self, record: bytes, taken: _Taken) -> str | None:
         try:
             frame = framing.parse(record)
         except framing.FramingError as error:
@@ -151,9 +171,9 @@ class _Part:
                 f"Confluent frame has the message indexes {list(frame.indexes)}; "
                 f"{found.name} is {list(found.indexes)}"
             )
-        return self._message(record[frame.start :], found)
+        return self._message(record[frame.start :], found, taken)
 
-    def _message(self, payload: bytes, kind: MessageType) -> str | None:
+    def _message(self, payload: bytes, kind: MessageType, taken: _Taken) -> str | None:
         try:
             message = kind.message_class.FromString(payload)
         except DecodeError:
@@ -162,6 +182,8 @@ class _Part:
             return diagnosis.why_incomplete(message)
         if not self._allow_unknown and _has_unknown(message, kind):
             return diagnosis.why_unknown(payload, kind.descriptor)
+        if taken is not None:
+            taken.append((kind, len(payload)))
         return None
 
 
@@ -214,22 +236,47 @@ class Validator:
         """
         return self.check_records(record_batch.records(batch, decoded_bytes_max))
 
-    def check_records(self, records: Iterable[_Record]) -> list[BadRecord]:
-        """The same for records as they are decoded: some at a time, a small batch may have millions."""
+    def check_records(self, records: Iterable[_Record], ruled: Ruled | None = None) -> list[BadRecord]:
+        """The same for records as they are decoded: some at a time, a small batch may have millions.
+
+        `ruled` is told of which messages they are. Raises TooMixed.
+        """
         bad: list[BadRecord] = []
         rest, start = iter(records), 0
         while len(bad) < BAD_RECORDS_MAX and (some := list(islice(rest, RECORDS_PER_LOOK))):
-            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some)]
+            bad += [
+                BadRecord(start + each.index, each.reason) for each in self._check_some(some, ruled, start)
+            ]
             start += len(some)
         return bad[:BAD_RECORDS_MAX]
 
-    def _check_some(self, records: Sequence[_Record]) -> list[BadRecord]:
+    def _check_some(self, records: Sequence[_Record], ruled: Ruled | None, start: int) -> list[BadRecord]:
         bad: list[BadRecord] = []
         if self._key is not None:
-            bad += self._key.check([record.key for record in records])
+            bad += self._key.check([record.key for record in records], ruled, start)
         if self._value is not None:
-            bad += self._value.check([record.value for record in records])
+            bad += self._value.check([record.value for record in records], ruled, start)
         return sorted(bad)
+
+    async def judge_off_loop(
+        self, batch: memoryview, roles: Iterable[str] = ()
+    ) -> tuple[list[BadRecord], Ruled | None]:
+        """`check` as `check_off_loop` does it, and which rules of those roles are to be evaluated besides.
+
+        None where there are no such. Raises TooMixed.
+        """
+        parts = {"key": self._key, "value": self._value}
+        wanted = [role for role in roles if (part := parts[role]) is not None and part.has_rules]
+        if not wanted:
+            return await self.check_off_loop(batch), None
+
+        def judged(batch: memoryview, decoded_bytes_max: int) -> tuple[list[BadRecord], Ruled]:
+            ruled = Ruled(wanted)
+            return self.check_records(record_batch.records(batch, decoded_bytes_max), ruled), ruled
+
+        compressed = record_batch.peek(batch).compression
+        bad, ruled = await opened(judged, batch, 0 if compressed else INLINE_BYTES_MAX)
+        return bad, ruled if ruled else None
 
     async def check_off_loop(self, batch: memoryview) -> list[BadRecord]:
         """`check`, in a thread unless the batch is small and not compressed."""

@@ -20,16 +20,20 @@ from agent.http.answers import Problem, flag, number, parse_json, read_body, ref
 from agent.http.barrier import barrier, submit
 from agent.http.bindings import as_json, bound_ever, bound_now, spans_of
 from agent.http.parts import Parts
+from agent.http.rules import policy_wanted, require_usable
 from coordination.commands import BindSchema, command
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
 from coordination.state.types import Refused, Topic
+from coordination.topic_configs import effective
 from iceberg.compatibility import LOOKED_AT_MAX, changes
 from iceberg.head import enabled
 from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, load
+from schema.registry.known import imported_by
 
 Role = Literal["value", "key"]
 Framing = Literal["any", "plain", "confluent"]
+Policy = Literal["off", "observe", "reject"]
 SOURCES_MAX = 256
 
 
@@ -46,6 +50,7 @@ class Binding(BaseModel):
     sources: Mapping[str, str] = Field(default_factory=dict, max_length=SOURCES_MAX)
     unbind: bool = False
     force: bool = False
+    rules: Policy | None = None
 
 
 class AdminRoutes:
@@ -88,9 +93,13 @@ class AdminRoutes:
         wanted = _binding(body)
         await barrier(self._parts)
         topic = topic_of(self._parts, request)
-        descriptor_set = b"" if wanted.unbind else await _descriptor_set(wanted)
+        descriptor_set, ruled = (b"", False) if wanted.unbind else await _descriptor_set(wanted)
         if not wanted.unbind and not wanted.force:
             await self._refuse_changed_columns(topic_of(self._parts, request), wanted, descriptor_set)
+            if ruled:
+                await require_usable(self._parts, descriptor_set, wanted.message)
+        topic = topic_of(self._parts, request)
+        policy = policy_wanted(self._parts, topic, wanted.role, wanted.rules or "", ruled=ruled)
         message = BindSchema(
             topic=topic.name,
             role=BindSchema.Role.Value(wanted.role.upper()),
@@ -100,10 +109,15 @@ class AdminRoutes:
             tombstones=wanted.tombstones,
             unbind=wanted.unbind,
         )
-        result = await submit(self._parts, command(message))
+        result = await submit(self._parts, *policy, command(message))
         if isinstance(result, Refused):
             raise refused(result)
-        return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic_of(self._parts, request))})
+        topic = topic_of(self._parts, request)
+        in_force = effective(
+            f"floe.{wanted.role}.rules", topic.configs, self._parts.replica.state.cluster_configs
+        )
+        rules = {"has_rules": ruled, "rules": in_force}
+        return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic), **rules})
 
     async def _refuse_changed_columns(self, topic: Topic, wanted: Binding, descriptor_set: bytes) -> None:
         """Raises Problem 409 where a name would stand for another column of the table from now on."""
@@ -134,14 +148,14 @@ def topic_of(parts: Parts, request: Request) -> Topic:
     return topic
 
 
-async def _descriptor_set(wanted: Binding) -> bytes:
-    """The descriptor set given or compiled, checked off the event loop to hold the message."""
+async def _descriptor_set(wanted: Binding) -> tuple[bytes, bool]:
+    """The descriptor set given or compiled, checked off the event loop; whether its message has rules."""
     if wanted.descriptor_set:
         found = _decode(wanted.descriptor_set)
     else:
         sources = {name: text.encode() for name, text in wanted.sources.items()}
         try:
-            found = await asyncio.to_thread(compile_protos, sources)
+            found = await asyncio.to_thread(lambda: compile_protos(sources, imported_by(sources)))
         except CompileError as error:
             raise Problem(400, f"sources: {error}", "correct the .proto files") from None
         except OSError as error:  # the compiler works in a temporary folder
@@ -151,10 +165,10 @@ async def _descriptor_set(wanted: Binding) -> bytes:
         message = f"the descriptor set has {len(found)} bytes, at most {DESCRIPTOR_BYTES_MAX} are taken"
         raise Problem(413, message, "leave out files that the message does not need")
     try:
-        await asyncio.to_thread(load, found, wanted.message)
+        kind = await asyncio.to_thread(load, found, wanted.message)
     except DescriptorError as error:
         raise Problem(400, str(error), "name a message of the descriptor set in full") from None
-    return found
+    return found, kind.has_rules
 
 
 def _binding(body: bytes) -> Binding:

@@ -59,6 +59,11 @@ def render(status: Mapping[str, object]) -> str:
         _table(
             _rows(status["refused"]), ("at", "topic", "partition", "code", "message", "client_id", "host")
         ),
+        "<h2>Records that broke rules and were kept, the newest</h2>",
+        _table(
+            _rows(status["observed"]),
+            ("at", "topic", "partition", "records", "message", "client_id", "host"),
+        ),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
         "<h2>Replica</h2>",

@@ -9,10 +9,11 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
@@ -22,6 +23,7 @@ from schema.registry import known
 from schema.registry.canonical import canonical
 from schema.registry.parsed import Imports, InvalidSchema, Parsed, check_imports
 from schema.registry.printer import printed
+from schema.rules.presence import has_rules
 
 NESTING_MAX = 64
 """Messages within messages, levels. The wire format's paths end long before (schema/framing.py)."""
@@ -61,6 +63,37 @@ def _load(form: bytes, given: tuple[tuple[str, bytes], ...]) -> FileDescriptor:
     imports = dict(given)
     name, file = _free_name(imports), FileDescriptorProto.FromString(form)
     return _pool({**_known(file.dependency, imports), **imports, name: form}).FindFileByName(name)
+
+
+class SelfContained(NamedTuple):
+    """A schema as a descriptor set with all imports; the full names of its messages that have rules."""
+
+    descriptor_set: bytes
+    ruled: list[str]
+
+
+def self_contained(form: bytes, imports: Imports) -> SelfContained:
+    """A canonical file with all that it imports. Blocks: call it in a thread. Raises InvalidSchema."""
+    found = load(form, imports)
+    files: dict[str, FileDescriptor] = {}
+    waiting = [found]
+    while waiting:
+        file = waiting.pop()
+        if file.name not in files:
+            files[file.name] = file
+            waiting += file.dependencies
+    made = descriptor_pb2.FileDescriptorSet()
+    for file in files.values():
+        file.CopyToProto(made.file.add())
+    ruled = [each.full_name for each in _messages(found.message_types_by_name.values()) if has_rules(each)]
+    return SelfContained(made.SerializeToString(), ruled)
+
+
+def _messages(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
+    """These and those declared inside them, over all levels."""
+    for message in messages:
+        yield message
+        yield from _messages(message.nested_types)
 
 
 def serialized(form: bytes) -> str:

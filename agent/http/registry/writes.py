@@ -39,13 +39,16 @@ from agent.http.registry.requests import (
     version_held,
     version_named,
 )
+from agent.http.registry.shown import DEFAULT_TYPE as PROTOBUF
 from agent.http.registry.shown import answer, guid, version_shown
+from agent.http.rules import unusable
 from coordination.commands import RegisterSchema, SchemaReference, command
 from coordination.kafka_codes import Code
 from coordination.state import State
 from coordination.state.subject_types import SubjectTable, identity
 from coordination.state.subjects import mode_refusal, registered
 from coordination.state.types import Done, Refused
+from schema.registry import protobuf
 
 TRIES = 20
 """Judgements of one registration: each but the last was overtaken by another's."""
@@ -184,6 +187,17 @@ class WriteRoutes:
         self, request: Request, wanted: Wanted, earlier: list[Version], level: str
     ) -> Response:
         return _tested(request, await asyncio.to_thread(compared, wanted, earlier, level))
+
+    async def rules(self, request: Request) -> Response:
+        """Which rules of protovalidate that the schema has cannot be used. Floe's own, not Confluent's."""
+        subject, given = subject_of(request), await self._given(request)
+        await barrier(self._parts)
+        wanted = await self._read(request, subject, given)
+        problems: list[str] = []
+        if wanted.schema_type == PROTOBUF:
+            made = await asyncio.to_thread(protobuf.self_contained, wanted.parsed.canonical, wanted.imports)
+            problems = await unusable(self._parts, made.descriptor_set, made.ruled) if made.ruled else []
+        return answer({"problems": problems})
 
     async def _given(self, request: Request) -> SchemaGiven:
         return schema_given(await object_of(request, self._parts.config.http.body_bytes_max))

@@ -26,6 +26,7 @@ from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
 from agent.kafka.produce.firsts import First, Named
 from agent.kafka.produce.keys import require_keys
+from agent.kafka.produce.obeyed import Sent, require_rules
 from agent.kafka.produce.records import require_records
 from agent.kafka.produce.times import bad_times
 from agent.kafka.transactions.requests import NOT_YET
@@ -44,8 +45,10 @@ from coordination.state.levels import TRANSACTIONS
 from coordination.state.topics import TOPIC_NAME_LENGTH_MAX
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
-from objectstore.batch import CorruptBatch, peek, with_append_time
+from objectstore.batch import BatchHeader, CorruptBatch, peek, with_append_time
 from schema.descriptors import DescriptorError
+from schema.rules.ruled import TooMixed
+from schema.validator import BadRecord
 
 KEY = 0
 VERSIONS = (0, 13)
@@ -314,28 +317,42 @@ async def _admit_batch(
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:
-        await _validate(ctx, topic, data.records)
+        await _validate(ctx, partition, data.records, header, rules)
     if rules.append_time:
         stamped = with_append_time(data.records, now_ms)
         return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)
     return Offered(partition.handle, data.records, header, transaction * header.transactional)
 
 
-async def _validate(ctx: Context, topic: Topic, records: memoryview) -> None:
-    """Every record must parse as the message that the topic is bound to (KIP-467). Raises Rejected."""
+async def _validate(
+    ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, rules: TopicRules
+) -> None:
+    """Every record must parse as the message that the topic is bound to (KIP-467), and obey its rules.
+
+    Raises Rejected.
+    """
+    topic = partition.topic
+    ruled = None
     try:
         validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
-        bad = await validator.check_off_loop(records) if validator is not None else []
+        bad: list[BadRecord] = []
+        if validator is not None:
+            bad, ruled = await validator.judge_off_loop(records, rules.policies)
     except CorruptBatch as error:
         raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
-    except DescriptorError as error:
-        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+    except (DescriptorError, TooMixed) as error:
+        what = "schema cannot be used" if isinstance(error, DescriptorError) else "rules are not evaluated"
+        raise Rejected(Code.INVALID_RECORD, f"The topic's {what}: {error}") from None
     if bad:
         raise Rejected(
             Code.INVALID_RECORD,
             f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
             tuple((each.index, each.reason) for each in bad),
         )
+    if ruled is not None:
+        client = (ctx.client_id, ctx.client.host)
+        sent = Sent(topic.name, partition.index, records, header.record_count, rules.policies, *client)
+        await require_rules(ctx.services.rules, ctx.services.rule_figures, sent, ruled)
 
 
 async def _await_outcomes(

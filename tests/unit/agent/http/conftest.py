@@ -16,6 +16,7 @@ from agent.config import Config
 from agent.health.health import Health, Signals
 from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import Parts, build
+from agent.rules.pool import RulesPool
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from coordination.commands import CreateTopic, Listener, RegisterAgent
@@ -87,7 +88,10 @@ async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge")
     config = Config.model_validate(settings)
     health = Health(config, replica, watched, signals, troubles)
     health.joining = False
-    parts = Parts(config, Metrics(), replica, watched, clock, health, queues=lambda: {"q_bytes": 7})
+    rules = RulesPool(config.rules)
+    parts = Parts(
+        config, Metrics(), replica, watched, clock, health, rules=rules, queues=lambda: {"q_bytes": 7}
+    )
     app = build(parts)
     async with asyncio.timeout(10):
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)
@@ -102,6 +106,7 @@ async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge")
             )
         )
     yield Edge(parts, app, log, store)
+    await rules.close()
     log.faults.refused = False
     await replica.stop()
     await log.close()
