@@ -39,7 +39,6 @@ from agent.http.registry.requests import (
     version_held,
     version_named,
 )
-from agent.http.registry.shown import DEFAULT_TYPE as PROTOBUF
 from agent.http.registry.shown import answer, guid, version_shown
 from agent.http.rules import unusable
 from coordination.commands import RegisterSchema, SchemaReference, command
@@ -194,7 +193,7 @@ class WriteRoutes:
         await barrier(self._parts)
         wanted = await self._read(request, subject, given)
         problems: list[str] = []
-        if wanted.schema_type == PROTOBUF:
+        if wanted.schema_type == "PROTOBUF":
             made = await asyncio.to_thread(protobuf.self_contained, wanted.parsed.canonical, wanted.imports)
             problems = await unusable(self._parts, made.descriptor_set, made.ruled) if made.ruled else []
         return answer({"problems": problems})

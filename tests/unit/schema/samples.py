@@ -106,11 +106,12 @@ import "buf/validate/validate.proto";
 message Costly {
   repeated int32 numbers = 1 [(buf.validate.field).repeated.items.cel = {
     id: "costly.all", message: "cannot be",
-    expression: "[0,1,2,3,4,5,6,7,8,9].all(x, [0,1,2,3,4,5,6,7,8,9].all(y, [0,1,2,3,4,5,6,7,8,9].all(z, x + y + z >= 0)))"
+    expression: "[0,1,2,3,4,5,6,7,8,9].all(x, [0,1,2,3,4,5,6,7,8,9].all(y, "
+      "[0,1,2,3,4,5,6,7,8,9].all(z, x + y + z >= 0)))"
   }];
 }
 """
-"""Each number costs a thousand steps, about 0.3 ms: CEL itself ends, a message may have any number of numbers."""
+"""Each number costs a thousand steps, about 0.3 ms: CEL itself ends, a message has any number of numbers."""
 
 
 def ruled(body: str, name: str = "t.M") -> descriptors.MessageType:

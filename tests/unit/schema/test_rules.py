@@ -1,4 +1,4 @@
-"""Rules of protovalidate: who has any, what is told of records that break them, which rules cannot be used."""
+"""Rules of protovalidate: who has any, what is told of bad records, which rules cannot be used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from schema.rules.trial import PROBLEMS_MAX, problems
 from schema.validator import Validator
 from tests.unit.schema import samples
 
+RULED = "message N { bool a = 1 [(buf.validate.field).required = true]; } "
 CEL = '[(buf.validate.field).cel = { id: "c.id", message: "m", expression: "%s" }]'
 
 
@@ -34,9 +35,9 @@ def broken(kind: samples.descriptors.MessageType, **fields: object) -> list[tupl
         ("message M { int32 a = 1 [(buf.validate.field).int32.gt = 0]; }", True),
         ("message M { oneof o { option (buf.validate.oneof).required = true; int32 a = 1; } }", True),
         ('message M { option (buf.validate.message).cel = { id: "x", expression: "true" }; }', True),
-        ("message N { int32 a = 1 [(buf.validate.field).required = true]; } message M { N n = 1; }", True),
-        ("message N { bool a = 1 [(buf.validate.field).required = true]; } message M { map<int32, N> n = 1; }", True),
-        ("message N { bool a = 1 [(buf.validate.field).required = true]; } message M { int32 a = 1; }", False),
+        (RULED + "message M { N n = 1; }", True),
+        (RULED + "message M { map<int32, N> n = 1; }", True),
+        (RULED + "message M { int32 a = 1; }", False),
     ],
 )  # fmt: skip
 def test_who_has_rules(body: str, has: bool) -> None:
@@ -47,7 +48,8 @@ def test_paths_lead_through_messages_lists_and_maps() -> None:
     kind = samples.ruled(
         """message Item { double price = 1 [(buf.validate.field).double.gt = 0]; }
         message M {
-          repeated Item items = 1; map<string, int32> labels = 2 [(buf.validate.field).map.values.int32.gt = 0];
+          repeated Item items = 1;
+          map<string, int32> labels = 2 [(buf.validate.field).map.values.int32.gt = 0];
           map<int32, Item> numbered = 3; M inner = 4;
           oneof choice { option (buf.validate.oneof).required = true; Item one = 5; string other = 6; }
         }"""
@@ -99,7 +101,7 @@ def test_a_rule_that_fails_on_a_message_is_one_that_it_breaks() -> None:
 
 def test_rules_that_do_not_compile_are_told_as_that_also_at_a_record() -> None:
     kind = samples.ruled("message M { int32 a = 1 " + CEL % "this >>> 1" + "; }")
-    with pytest.raises(RulesError, match="t.M do not compile: failed to compile expression c.id"):
+    with pytest.raises(RulesError, match=r"t\.M do not compile: failed to compile expression c.id"):
         Evaluator(kind.descriptor_set, "t.M").violations(b"")
 
 
@@ -125,7 +127,7 @@ def test_what_is_told_is_bounded() -> None:
         ("int32 a = 1 " + CEL % "this + 1", "t.M.a: ", "unexpected type"),
         ("string a = 1 [(buf.validate.field).int32.gt = 0]", "t.M.a: ", "expected rule"),
         ('string a = 1 [(buf.validate.field).string.pattern = "(["]', "t.M.a: ", "string.pattern"),
-        ("repeated int32 a = 1 [(buf.validate.field).repeated.items.string.len = 1]", "t.M.a: ", "expected rule"),
+        ("repeated int32 a = 1 [(buf.validate.field).repeated.items.string.len = 1]", "t.M.a: ", "expected"),
     ],
 )  # fmt: skip
 def test_rules_that_cannot_be_used_are_found_with_their_place(body: str, place: str, words: str) -> None:
@@ -201,7 +203,8 @@ from schema.validator import Validator
 import agent.app
 kind = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")
 assert kind.has_rules
-assert not Validator.from_binding(samples.bound(samples.RULED_FLIGHTS, "nyc.Flight")).check(build([NewRecord(1, None, b"")]))
+validator = Validator.from_binding(samples.bound(samples.RULED_FLIGHTS, "nyc.Flight"))
+assert not validator.check(build([NewRecord(1, None, b"")]))
 print([name for name in sys.modules if "protovalidate" in name or name == "protobuf"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
