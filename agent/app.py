@@ -73,8 +73,7 @@ class App:
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
-        self.rules = RulesPool(config.rules)
-        self.rule_figures = RuleFigures(self.clock, self.metrics)
+        self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         watched = WatchedLog(log or log_of(config, self.clock), signals.log_reads, signals.appends)
         self.log: Log = MeasuredLog(watched, self.metrics)
@@ -103,8 +102,7 @@ class App:
         self.http_port = 0
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
-        self._serving = asyncio.Event()
-        self._stopping = False
+        self._serving, self._stopping = asyncio.Event(), False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
@@ -139,8 +137,7 @@ class App:
             self.rule_figures,
         )
         services.hang_up = self._server.hang_up
-        self._services = services
-        self._dispatcher = Dispatcher(services)
+        self._services, self._dispatcher = services, Dispatcher(services)
         listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
         self.kafka_ports = await self._server.start(listeners)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))

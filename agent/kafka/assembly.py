@@ -125,9 +125,7 @@ def assemble(
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,
-        validators=ValidatorCache(
-            entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
-        ),
+        validators=_validators(config),
         rules=rules or RulesPool(config.rules),
         rule_figures=rule_figures or RuleFigures(clock, metrics),
         metrics=metrics,
@@ -138,6 +136,12 @@ def assemble(
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
+    )
+
+
+def _validators(config: Config) -> ValidatorCache:
+    return ValidatorCache(
+        entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
     )
 
 

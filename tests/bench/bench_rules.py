@@ -1,7 +1,4 @@
-"""Rules of protovalidate: records per second of one core, several workers over one, produce with and without.
-
-The agent's own CPU is told apart: workers have cores of their own where there are such.
-"""
+"""Rules of protovalidate: records per second of one core, several workers over one, produce with and without."""
 
 from __future__ import annotations
 
@@ -12,9 +9,11 @@ import os
 import time
 import urllib.request
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from agent.config import RulesConfig
 from agent.net.wire.generated import create_topics as ct
@@ -104,20 +103,24 @@ def bind(http: str, topic: str) -> None:
         assert answer.status == 200
 
 
+def measured(run: Callable[..., Coroutine[Any, Any, float]], *given: Any) -> float:
+    """What a run gives, in an event loop of its own."""
+    return asyncio.run(run(*given))
+
+
 def figures() -> Iterable[Figure]:
     """One core; several workers where there are cores for them; produce with `reject` and with `off`."""
     sent = batch()
     name = "rules of flights, three standard ones and one in CEL"
     yield Figure(name, per_core(sent), "records/s/core", goal=100_000)
     if (os.cpu_count() or 1) > WORKERS:
-        many, one = interleaved([lambda n=n: asyncio.run(pooled(n, sent)) for n in (WORKERS, 1)])
+        many, one = interleaved([partial(measured, pooled, each, sent) for each in (WORKERS, 1)])
         yield Figure(f"the same by {WORKERS} workers", many, "records/s", "one worker", one, goal=3)
     with TemporaryDirectory() as folder:
         settings = {**embedded(folder), "rules": {"workers": WORKERS}}
         with FloeAgent("bench", settings, Path(folder)) as agent:
-            reject, off = interleaved(
-                [lambda policy=policy: asyncio.run(load(agent, policy, sent)) for policy in ("reject", "off")]
-            )
+            peers = [partial(measured, load, agent, policy, sent) for policy in ("reject", "off")]
+            reject, off = interleaved(peers)
     yield Figure(
         "produce of flights with these rules, large batches", reject, "records/s", "off", off, goal=0.6
     )

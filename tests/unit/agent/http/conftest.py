@@ -65,6 +65,10 @@ async def edge() -> AsyncIterator[Edge]:
         yield one
 
 
+def _queues() -> dict[str, int]:
+    return {"q_bytes": 7}
+
+
 @asynccontextmanager
 async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge") -> AsyncIterator[Edge]:
     """A registered agent of the cluster that has this log and this store."""
@@ -89,10 +93,7 @@ async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge")
     health = Health(config, replica, watched, signals, troubles)
     health.joining = False
     rules = RulesPool(config.rules)
-    parts = Parts(
-        config, Metrics(), replica, watched, clock, health, rules=rules, queues=lambda: {"q_bytes": 7}
-    )
-    app = build(parts)
+    parts = Parts(config, Metrics(), replica, watched, clock, health, rules=rules, queues=_queues)
     async with asyncio.timeout(10):
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)
         await replica.start(
@@ -105,7 +106,7 @@ async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge")
                 feature_max=FEATURE_LEVEL_MAX,
             )
         )
-    yield Edge(parts, app, log, store)
+    yield Edge(parts, build(parts), log, store)
     await rules.close()
     log.faults.refused = False
     await replica.stop()
