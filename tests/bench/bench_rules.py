@@ -1,4 +1,4 @@
-"""Rules of protovalidate: records per second of one core, several workers over one, produce with and without."""
+"""Rules of protovalidate: records per second of one core, several workers over one, produce with them."""
 
 from __future__ import annotations
 
