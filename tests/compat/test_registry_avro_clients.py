@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import (
     Schema,
     SchemaReference,
-    SchemaRegistryClient,
     record_subject_name_strategy,
     topic_record_subject_name_strategy,
 )
@@ -23,8 +17,10 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.compat.conftest import Embedded
+from tests.compat.registry_rig import Connect, connect, name, sent_and_read
 
-_numbers = itertools.count(1)
+__all__ = ["connect", "name"]  # fixtures
+
 MONEY = """{"type": "record", "name": "stock.Money", "fields": [
   {"name": "currency", "type": {"type": "enum", "name": "Currency", "symbols": ["EUR", "USD"]}},
   {"name": "units", "type": "long"}]}"""
@@ -37,41 +33,6 @@ ORDER = """{"type": "record", "name": "stock.Order", "fields": [
   {"name": "remark", "type": ["null", "string"], "default": null}]}"""
 WHOLE = ORDER % MONEY
 SMALL = '{"type": "record", "name": "Small", "fields": [{"name": "a", "type": "int"}%s]}'
-Connect = Callable[[], SchemaRegistryClient]
-
-
-@pytest.fixture
-def connect(embedded: Embedded) -> Iterator[Connect]:
-    """Clients of the agent's HTTP port, each with caches of its own."""
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(SchemaRegistryClient({"url": embedded.http}))
-
-
-@pytest.fixture
-def name(embedded: Embedded) -> str:
-    """A fresh topic of one partition."""
-    made = f"avro-{next(_numbers)}"
-    admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
-    admin.create_topics([NewTopic(made, 1)])[made].result(10)
-    return made
-
-
-def sent_and_read(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes]:
-    """Produce the values, consume them."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for value in values:
-        producer.produce(topic, value)
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    read = []
-    while len(read) < len(values):
-        message = consumer.poll(30)
-        assert message is not None
-        assert message.error() is None, message.error()
-        read.append(message.value())
-    consumer.close()
-    return read
 
 
 def order(number: int) -> dict[str, Any]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import (
     ConfigCompatibilityLevel,
     Schema,
@@ -28,8 +24,10 @@ from schema.compiler import compile_protos
 from schema.framing import parse
 from schema.registry import known
 from tests.compat.conftest import Embedded
+from tests.compat.registry_rig import Connect, connect, name, registry, sent_and_read
 
-_numbers = itertools.count(1)
+__all__ = ["connect", "name", "registry"]  # fixtures
+
 COMMON = """
 syntax = "proto3";
 package shop.common;
@@ -79,49 +77,6 @@ def classes(files: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 MESSAGE = classes(FILES)
-
-
-Connect = Callable[[], SchemaRegistryClient]
-
-
-@pytest.fixture
-def connect(embedded: Embedded) -> Iterator[Connect]:
-    """Clients of the agent's HTTP port, each with caches of its own: nothing else is configured."""
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(SchemaRegistryClient({"url": embedded.http}))
-
-
-@pytest.fixture
-def registry(connect: Connect) -> SchemaRegistryClient:
-    """One of them."""
-    return connect()
-
-
-@pytest.fixture
-def name(embedded: Embedded) -> str:
-    """A fresh topic of one partition."""
-    made = f"registry-{next(_numbers)}"
-    admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
-    admin.create_topics([NewTopic(made, 1)])[made].result(10)
-    return made
-
-
-def sent_and_read(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes]:
-    """Produce the values, consume them."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for value in values:
-        producer.produce(topic, value)
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    read = []
-    while len(read) < len(values):
-        message = consumer.poll(30)
-        assert message is not None
-        assert message.error() is None, message.error()
-        read.append(message.value())
-    consumer.close()
-    return read
 
 
 def order(number: int) -> Any:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
 from tests.compat.conftest import Embedded
-from tests.compat.test_registry_clients import Connect, connect, registry, sent_and_read
+from tests.compat.registry_rig import Connect, connect, name, registry, sent_and_read
 
-__all__ = ["connect", "registry"]  # fixtures
+__all__ = ["connect", "name", "registry"]  # fixtures
 
-_numbers = itertools.count(1)
 DRAFT = "http://json-schema.org/draft-07/schema#"
 MONEY = {
     "$schema": DRAFT,
@@ -49,15 +46,6 @@ PLAIN = {
     "properties": {"a": {"type": "number"}},
     "additionalProperties": False,
 }
-
-
-@pytest.fixture
-def name(embedded: Embedded) -> str:
-    """A fresh topic of one partition."""
-    made = f"registry-json-{next(_numbers)}"
-    admin = AdminClient({"bootstrap.servers": embedded.bootstrap})
-    admin.create_topics([NewTopic(made, 1)])[made].result(10)
-    return made
 
 
 def context(topic: str) -> SerializationContext:
