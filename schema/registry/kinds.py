@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from schema.registry import avro, avro_rules, json_schema, protobuf, rules
+from schema.registry import protobuf, rules
+from schema.registry.avro import rules as avro_rules
+from schema.registry.avro import schema as avro
+from schema.registry.json import schema as json_schema
 from schema.registry.parsed import Difference, Imports, Parsed
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import fastavro
 
-from schema.registry.avro import load, parse
-from schema.registry.avro_rules import differences
-from schema.registry.avro_types import Type
+from schema.registry.avro.rules import differences
+from schema.registry.avro.schema import load, parse
+from schema.registry.avro.types import Type
 from schema.registry.parsed import InvalidSchema
 
 SEEDS = range(1_500)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from schema.registry.json_schema import Loaded, differences, load, parse
+from schema.registry.json.schema import Loaded, differences, load, parse
 
 SEEDS = range(600)
 DOCUMENTS = 25

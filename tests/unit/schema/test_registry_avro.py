@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from schema.registry import avro_defaults, avro_reading
-from schema.registry.avro import IMPORTED_BYTES_MAX, load, parse
-from schema.registry.avro_json import DIGITS_MAX, LEVELS_MAX, TEXT_BYTES_MAX
-from schema.registry.avro_reading import NAME_CHARS_MAX
-from schema.registry.avro_rules import differences
-from schema.registry.avro_types import decimal_of
+from schema.registry.avro import defaults as avro_defaults
+from schema.registry.avro import reading as avro_reading
+from schema.registry.avro.reading import NAME_CHARS_MAX
+from schema.registry.avro.rules import differences
+from schema.registry.avro.schema import IMPORTED_BYTES_MAX, load, parse
+from schema.registry.avro.text import DIGITS_MAX, LEVELS_MAX, TEXT_BYTES_MAX
+from schema.registry.avro.types import decimal_of
 from schema.registry.kinds import KINDS
 from schema.registry.parsed import IMPORTS_MAX, InvalidSchema
 

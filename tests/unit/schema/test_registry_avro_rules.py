@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from schema.registry import avro_rules
-from schema.registry.avro import load, parse
-from schema.registry.avro_rules import READS, TOLD_MAX, differences
-from schema.registry.avro_types import PRIMITIVES, Type
+from schema.registry.avro import rules as avro_rules
+from schema.registry.avro.rules import READS, TOLD_MAX, differences
+from schema.registry.avro.schema import load, parse
+from schema.registry.avro.types import PRIMITIVES, Type
 from schema.registry.compatibility import LEVELS, Earlier, Loaded, problems
 
 

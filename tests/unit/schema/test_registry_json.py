@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from schema.registry.json_graph import CHAIN_MAX
-from schema.registry.json_patterns import PATTERN_MAX, PATTERNS_MAX
-from schema.registry.json_schema import differences, load, parse
-from schema.registry.json_text import DIGITS_MAX, NESTING_MAX, TEXT_BYTES_MAX
+from schema.registry.json.graph import CHAIN_MAX
+from schema.registry.json.patterns import PATTERN_MAX, PATTERNS_MAX
+from schema.registry.json.schema import differences, load, parse
+from schema.registry.json.text import DIGITS_MAX, NESTING_MAX, TEXT_BYTES_MAX
 from schema.registry.parsed import IMPORTS_MAX, InvalidSchema
 
 D4, D6, D7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7))

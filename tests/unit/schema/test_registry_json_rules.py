@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from schema.registry import json_rules, json_same
 from schema.registry.compatibility import Earlier, problems
 from schema.registry.compatibility import Loaded as OfType
-from schema.registry.json_kinds import WORDS
-from schema.registry.json_schema import Loaded, differences, load, parse
+from schema.registry.json import rules as json_rules
+from schema.registry.json import same as json_same
+from schema.registry.json.kinds import WORDS
+from schema.registry.json.schema import Loaded, differences, load, parse
 
 NEW = "https://json-schema.org/draft/2020-12/schema"
 OLD = "http://json-schema.org/draft-04/schema#"

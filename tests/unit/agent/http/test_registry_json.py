@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schema.registry import json_text
+from schema.registry.json import text as json_text
 from tests.unit.agent.http.registry_rig import A, Registry, reference
 
 OLD = '{"type": "object", "properties": {"a": {"maximum": 1.0}}, "additionalProperties": false}'

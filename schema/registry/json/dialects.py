@@ -17,7 +17,7 @@ from jsonschema import (
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend
 
-from schema.registry.json_text import SHOWN_MAX, frozen, pointer, shown, written
+from schema.registry.json.text import SHOWN_MAX, frozen, pointer, shown, written
 from schema.registry.parsed import InvalidSchema
 
 

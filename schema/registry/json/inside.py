@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from schema.registry.json_facts import Facts, Nodes, of_item, of_property
-from schema.registry.json_kinds import Path, difference
-from schema.registry.json_nodes import Node
-from schema.registry.json_values import accepts
+from schema.registry.json.facts import Facts, Nodes, of_item, of_property
+from schema.registry.json.kinds import Path, difference
+from schema.registry.json.nodes import Node
+from schema.registry.json.values import accepts
 from schema.registry.parsed import Difference
 
 ANYTHING: Nodes = frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from schema.registry.json_text import pointer
+from schema.registry.json.text import pointer
 from schema.registry.parsed import Difference
 
 Path: TypeAlias = tuple["Path | None", str] | None

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from schema.registry.avro_types import ABSENT, Field, Type, decimal_of
+from schema.registry.avro.types import ABSENT, Field, Type, decimal_of
 from schema.registry.parsed import Difference
 
 STEPS_MAX = 400_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from schema.registry.json_facts import NUMBERS, Facts
-from schema.registry.json_kinds import Path, difference
-from schema.registry.json_nodes import Node, Number
+from schema.registry.json.facts import NUMBERS, Facts
+from schema.registry.json.kinds import Path, difference
+from schema.registry.json.nodes import Node, Number
 from schema.registry.parsed import Difference
 
 

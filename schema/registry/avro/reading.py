@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from schema.registry.avro_defaults import Defaults
-from schema.registry.avro_json import shown
-from schema.registry.avro_types import ABSENT, PLAIN, PRIMITIVES, Field, Type
+from schema.registry.avro.defaults import Defaults
+from schema.registry.avro.text import shown
+from schema.registry.avro.types import ABSENT, PLAIN, PRIMITIVES, Field, Type
 from schema.registry.parsed import InvalidSchema
 
 NAMED_MAX = 20_000

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from jsonschema import Draft4Validator, Draft6Validator, Draft7Validator
 
-from schema.registry.json_dialects import Draft, check_valid, draft_of
-from schema.registry.json_text import pointer, shown
+from schema.registry.json.dialects import Draft, check_valid, draft_of
+from schema.registry.json.text import pointer, shown
 from schema.registry.parsed import InvalidSchema
 
 ONE = frozenset(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from schema.registry.avro_json import shown
-from schema.registry.avro_types import ABSENT, Type
+from schema.registry.avro.text import shown
+from schema.registry.avro.types import ABSENT, Type
 from schema.registry.parsed import InvalidSchema
 
 STEPS_MAX = 1_000_000

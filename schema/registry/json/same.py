@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schema.registry.json_nodes import Node, reachable
+from schema.registry.json.nodes import Node, reachable
 
 MOVES_MAX = 2_000_000
 """How often schemas are told apart in one comparison; beyond, none counts as another's equal."""

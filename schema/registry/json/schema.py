@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schema.registry import json_rules
-from schema.registry.json_dialects import check_valid, draft_of
-from schema.registry.json_graph import graph
-from schema.registry.json_nodes import Node
-from schema.registry.json_text import read, written
+from schema.registry.json import rules as json_rules
+from schema.registry.json.dialects import check_valid, draft_of
+from schema.registry.json.graph import graph
+from schema.registry.json.nodes import Node
+from schema.registry.json.text import read, written
 from schema.registry.parsed import Difference, Imports, InvalidSchema, Parsed, check_imports
 
 _LOADED_MAX = 64  # documents and graphs kept; least recently used go first

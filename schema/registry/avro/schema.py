@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from schema.registry import avro_json
-from schema.registry.avro_reading import Reader
-from schema.registry.avro_types import ABSENT, Field, Type
+from schema.registry.avro import text as avro_json
+from schema.registry.avro.reading import Reader
+from schema.registry.avro.types import ABSENT, Field, Type
 from schema.registry.parsed import Imports, InvalidSchema, Parsed, check_imports
 
 IMPORTED_BYTES_MAX = 8 << 20

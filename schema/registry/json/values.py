@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from schema.registry.json_nodes import Node
-from schema.registry.json_patterns import matches
-from schema.registry.json_text import frozen
+from schema.registry.json.nodes import Node
+from schema.registry.json.patterns import matches
+from schema.registry.json.text import frozen
 
 Verdict: TypeAlias = bool | None
 

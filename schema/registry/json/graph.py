@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from schema.registry.json_dialects import Draft
-from schema.registry.json_nodes import ATOMS, Node, opaque, reachable
-from schema.registry.json_patterns import PATTERNS_MAX, wrong_with
-from schema.registry.json_refs import Document, Library
-from schema.registry.json_text import frozen, shown
+from schema.registry.json.dialects import Draft
+from schema.registry.json.nodes import ATOMS, Node, opaque, reachable
+from schema.registry.json.patterns import PATTERNS_MAX, wrong_with
+from schema.registry.json.refs import Document, Library
+from schema.registry.json.text import frozen, shown
 from schema.registry.parsed import InvalidSchema
 
 CHAIN_MAX = 100

@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from schema.registry.json_nodes import ATOMS, Node, Number
-from schema.registry.json_patterns import matches
-from schema.registry.json_values import accepts, atom
+from schema.registry.json.nodes import ATOMS, Node, Number
+from schema.registry.json.patterns import matches
+from schema.registry.json.values import accepts, atom
 
 Nodes = frozenset[Node]
 """Schemas that all take a value."""

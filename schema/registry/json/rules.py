@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from schema.registry.json_facts import NUMBERS, Facts, Nodes, closed
-from schema.registry.json_inside import arrays, objects
-from schema.registry.json_keywords import plain, type_kind
-from schema.registry.json_kinds import Path, difference
-from schema.registry.json_nodes import Node
-from schema.registry.json_same import merged
-from schema.registry.json_text import frozen
-from schema.registry.json_values import accepts, atom
+from schema.registry.json.facts import NUMBERS, Facts, Nodes, closed
+from schema.registry.json.inside import arrays, objects
+from schema.registry.json.keywords import plain, type_kind
+from schema.registry.json.kinds import Path, difference
+from schema.registry.json.nodes import Node
+from schema.registry.json.same import merged
+from schema.registry.json.text import frozen
+from schema.registry.json.values import accepts, atom
 from schema.registry.parsed import Difference
 
 STEPS_MAX = 100_000
@@ -67,7 +67,7 @@ def compared(reader: Node, writer: Node) -> list[Difference]:
 
 
 class Comparison:
-    """One comparison of two schemas whose equal parts are one node (json_same.py)."""
+    """One comparison of two schemas whose equal parts are one node (same.py)."""
 
     def __init__(self) -> None:
         self._steps = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from schema.registry.json_text import written
+from schema.registry.json.text import written
 
 ATOMS = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """Types of values, none of which is part of another; `number` is the integers and the fractions."""

@@ -1,0 +1,1 @@
+"""AVRO schemas. See README.md."""
