@@ -21,7 +21,7 @@ from coordination.kafka_codes import Code
 from coordination.state import binding
 from coordination.state.binding import ANY, KEY, VALUE
 from coordination.state.data import StateData
-from coordination.state.subject_types import RegisteredSchema, SubjectTable, context_of
+from coordination.state.subject_types import RegisteredSchema, SubjectTable, context_of, referred
 from coordination.state.types import At, Naming, Refused, Schema, Topic
 from coordination.topic_configs import effective, effective_bool
 
@@ -192,13 +192,6 @@ def newest(state: StateData, bound: Schema) -> int:
 def imported(table: SubjectTable, schema: RegisteredSchema) -> dict[str, bytes]:
     """The canonical forms of all that a schema refers to, over all levels, by the names of its references."""
     found: dict[str, bytes] = {}
-    waiting, seen = list(schema.references), set()
-    while waiting:
-        one = waiting.pop()
-        if one in seen:
-            continue
-        seen.add(one)
-        other = table.schemas[table.subjects[one.subject].versions[one.version].schema_id]
+    for one, other in referred(table, schema.references):
         found.setdefault(one.name, other.canonical)
-        waiting += other.references
     return found

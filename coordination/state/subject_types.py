@@ -6,7 +6,7 @@ in the whole cluster, also over contexts: records name nothing but the id.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
@@ -186,6 +186,20 @@ def _take_out(sets: dict[_K, dict[_V, None]], key: _K, value: _V) -> None:
     del sets[key][value]
     if not sets[key]:
         del sets[key]
+
+
+def referred(
+    table: SubjectTable, references: Sequence[Reference]
+) -> Iterator[tuple[Reference, RegisteredSchema]]:
+    """The references and those of what they name, over all levels, each with its schema; each once."""
+    waiting, seen = list(references), set()
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            schema = table.schemas[table.subjects[one.subject].versions[one.version].schema_id]
+            yield one, schema
+            waiting += schema.references
 
 
 def context_of(subject: str) -> str:

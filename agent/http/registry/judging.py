@@ -25,6 +25,7 @@ from coordination.state.subject_types import (
     SubjectVersion,
     context_of,
     in_force,
+    referred,
 )
 from coordination.state.subjects import NAME_LENGTH_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
 from schema.registry.compatibility import DEFAULT, Earlier, Loaded, problems
@@ -119,18 +120,11 @@ def references_of(
 def imports_of(table: SubjectTable, references: Sequence[Reference]) -> dict[str, bytes]:
     """All that is imported, over all levels, by import path. Raises RegistryProblem 42201."""
     found: dict[str, bytes] = {}
-    waiting = list(references)
-    seen: set[tuple[str, int]] = set()
-    while waiting:
-        one = waiting.pop()
-        schema = table.schemas[table.subjects[one.subject].versions[one.version].schema_id]
+    for one, schema in referred(table, references):
         if found.setdefault(one.name, schema.canonical) != schema.canonical:
             raise invalid_schema(
                 f"{one.name} is imported as two different files, by references of references"
             )
-        if (one.subject, one.version) not in seen:
-            seen.add((one.subject, one.version))
-            waiting += schema.references
     return found
 
 
