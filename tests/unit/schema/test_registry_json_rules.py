@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
 
 from schema.registry.compatibility import Earlier, problems
 from schema.registry.compatibility import Loaded as OfType
@@ -397,6 +398,33 @@ def test_alternatives_of_alternatives_beyond_the_limit_are_not_taken_for_compati
     assert differences(loaded(optional(few, o())), loaded(optional(few, o({"x": S})))) == []
     assert differences(loaded(optional(many, o())), loaded(optional(many, o({"x": S})))) != []
     assert differences(loaded(optional(many, o())), loaded({"title": "t", **optional(many, o())})) == []
+
+
+def test_what_a_trial_took_to_be_empty_is_looked_at_again_when_the_trial_failed() -> None:
+    """That nothing is in `m` and `y` rests on the trial "all of `w` is in `n`", which fails at its last property.
+
+    `late` puts that property, and the question whose answer must not be kept, behind the trial.
+    """
+
+    def late(schema: Any) -> dict[str, Any]:
+        return o({"x": o({"x": o({"x": schema})})})
+
+    ref = {name: {"$ref": f"#/definitions/{name}"} for name in "nxmqwy"}
+    definitions = {
+        "n": o({"a": ref["x"], "b": late(I)}),
+        "w": o({"a": ref["y"], "b": late(S)}),
+        "x": {"not": ref["m"]},
+        "m": o({"c": ref["q"]}, "c"),
+        "q": {"not": ref["n"]},
+        "y": o({"c": ref["w"]}, "c"),
+    }
+    tries = {"if": ref["q"], "then": o()}
+    reader = {**o({"first": tries, "later": late(ref["x"])}), "definitions": definitions}
+    writer = {**o({"first": ref["w"], "later": late(ref["y"])}), "definitions": definitions}
+    witness = {"later": {"x": {"x": {"x": {"c": {"b": {"x": {"x": {"x": "text"}}}}}}}}}
+    valid = [Draft7Validator(schema).is_valid(witness) for schema in (writer, reader)]
+    assert valid == [True, False]
+    assert [one.kind for one in differences(loaded(reader), loaded(writer))] == ["NOT_TYPE_EXTENDED"]
 
 
 def test_schemas_that_are_told_apart_too_often_are_compared_as_different_ones(
