@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-clusters test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat engines
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-clusters test-models test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat engines
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -40,22 +40,27 @@ test-unit: setup ## the inner loop: no services
 
 CLIENTS := tests/compat tests/engines tests/deploy tests/versions
 CLUSTERS := tests/torture tests/spark
-REST := $(addprefix --ignore=,$(CLIENTS) $(CLUSTERS))
+MODELS := tests/sim tests/explore tests/mutation tests/checker tests/property tests/golden tests/tidy
+REST := $(addprefix --ignore=,$(CLIENTS) $(CLUSTERS) $(MODELS))
 LONGEST := --durations=15 --durations-min=20
 
-test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; three parts side by side, as each waits a lot
+test: lint services ## everything: real etcd, S3 servers, Kafka clients, Spark; four parts side by side, as most wait a lot
 	@$(PY) -m pytest $(LONGEST) $(CLIENTS) > build/test-clients.log 2>&1 & clients=$$!; \
 	$(PY) -m pytest $(LONGEST) $(CLUSTERS) > build/test-clusters.log 2>&1 & clusters=$$!; \
-	trap 'kill $$clients $$clusters' INT TERM; \
+	$(PY) -m pytest $(LONGEST) $(MODELS) > build/test-models.log 2>&1 & models=$$!; \
+	trap 'kill $$clients $$clusters $$models' INT TERM; \
 	$(PY) -m pytest $(LONGEST) tests $(REST); rest=$$?; \
-	wait $$clusters; clusters=$$?; wait $$clients; clients=$$?; \
-	cat build/test-clusters.log build/test-clients.log; exit $$((rest || clusters || clients))
+	wait $$models; models=$$?; wait $$clusters; clusters=$$?; wait $$clients; clients=$$?; \
+	cat build/test-models.log build/test-clusters.log build/test-clients.log; exit $$((rest || models || clusters || clients))
 
 test-clients: services ## the part of it with Kafka clients and tools, other engines, charts, versions
 	$(PY) -m pytest $(CLIENTS)
 
 test-clusters: services ## the part with clusters that are hurt, and Spark
 	$(PY) -m pytest $(CLUSTERS)
+
+test-models: services ## the part that plays: simulation, explorer, properties, golden stories, house rules
+	$(PY) -m pytest $(MODELS)
 
 test-rest: services ## all other tests
 	$(PY) -m pytest tests $(REST)
