@@ -194,6 +194,15 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "compressed batches too.",
                 choices=("headers", "uncompressed", "full"), broker_name="floe.produce.check",
                 in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.redact", _S, "off",
+                "What clients without clearance (`redaction`) read in place of fields that the schema marks. "
+                "`remove`: nothing. `hash`: a keyed hash of text and bytes. `mask`: four asterisks. `off`: "
+                "everybody reads all fields. Values that no schema explains are withheld.",
+                choices=("off", "remove", "hash", "mask"), broker_name="floe.redact", in_effect=True,
+                known_from=NEW_CONFIGS),
+    TopicConfig("floe.redact.tags", _LIST, "PII",
+                "Tags of confluent.field_meta that mark a field, beside `debug_redact` and `floe.redact`.",
+                broker_name="floe.redact.tags", in_effect=True, known_from=NEW_CONFIGS),
     *(
         TopicConfig(
             f"confluent.{role}.schema.validation", _B, "false",

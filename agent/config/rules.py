@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
-from agent.config import catalogs
+from agent.config import catalogs, redaction
 from agent.config.tree import Tree
 
 LOG_SCHEMES = ("etcd", "sqlite", "memory")
@@ -38,7 +38,7 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
 
 def contradiction(config: Tree) -> str | None:
     """The first contradiction between settings, or None."""
-    for rule in (_listeners, _log, _store, _sizes, _times, _tables, _catalogs):
+    for rule in (_listeners, _redaction, _log, _store, _sizes, _times, _tables, _catalogs):
         for problem in rule(config):
             return problem
     return None
@@ -55,6 +55,14 @@ def _listeners(config: Tree) -> Iterator[str]:
             yield f"listeners: {host}:{port} is bound twice; give each listener a port of its own"
         if port == config.http.port and host == config.http.host:
             yield f"listeners: {host}:{port} is also http.port; choose another one"
+
+
+def _redaction(config: Tree) -> Iterator[str]:
+    known = {listener.name for listener in config.listeners}
+    for name in redaction.names(config.redaction.cleared_listeners):
+        if name not in known:
+            there = ", ".join(sorted(known))
+            yield f"redaction.cleared_listeners: there is no listener {name!r}; there are {there}"
 
 
 def _log(config: Tree) -> Iterator[str]:

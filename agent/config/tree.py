@@ -21,6 +21,7 @@ from agent.config.limits import (
     SnapshotsConfig,
     TablesConfig,
 )
+from agent.config.redaction import RedactionConfig
 from agent.config.sections import (
     AgentConfig,
     ClusterConfig,
@@ -48,6 +49,7 @@ class Tree(Section):
     replica: ReplicaConfig = ReplicaConfig()
     limits: LimitsConfig = LimitsConfig()
     schemas: SchemaConfig = SchemaConfig()
+    redaction: RedactionConfig = RedactionConfig()
     tables: TablesConfig = TablesConfig()
     catalogs: Annotated[tuple[CatalogConfig, ...], Field(max_length=16)] = ()
     snapshots: SnapshotsConfig = SnapshotsConfig()

@@ -11,6 +11,7 @@ from agent.config import Config
 from agent.health.standing import Standing
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
+from agent.kafka.fetch.redacted import Redaction
 from agent.kafka.groups.consumer.classic_driver import ClassicMembers
 from agent.kafka.groups.consumer.driver import ConsumerGroups
 from agent.kafka.groups.consumer.runner import Surroundings
@@ -118,6 +119,7 @@ def assemble(
         merged=merged,
         produce=produce,
         fetch=fetch,
+        redaction=Redaction(replica, config.redaction, metrics),
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,

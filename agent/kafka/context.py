@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent.config import Config
     from agent.health.standing import Standing
     from agent.kafka.fetch.driver import FetchDriver
+    from agent.kafka.fetch.redacted import Redaction
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.groups.consumer.driver import ConsumerGroups
     from agent.kafka.groups.coordinator import GroupCoordinator
@@ -62,6 +63,7 @@ class Services:
     merged: MergedRanges
     produce: ProduceDriver
     fetch: FetchDriver
+    redaction: Redaction
     hints: LeaderHints
     groups: GroupCoordinator
     consumer_groups: ConsumerGroups

@@ -80,6 +80,12 @@ class Metrics:
 
     def _fetch(self) -> None:
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches sent")
+        self.fetch_redacted = self._counter(
+            "fetch_redacted_records", "Records sent without fields that their schema marks"
+        )
+        self.fetch_withheld = self._counter(
+            "fetch_withheld_records", "Records whose value was withheld, as no schema says what is in it"
+        )
         self.damaged_reads = self._counter(
             "damaged_reads", "Reads that met records which are damaged or lost", "topic"
         )

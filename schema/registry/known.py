@@ -1,6 +1,6 @@
 """Protobuf files that every schema may import without a reference.
 
-google/protobuf/*.proto come with the compiler; those of Confluent and of protovalidate are in protos/.
+google/protobuf/*.proto come with the compiler; Confluent's, protovalidate's and Floe's own are in protos/.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from schema.compiler import compile_protos
 _FOLDER = Path(__file__).parent / "protos"
 _PLACES = {
     "buf/validate/validate.proto": "buf_validate.proto",
+    "floe/redact.proto": "floe_redact.proto",
     "confluent/meta.proto": "confluent_meta.proto",
     "confluent/type/decimal.proto": "confluent_decimal.proto",
     "confluent/types/decimal.proto": "confluent_decimal_before.proto",

@@ -1,0 +1,233 @@
+"""Takes fields out of protobuf messages that their schema marks as not for everybody.
+
+A field is marked by `debug_redact` (descriptor.proto), by `floe.redact` (floe/redact.proto), which also says
+what stands in its place, or by a tag of Confluent's `confluent.field_meta` that the topic names. Marks are
+those of the schema by which the message is read. Fields that this schema does not know go, as nobody can tell
+what they are; so do marked extensions, whatever stands in place of fields. An Any is not looked into.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from schema.descriptors import MessageType, is_map, is_repeated, is_required
+
+MASK = "****"
+HASH_CHARS = 32
+"""Of the hash in hexadecimal: 128 bits."""
+
+_PLANS_MAX = 1_024
+_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+
+
+class Action(StrEnum):
+    """What stands in the place of a field."""
+
+    REMOVE = "remove"
+    HASH = "hash"
+    MASK = "mask"
+
+
+_BY_NUMBER = {1: Action.REMOVE, 2: Action.HASH, 3: Action.MASK}  # floe/redact.proto's
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Which tags mark a field beside the options, and what stands in its place unless it says so itself."""
+
+    action: Action
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    """What goes out of messages of one type."""
+
+    own: list[tuple[FieldDescriptor, Action]] = field(default_factory=list)
+    inner: list[tuple[FieldDescriptor, _Plan]] = field(default_factory=list)
+
+
+class Unreadable(ValueError):
+    """The bytes are no message of the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Redacts messages of one type."""
+
+    message_class: type[Message]
+    plan: _Plan
+    key: bytes
+
+    def redacted(self, payload: bytes) -> bytes:
+        """The message without what is marked, and without fields that the schema does not know.
+
+        CPU work. Raises Unreadable.
+        """
+        try:
+            message = self.message_class.FromString(payload)
+        except DecodeError as error:
+            raise Unreadable(f"no {self.message_class.DESCRIPTOR.full_name}: {error}") from None
+        message.DiscardUnknownFields()
+        self._go_through(message, self.plan)
+        return message.SerializePartialToString()
+
+    def _go_through(self, message: Any, plan: _Plan) -> None:
+        for one, action in plan.own:
+            self._replace(message, one, action)
+        for one, inner in plan.inner:
+            for each in _messages(message, one):
+                self._go_through(each, inner)
+
+    def _replace(self, message: Any, one: FieldDescriptor, action: Action) -> None:
+        if one.is_extension:
+            message.ClearExtension(one)
+        elif is_repeated(one):
+            held = getattr(message, one.name)
+            put = (
+                [self._instead(one, action, value) for value in held] if self._stands_in(one, action) else []
+            )
+            message.ClearField(one.name)
+            if put:
+                getattr(message, one.name).extend(put)
+        elif one.has_presence and not message.HasField(one.name):
+            return
+        elif self._stands_in(one, action):
+            value = getattr(message, one.name)
+            if value or one.has_presence:
+                setattr(message, one.name, self._instead(one, action, value))
+        elif is_required(one) and one.message_type is None:
+            setattr(message, one.name, one.default_value)
+        elif is_required(one):
+            getattr(message, one.name).Clear()
+        else:
+            message.ClearField(one.name)
+
+    def _stands_in(self, one: FieldDescriptor, action: Action) -> bool:
+        """Whether something stands in the place of the field's values, or the field goes."""
+        made = action is Action.MASK or (action is Action.HASH and self.key != b"")
+        return made and one.type in _TEXTS
+
+    def _instead(self, one: FieldDescriptor, action: Action, value: Any) -> Any:
+        text = one.type == FieldDescriptor.TYPE_STRING
+        if action is Action.MASK:
+            return MASK if text else MASK.encode()
+        digest = hmac.new(self.key, value.encode() if text else value, hashlib.sha256).hexdigest()[
+            :HASH_CHARS
+        ]
+        return digest if text else bytes.fromhex(digest)
+
+
+def redactor(kind: MessageType, marks: Marks, key: bytes) -> Redactor | None:
+    """What redacts messages of this type; None where nothing in them is marked. `key` is that of hashes."""
+    plan = _plan(kind, marks)
+    return None if plan is None else Redactor(kind.message_class, plan, key)
+
+
+@functools.lru_cache(maxsize=_PLANS_MAX)
+def _plan(kind: MessageType, marks: Marks) -> _Plan | None:
+    plans: dict[str, _Plan] = {}
+    _collect(kind.descriptor, marks, plans)
+    marked = _marked(plans)
+    for plan in plans.values():
+        plan.inner = [(one, inner) for one, inner in plan.inner if id(inner) in marked]
+    root = plans[kind.descriptor.full_name]
+    return root if id(root) in marked else None
+
+
+def _collect(root: Descriptor, marks: Marks, plans: dict[str, _Plan]) -> None:
+    """The plan of a type and of all that it holds; by steps, as types may hold one another."""
+    read = _options_reader(root, marks)
+    waiting = [root]
+    plans[root.full_name] = _Plan()
+    while waiting:
+        descriptor = waiting.pop()
+        plan = plans[descriptor.full_name]
+        for one in (*descriptor.fields, *descriptor.file.pool.FindAllExtensions(descriptor)):
+            action = read(one)
+            held = _held(one)
+            if action is not None:
+                plan.own.append((one, action))
+            elif held is not None:
+                if held.full_name not in plans:
+                    plans[held.full_name] = _Plan()
+                    waiting.append(held)
+                plan.inner.append((one, plans[held.full_name]))
+
+
+def _marked(plans: dict[str, _Plan]) -> set[int]:
+    """Plans by which anything goes, here or further in."""
+    holders: dict[int, list[_Plan]] = {}
+    for plan in plans.values():
+        for _, inner in plan.inner:
+            holders.setdefault(id(inner), []).append(plan)
+    waiting = [plan for plan in plans.values() if plan.own]
+    found: set[int] = set()
+    while waiting:
+        plan = waiting.pop()
+        if id(plan) not in found:
+            found.add(id(plan))
+            waiting += holders.get(id(plan), ())
+    return found
+
+
+def _held(one: FieldDescriptor) -> Descriptor | None:
+    """The message that a field holds, or that its map has as values."""
+    if one.message_type is None or not is_map(one):
+        return one.message_type
+    value: FieldDescriptor = one.message_type.fields_by_name["value"]
+    return value.message_type
+
+
+def _messages(message: Any, one: FieldDescriptor) -> Iterator[Any]:
+    if one.is_extension:
+        held = message.Extensions[one]
+        yield from held if is_repeated(one) else [held] if message.HasExtension(one) else []
+    elif is_map(one):
+        yield from getattr(message, one.name).values()
+    elif is_repeated(one):
+        yield from getattr(message, one.name)
+    elif message.HasField(one.name):
+        yield getattr(message, one.name)
+
+
+def _options_reader(descriptor: Descriptor, marks: Marks) -> Callable[[FieldDescriptor], Action | None]:
+    """Reads options by the descriptor's own pool, which knows the extensions that its file imports."""
+    pool = descriptor.file.pool
+    try:
+        known = pool.FindMessageTypeByName("google.protobuf.FieldOptions")
+    except KeyError:  # no file imports descriptor.proto, so no custom option is known
+        known = None
+    made = message_factory.GetMessageClass(known) if known is not None else None
+    own, meta = (_extension(pool, name) for name in ("floe.redact", "confluent.field_meta"))
+
+    def read(one: FieldDescriptor) -> Action | None:
+        options = one.GetOptions()
+        if made is not None and (own is not None or meta is not None):
+            custom: Any = made.FromString(options.SerializeToString())
+            said = _BY_NUMBER.get(custom.Extensions[own]) if own is not None else None
+            if said is not None:
+                return said
+            if meta is not None and not marks.tags.isdisjoint(custom.Extensions[meta].tags):
+                return marks.action
+        return marks.action if options.debug_redact else None
+
+    return read
+
+
+def _extension(pool: Any, name: str) -> FieldDescriptor | None:
+    try:
+        found: FieldDescriptor = pool.FindExtensionByName(name)
+    except KeyError:
+        return None
+    return found

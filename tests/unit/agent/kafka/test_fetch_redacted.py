@@ -1,0 +1,238 @@
+"""What clients without clearance are sent of topics with `floe.redact`, and cleared ones."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from agent.config.redaction import RedactionConfig
+from agent.kafka.fetch import redacted
+from coordination.commands import AlterTopicConfigs, BindSchema
+from coordination.kafka_codes import Code
+from coordination.state.types import Done
+from objectstore.batch import NewRecord, Record, build, peek, records
+from objectstore.compression import Compression
+from schema import descriptors, framing
+from schema.compiler import compile_protos
+from schema.registry import protobuf
+from tests.unit.agent.conftest import StartAgent
+from tests.unit.agent.kafka.test_followed_subjects import VALIDATION, delete, framed, register
+from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch_request, produce, values
+from tests.unit.agent.rig import Agent, batch
+
+CLEARED = {"redaction": {"cleared_client_ids": "audit, job-*", "hash_key": "k"}}
+ONE = (
+    'syntax = "proto3"; package shop; message Order { uint64 id = 1; string who = 2 [debug_redact = true]; }'
+)
+BARE = 'syntax = "proto3"; package shop; message Order { uint64 id = 1; string who = 2; }'
+SECRET = b"\x08\x07\x12\x06secret"
+LEFT = b"\x08\x07"
+
+
+@functools.cache
+def files(text: str = ONE) -> bytes:
+    return compile_protos({"order.proto": text.encode()})
+
+
+async def bind(agent: Agent, text: str = ONE, role: int = BindSchema.VALUE) -> None:
+    message = BindSchema(
+        topic="t", descriptor_set=files(text), message="shop.Order", role=role, tombstones=True
+    )
+    assert isinstance(await agent.services.replica.propose(message), Done)
+
+
+async def redact(agent: Agent, action: str = "remove") -> None:
+    message = AlterTopicConfigs(topic="t")
+    message.changes.add(name="floe.redact", value=action)
+    assert isinstance(await agent.services.replica.propose(message), Done)
+
+
+async def read(agent: Agent, client_id: str = "anybody", offset: int = 0, **more: Any) -> Any:
+    response = await agent.call("Fetch", fetch_request(offset, **more), 12, client_id=client_id)
+    return response.responses[0].partitions[0]
+
+
+def seen(answer: Any) -> list[Record]:
+    return list(records(answer.records))
+
+
+@pytest.fixture
+async def agent(start: StartAgent) -> Agent:
+    return await start(**CLEARED)
+
+
+@pytest.mark.parametrize("codec", Compression)
+async def test_marked_fields_are_sent_to_cleared_clients_only(agent: Agent, codec: Compression) -> None:
+    await create(agent)
+    await bind(agent)
+    await redact(agent)
+    sent = batch(SECRET, LEFT, SECRET, compression=codec)
+    assert (await produce(agent, sent)).error_code == 0
+    answer = await read(agent)
+    assert values(answer) == [LEFT, LEFT, LEFT]
+    assert b"secret" not in bytes(answer.records)
+    whole = await read(agent, "audit")
+    assert values(whole) == values(await read(agent, "job-7")) == [SECRET, LEFT, SECRET]
+    for mine, theirs in zip(seen(answer), seen(whole), strict=True):
+        assert mine._replace(value=None) == theirs._replace(value=None)
+    assert peek(answer.records).compression is codec
+    assert values(await read(agent, "audi")) == values(await read(agent, "", 1)) == [LEFT] * 3
+
+
+async def test_topics_and_batches_without_marks_stay_closed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`off` asks nothing at all; where nothing is marked, the batch is sent as it is stored."""
+    await create(agent)
+    await bind(agent)
+    assert (await produce(agent, batch(SECRET))).error_code == 0
+
+    async def opened(*_: object) -> None:
+        raise AssertionError("a batch was opened")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(redacted, "opened", opened)
+        assert values(await read(agent)) == [SECRET]
+        await redact(agent)
+        assert values(await read(agent, "audit")) == [SECRET]
+    await bind(agent, BARE)
+    stored = batch(SECRET, SECRET)
+    assert (await produce(agent, stored)).error_code == 0
+    sent = bytes((await read(agent, offset=1)).records)
+    assert sent[17:] == stored[17:], "from the CRC on, the bytes that were produced"
+
+
+async def test_a_record_is_read_by_its_own_schema(agent: Agent) -> None:
+    """What was bound at its offset counts, or what its frame names, whatever is bound now."""
+    await create(agent)
+    await bind(agent)
+    await redact(agent)
+    assert (await produce(agent, batch(SECRET))).error_code == 0
+    await bind(agent, BARE)
+    first, second = sorted(agent.services.replica.state.schemas)
+    sent = batch(SECRET, framing.prefix(first, (0,)) + SECRET, framing.prefix(second, (0,)) + SECRET)
+    assert (await produce(agent, sent)).error_code == 0
+    assert values(await read(agent)) == [
+        LEFT,
+        SECRET,
+        framing.prefix(first, (0,)) + LEFT,
+        framing.prefix(second, (0,)) + SECRET,
+    ]
+
+
+async def test_values_that_no_schema_explains_are_withheld(agent: Agent) -> None:
+    """Before a binding, and what is no message: empty, with the reason; null is null, keys stay."""
+    await create(agent)
+    await redact(agent)
+    assert (await produce(agent, batch(b"secret"))).error_code == 0
+    (record,) = seen(await read(agent))
+    assert (record.key, record.value) == (None, b"")
+    assert record.headers == [(redacted.WITHHELD_HEADER, b"no schema says what is in it")]
+    assert values(await read(agent, "audit")) == [b"secret"]
+    metrics = agent.services.metrics
+    assert metrics.fetch_withheld._value.get() == 1
+
+
+async def test_keys_of_a_bound_key(agent: Agent) -> None:
+    await create(agent)
+    await bind(agent, role=BindSchema.KEY)
+    await bind(agent, BARE)
+    await redact(agent, "mask")
+    sent = build([NewRecord(1, SECRET, None), NewRecord(2, None, SECRET), NewRecord(3, LEFT, SECRET)])
+    assert (await produce(agent, sent)).error_code == 0
+    masked = b"\x08\x07\x12\x04****"
+    assert [(each.key, each.value) for each in seen(await read(agent))] == [
+        (masked, None),
+        (None, SECRET),
+        (LEFT, SECRET),
+    ]
+
+
+async def test_versions_of_a_subject(start: StartAgent) -> None:
+    """Each by its own; one that is gone for good explains nothing, and its id may come to mean another."""
+    one, other = await start("a", **CLEARED), await start("b", **CLEARED)
+    await create(one, **VALIDATION, floe_redact="remove")
+    marked, bare = await register(one, ONE), await register(other, BARE)
+    assert (await produce(one, batch(framed(marked, SECRET), framed(bare, SECRET)))).error_code == 0
+    for agent in (one, other):
+        await agent.services.replica.barrier()
+        assert values(await read(agent)) == [framed(marked, LEFT), framed(bare, SECRET)]
+    await delete(one, 1)
+    assert values(await read(one)) == [framed(marked, LEFT), framed(bare, SECRET)]
+    await delete(one, 1, permanent=True)
+    withheld, rest = seen(await read(one))
+    assert (withheld.value, rest.value) == (b"", framed(bare, SECRET))
+    assert withheld.headers == [
+        (redacted.WITHHELD_HEADER, f"schema {marked} was deleted from the registry".encode())
+    ]
+
+
+async def test_schemas_that_cannot_be_compiled_now_lose_no_record(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition answers an error that clients repeat, and goes on when there is room again."""
+    await create(agent, **VALIDATION, floe_redact="remove")
+    schema_id = await register(agent, ONE)
+    assert (await produce(agent, batch(framed(schema_id, SECRET)))).error_code == 0
+
+    def full(*_: object) -> bytes:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(protobuf, "descriptor_set", full)
+        answer = await read(agent)
+        assert (answer.error_code, bytes(answer.records)) == (Code.KAFKA_STORAGE_ERROR, b"")
+    assert values(await read(agent)) == [framed(schema_id, LEFT)]
+
+
+async def test_a_batch_that_nobody_can_open_is_sent_without_records(agent: Agent) -> None:
+    """Its offsets are passed, as a consumer would otherwise ask for them for ever."""
+    await create(agent, floe_produce_check="headers")
+    await bind(agent)
+    good = batch(SECRET, SECRET, compression=Compression.ZSTD)
+    assert (await produce(agent, good)).error_code == 0
+    await redact(agent)
+    state = agent.services.replica.state
+    (span,) = state.topics["t"].partitions[0].spans
+    view = memoryview(bytearray(good))
+    view[70] ^= 0xFF
+    redaction = agent.services.redaction
+    broken = await redaction._batch(view, [span], redacted._Known(redacted.Marks(redacted.Action.REMOVE)))
+    assert (peek(broken).record_count, peek(broken).last_offset) == (0, 1)
+
+
+@dataclass
+class _Case:
+    listener: str
+    client: str | None
+    cleared: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        _Case("INTERNAL", "x", True),
+        _Case("PLAINTEXT", "audit", True),
+        _Case("PLAINTEXT", "job-", True),
+        _Case("PLAINTEXT", "job", False),
+        _Case("PLAINTEXT", "", False),
+        _Case("PLAINTEXT", None, False),
+        _Case("internal", "AUDIT", False),
+    ],
+)
+async def test_who_is_cleared(agent: Agent, case: _Case) -> None:
+    services = agent.services
+    config = RedactionConfig(cleared_listeners="INTERNAL", cleared_client_ids="audit,job-*")
+    found = redacted.Redaction(services.replica, config, services.metrics)
+    assert found.cleared(case.listener, case.client) is case.cleared
+    nobody = redacted.Redaction(services.replica, RedactionConfig(), services.metrics)
+    assert not nobody.cleared(case.listener, case.client)
+
+
+def test_what_is_left_is_the_message_without_its_field() -> None:
+    """SECRET and LEFT are what the tests take them for."""
+    kind = descriptors.load(files(), "shop.Order").message_class
+    assert (kind(id=7, who="secret").SerializeToString(), kind(id=7).SerializeToString()) == (SECRET, LEFT)
