@@ -106,8 +106,7 @@ def assemble(
     )
     found = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
-    replica.add_listener(fetch.applied)
-    replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+    _wake_when_applied(replica, fetch)
     hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
     _send_away_when_unwell(standing, produce, fetch, groups)
@@ -135,6 +134,11 @@ def assemble(
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _wake_when_applied(replica: Replica, fetch: FetchDriver) -> None:
+    replica.add_listener(fetch.applied)
+    replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
 
 
 def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCoordinator, ConsumerGroups]:
