@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from agent.cli.agent_http import ask
@@ -28,6 +29,7 @@ MILLION = 1_000_000
 PARTITIONS, BATCH_RECORDS, VALUE_BYTES = 4, 5_000, 92
 WINDOW = 4
 LOOK_S = 0.5
+INCREMENTS = 3
 MEMORY_GIB_MAX, MINUTES_MAX, INCREMENT_S_MAX = 8, 30, 60
 
 
@@ -103,8 +105,15 @@ def proportional_kib(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
+def increment(agent: FloeAgent, topic: str) -> float:
+    """Seconds of an audit of a million records more. What compaction moved meanwhile differs by turns."""
+    asyncio.run(load(agent.bootstrap, topic, MILLION))
+    caught_up(agent.http, topic)
+    return audit(agent, topic, MILLION, "--since", "last").seconds
+
+
 def measured(settings: Mapping[str, object], folder: Path, millions: int) -> Iterable[Figure]:
-    """A whole audit of so many million records, and one of a million more."""
+    """A whole audit of so many million records, and INCREMENTS of a million more each, one after the other."""
     name, topic = f"audit of {millions} M records of 100 B", f"audit-{millions}"
     goals = millions == 100
     with FloeAgent("bench", settings, folder) as agent:
@@ -115,11 +124,9 @@ def measured(settings: Mapping[str, object], folder: Path, millions: int) -> Ite
         minutes = MINUTES_MAX if goals else None
         yield Figure(name, whole.seconds / 60, "min", goal=minutes, better="less")
         yield Figure(f"{name}, memory", whole.memory_gib, "GiB", goal=MEMORY_GIB_MAX, better="less")
-        asyncio.run(load(agent.bootstrap, topic, MILLION))
-        caught_up(agent.http, topic)
-        more = audit(agent, topic, MILLION, "--since", "last")
         text = f"audit of a million records more than {millions} M"
-        yield Figure(text, more.seconds, "s", goal=INCREMENT_S_MAX, better="less")
+        seconds = median(increment(agent, topic) for _ in range(INCREMENTS))
+        yield Figure(text, seconds, "s", goal=INCREMENT_S_MAX, better="less")
 
 
 def figures(millions: Iterable[int] = (1, 10)) -> Iterable[Figure]:
