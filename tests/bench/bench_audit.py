@@ -113,7 +113,7 @@ def increment(agent: FloeAgent, topic: str) -> float:
 
 
 def measured(settings: Mapping[str, object], folder: Path, millions: int) -> Iterable[Figure]:
-    """A whole audit of so many million records, and INCREMENTS of a million more each, one after the other."""
+    """A whole audit of so many million records, and INCREMENTS of a million more each."""
     name, topic = f"audit of {millions} M records of 100 B", f"audit-{millions}"
     goals = millions == 100
     with FloeAgent("bench", settings, folder) as agent:
