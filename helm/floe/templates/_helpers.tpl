@@ -20,6 +20,12 @@ app.kubernetes.io/name: {{ include "floe.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The pod of `helm test`: not what floe.selector finds, or Services would send clients to it. */}}
+{{- define "floe.testSelector" -}}
+app.kubernetes.io/name: {{ include "floe.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* The chart's own labels. Only those of floe.selector find pods: the others change with versions. */}}
 {{- define "floe.ownLabels" -}}
 {{ include "floe.selector" . }}
