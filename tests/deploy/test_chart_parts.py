@@ -100,8 +100,11 @@ def test_who_scales_is_not_contradicted() -> None:
         name: ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name}, least, 4)
         for name, least in (("r-floe-a", 2), ("r-floe-b", 1))
     }
-    metrics = [each["type"] for each in scalers["r-floe-a"]["spec"]["metrics"]]
-    assert metrics == ["Resource", "Pods"]
+    cpu, pods = scalers["r-floe-a"]["spec"]["metrics"]
+    assert (cpu["type"], pods["type"]) == ("ContainerResource", "Pods")
+    assert cpu["containerResource"]["container"] in {
+        each["name"] for each in pod_of(workloads(rendered)[0])["containers"]
+    }
     down = scalers["r-floe-a"]["spec"]["behavior"]["scaleDown"]
     assert down["stabilizationWindowSeconds"] == 600
     (by_hand,) = workloads(resources(render(CI / "guarded.yaml")))

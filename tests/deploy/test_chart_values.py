@@ -132,6 +132,8 @@ def test_the_defaults_are_possible_and_secrets_are_not(config_schema: Draft7Vali
     assert config_schema.is_valid({"catalogs": [lake]})
     assert not config_schema.is_valid({"catalogs": [{**lake, "token": "x"}]})
     assert not config_schema.is_valid({"catalogs": [{"name": "lake"}]}), "a whole one, or none"
+    assert config_schema.is_valid({"store": {"options": {"timeout": "30s"}}})
+    assert not config_schema.is_valid({"store": {"options": {"timeout": 30}}})
 
 
 @pytest.mark.services
@@ -209,7 +211,10 @@ def test_quantities_and_budgets_that_are_some_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize(("version", "possible"), [("1.33.4", False), ("1.34.0", False), ("1.35.0", True)])
+@pytest.mark.parametrize(
+    ("version", "possible"),
+    [("1.33.4", False), ("1.34.1-eks-1", False), ("1.35.0", True), ("1.35.1-gke.100", True)],
+)
 def test_zones_by_label_need_a_kubernetes_that_has_them(version: str, possible: bool) -> None:
     """1.33 rendered, and its agents had no zone without a word."""
     values = str(CI / "topology-label.yaml")
