@@ -259,19 +259,31 @@ def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     assert config.agent.zone == "labelled-zone"
 
 
-OURS = ("agent", "has-services")
+OURS = ("agent", "has-services", "ready", "topics")
 
 
 @each_values
-def test_the_pod_has_no_more_rights_than_it_needs(values: Path) -> None:
-    for workload in workloads(resources(render(values))):
-        pod = pod_of(workload)
+def test_pods_have_no_more_rights_than_they_need(values: Path) -> None:
+    """What Pod Security calls restricted, and less: no token, no file that they could change."""
+    rendered = resources(render(values))
+    tested = [d["spec"] for name, d in rendered.items() if name.startswith("Pod/")]
+    agents = [pod_of(workload) for workload in workloads(rendered)]
+    assert (len(tested), bool(agents)) == (1, True)
+    for pod in (*tested, *agents):
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
         ours = [each for each in (*pod.get("initContainers", []), *pod["containers"]) if each["name"] in OURS]
         for container in ours:
-            assert container["securityContext"]["readOnlyRootFilesystem"] is True
-            assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (
+                False,
+                {"drop": ["ALL"]},
+            )
+    for pod in agents:
         assert {"startupProbe", "livenessProbe", "readinessProbe"} <= pod["containers"][0].keys()
 
 

@@ -190,6 +190,12 @@ def test_the_defaults_are_possible_and_secrets_are_not(config_schema: Draft7Vali
             "something is mounted at /var/lib/floe/ already",
         ),
         ("sidecars[0].name=agent", "the container agent is the chart's own or there twice"),
+        ("sidecars[0].name=x,sidecars[0].ports[0].containerPort=8080", "the port 8080 of x is the agent's"),
+        (
+            f"{listener(name='A_B')},sidecars[0].name=x,sidecars[0].ports[0].name=a-b,"
+            "sidecars[0].ports[0].containerPort=9",
+            "the port a-b of x is the agent's",
+        ),
         ("imagePullSecrets[0]=pull", "/imagePullSecrets/0"),
         ("podAntiAffinity=soft,affinity.podAntiAffinity.x=1", "leave one of them out"),
     ],

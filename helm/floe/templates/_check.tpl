@@ -71,10 +71,18 @@
 {{- if hasKey $paths $path -}}{{- fail (printf "extraVolumeMounts: something is mounted at %s already, or the agent's own files are there; choose another path" .mountPath) -}}{{- end -}}
 {{- $_ := set $paths $path "" -}}
 {{- end -}}
+{{- $ports := dict "kafka" "" "peers" "" "http" "" (toString .Values.kafka.port) "" (toString .Values.peers.port) "" (toString .Values.http.port) "" -}}
+{{- range .Values.listeners -}}{{- $ports = merge $ports (dict (include "floe.portName" .name) "" (toString .port) "") -}}{{- end -}}
 {{- $containers := dict "agent" "" "has-services" "" -}}
 {{- range concat .Values.initContainers .Values.sidecars -}}
 {{- if hasKey $containers .name -}}{{- fail (printf "initContainers and sidecars: the container %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
 {{- $_ := set $containers .name "" -}}
+{{- $container := .name -}}
+{{- range .ports -}}
+{{- range $port := list (default "" .name) (toString .containerPort) -}}
+{{- if hasKey $ports $port -}}{{- fail (printf "initContainers and sidecars: the port %s of %s is the agent's; all containers of a pod share their ports, choose another" $port $container) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
