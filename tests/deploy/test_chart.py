@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import files
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.services
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "floe"
 VALUE_FILES = sorted((CHART / "ci").glob("*.yaml"))
-KUBERNETES = "1.36.0"
+KUBERNETES = tuple(f"1.{minor}.0" for minor in range(31, 38))
+FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate")
+"""Kinds of other projects, which Kubernetes' schemas do not know."""
 ZONE_LABEL = "topology.kubernetes.io/zone"
 each_values = pytest.mark.parametrize("values", VALUE_FILES, ids=lambda path: path.stem)
 
@@ -30,6 +33,12 @@ def run(tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProc
 
 
 def render(values: Path, *extra: str) -> str:
+    return _rendered(values, values.read_text(), *extra)
+
+
+@cache
+def _rendered(values: Path, _: str, *extra: str) -> str:
+    """Once for each text of a file."""
     done = run("helm", "template", "r", str(CHART), "-f", str(values), "--namespace", "streams", *extra)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -42,17 +51,24 @@ def resources(rendered: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kubernetes' own schemas of one version as local files (from the package kubernetes-validate)."""
-    found = [f for f in files("kubernetes-validate") or [] if f.parent.name == f"v{KUBERNETES}-local-strict"]
-    assert found, f"the package kubernetes-validate holds no schemas of {KUBERNETES}"
-    folder = tmp_path_factory.mktemp("kubernetes-schemas")
-    for file in found:
-        # The package names them by URL; as files they refer to their neighbour.
-        text = Path(str(file.locate())).read_text().replace('"/api/_definitions.json#', '"_definitions.json#')
-        schema = json.loads(text)
-        schema.pop("$id", None)
-        (folder / file.name).write_text(json.dumps(schema))
-    return folder
+    """Kubernetes' schemas as local files, a folder for each version (from kubernetes-validate)."""
+    root = tmp_path_factory.mktemp("kubernetes-schemas")
+    for version in KUBERNETES:
+        name = f"v{version}-local-strict"
+        found = [f for f in files("kubernetes-validate") or [] if f.parent.name == name]
+        assert found, f"the package kubernetes-validate holds no schemas of {version}"
+        (root / version).mkdir()
+        for file in found:
+            # The package names them by URL; as files they refer to their neighbour.
+            text = (
+                Path(str(file.locate()))
+                .read_text()
+                .replace('"/api/_definitions.json#', '"_definitions.json#')
+            )
+            schema = json.loads(text)
+            schema.pop("$id", None)
+            (root / version / file.name).write_text(json.dumps(schema))
+    return root
 
 
 @each_values
@@ -61,33 +77,36 @@ def test_lint(values: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def conform(rendered: str, schemas: Path) -> subprocess.CompletedProcess[str]:
-    # ServiceMonitor and PrometheusRule are Prometheus' own kinds: Kubernetes' schemas do not know them.
-    options = [
-        "-strict",
-        "-summary",
-        "-kubernetes-version",
-        KUBERNETES,
-        "-skip",
-        "ServiceMonitor,PrometheusRule",
-    ]
-    location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+def conform(rendered: str, schemas: Path, version: str) -> subprocess.CompletedProcess[str]:
+    options = ["-strict", "-summary", "-kubernetes-version", version, "-skip", ",".join(FOREIGN)]
+    location = f"{schemas}/{version}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     return run("kubeconform", *options, "-schema-location", location, "-", stdin=rendered)
 
 
-@each_values
-def test_rendered_is_valid_kubernetes(values: Path, schemas: Path) -> None:
-    rendered = render(values)
-    done = conform(rendered, schemas)
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_rendered_is_valid_kubernetes(version: str, schemas: Path) -> None:
+    """Every value file, on every Kubernetes that the chart allows and has schemas for."""
+    texts = [render(values) for values in VALUE_FILES]
+    done = conform("\n---\n".join(texts), schemas, version)
     assert done.returncode == 0, done.stdout + done.stderr
-    monitors = sum(name.startswith(("ServiceMonitor/", "PrometheusRule/")) for name in resources(rendered))
-    assert f"Valid: {len(resources(rendered)) - monitors}, Invalid: 0, Errors: 0" in done.stdout
+    known = [name for text in texts for name in resources(text) if not name.startswith(FOREIGN)]
+    assert f"Valid: {len(known)}, Invalid: 0, Errors: 0" in done.stdout
 
 
 def test_the_validity_check_can_fail(schemas: Path) -> None:
-    done = conform(render(CHART / "ci" / "full.yaml").replace("replicas: 6", "replicas: many"), schemas)
+    broken = render(CHART / "ci" / "full.yaml").replace("replicas: 6", "replicas: many")
+    done = conform(broken, schemas, KUBERNETES[-1])
     assert done.returncode != 0
     assert "replicas" in done.stdout
+
+
+@each_values
+def test_the_chart_renders_what_is_written_down(values: Path, request: pytest.FixtureRequest) -> None:
+    """Whoever changes a template sees in the diff what that does. `--rewrite-golden` writes it anew."""
+    golden = Path(__file__).parent / "golden" / values.name
+    if request.config.getoption("--rewrite-golden"):
+        golden.write_text(render(values))
+    assert render(values) == golden.read_text()
 
 
 def workloads(rendered: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -240,16 +259,32 @@ def test_the_zone_comes_from_the_pods_label(tmp_path: Path) -> None:
     assert config.agent.zone == "labelled-zone"
 
 
+OURS = ("agent", "has-services", "ready", "topics")
+
+
 @each_values
-def test_the_pod_has_no_more_rights_than_it_needs(values: Path) -> None:
-    for workload in workloads(resources(render(values))):
-        pod = pod_of(workload)
-        container = pod["containers"][0]
+def test_pods_have_no_more_rights_than_they_need(values: Path) -> None:
+    """What Pod Security calls restricted, and less: no token, no file that they could change."""
+    rendered = resources(render(values))
+    tested = [d["spec"] for name, d in rendered.items() if name.startswith("Pod/")]
+    agents = [pod_of(workload) for workload in workloads(rendered)]
+    assert (len(tested), bool(agents)) == (1, True)
+    for pod in (*tested, *agents):
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
-        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
+        ours = [each for each in (*pod.get("initContainers", []), *pod["containers"]) if each["name"] in OURS]
+        for container in ours:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (
+                False,
+                {"drop": ["ALL"]},
+            )
+    for pod in agents:
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= pod["containers"][0].keys()
 
 
 @each_values
@@ -330,7 +365,7 @@ def listener(index: int = 0, *, name: str = "X", port: int = 1, external: str = 
         ("config.listeners[0].name=X", "config.listeners: set kafka and listeners instead"),
         ("config.http.port=8081", "config.http.port: set http.port instead"),
         ("config.peers.port=0", "config.peers.port: set peers.port instead"),
-        ("extraEnv[0].name=FLOE_HTTP__PORT,extraEnv[0].value=8", "instead of FLOE_HTTP__PORT set kafka"),
+        ("extraEnv[0].name=FLOE_HTTP__PORT", "instead of FLOE_HTTP__PORT set kafka"),
         ("extraEnv[0].name=FLOE_LISTENERS__0__PORT", "instead of FLOE_LISTENERS__0__PORT set kafka"),
         ("groups[0].name=a,groups[0].roles={all,fetch}", "/groups/0/roles"),
         ("kind=Deployment,kafka.advertisedHost=k-\\{ordinal}.x", "{ordinal} in an advertised address needs"),
@@ -393,7 +428,7 @@ def test_the_longest_that_is_not_refused_is_possible(schemas: Path, tmp_path: Pa
     release = "r" * (52 - 1 - 20 - len("-floe"))
     done = run("helm", "template", release, str(CHART), "-f", str(values))
     assert done.returncode == 0, done.stderr
-    assert conform(done.stdout, schemas).returncode == 0
+    assert conform(done.stdout, schemas, KUBERNETES[-1]).returncode == 0
     rendered = resources(done.stdout)
     (workload,) = workloads(rendered)
     assert len(workload["metadata"]["name"]) == 52

@@ -1,0 +1,204 @@
+{{/* What differs between the values and what can work: said when rendering, not when an agent starts. */}}
+{{- define "floe.check" -}}
+{{- include "floe.checkStop" . -}}
+{{- include "floe.checkConfig" . -}}
+{{- include "floe.checkPod" . -}}
+{{- include "floe.checkNames" . -}}
+{{- include "floe.checkGroups" . -}}
+{{- include "floe.checkListeners" . -}}
+{{- include "floe.checkParts" . -}}
+{{- end -}}
+
+{{- define "floe.checkStop" -}}
+{{- if lt (int .Values.terminationGracePeriodSeconds) (int (add .Values.preStopSeconds 10)) -}}
+{{- fail (printf "terminationGracePeriodSeconds (%d) must be at least preStopSeconds (%d) + 10" (int .Values.terminationGracePeriodSeconds) (int .Values.preStopSeconds)) -}}
+{{- end -}}
+{{- $stop := mul 1000 (include "floe.stopSeconds" . | int) -}}
+{{- if and (gt (int $stop) 600000) (not (hasKey (default (dict) .Values.config.shutdown) "timeout_ms")) -}}
+{{- fail (printf "terminationGracePeriodSeconds (%d) must be at most preStopSeconds (%d) + 605, for an agent stops within 600 s; or set config.shutdown.timeout_ms" (int .Values.terminationGracePeriodSeconds) (int .Values.preStopSeconds)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Settings that values of their own say, and those that contradict each other. */}}
+{{- define "floe.checkConfig" -}}
+{{- if hasKey .Values.config "listeners" -}}{{- fail "config.listeners: set kafka and listeners instead, which Services and probes follow" -}}{{- end -}}
+{{- if hasKey .Values.config "agent" -}}{{- fail "config.agent: set zone or groups instead; names are the pods', and node ids are the cluster's to give" -}}{{- end -}}
+{{- range $section := list "http" "peers" -}}
+{{- if hasKey (default (dict) (get $.Values.config $section)) "port" -}}{{- fail (printf "config.%s.port: set %s.port instead, which Services and probes follow" $section $section) -}}{{- end -}}
+{{- end -}}
+{{- $store := default (dict) .Values.config.store -}}
+{{- $endpoint := ternary $store.endpoint .Values.objectStore.endpoint (hasKey $store "endpoint") -}}
+{{- $allowed := ternary $store.allow_http .Values.objectStore.allowHttp (hasKey $store "allow_http") -}}
+{{- if and (hasPrefix "http://" (lower $endpoint)) (not $allowed) -}}
+{{- fail (printf "objectStore.endpoint %s is without TLS: set objectStore.allowHttp=true to accept that" $endpoint) -}}
+{{- end -}}
+{{- $tls := .Values.etcd.tls -}}
+{{- if and $tls.enabled (not (include "floe.etcdSecret" .)) -}}
+{{- fail "etcd.tls.enabled needs etcd.tls.secretName, a Secret with ca.crt, or etcd.tls.certManager.enabled" -}}
+{{- end -}}
+{{- if and $tls.certManager.enabled (not $tls.enabled) -}}{{- fail "etcd.tls.certManager.enabled needs etcd.tls.enabled" -}}{{- end -}}
+{{- if and $tls.certManager.enabled (not $tls.certManager.issuerRef.name) -}}{{- fail "etcd.tls.certManager.issuerRef.name is empty: name the issuer of etcd's clients" -}}{{- end -}}
+{{- end -}}
+
+{{/* Labels, variables, volumes and containers of the pod: none twice, none that is the chart's. */}}
+{{- define "floe.checkPod" -}}
+{{- $own := merge (dict "floe/group" "" "floe/service" "") (include "floe.ownLabels" . | fromYaml) -}}
+{{- range $where := list "commonLabels" "podLabels" -}}
+{{- range $key := keys (get $.Values $where) -}}
+{{- if hasKey $own $key -}}{{- fail (printf "%s: %s is the chart's own, by which pods are found; choose another name" $where $key) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $key := keys .Values.podAnnotations -}}
+{{- if eq $key "checksum/config" -}}{{- fail "podAnnotations: checksum/config is the chart's own; choose another name" -}}{{- end -}}
+{{- end -}}
+{{- $taken := dict "POD_NAME" "" "POD_IP" "" "NODE_NAME" "" "FLOE_AGENT__NAME" "" "FLOE_AGENT__ROLES" "set groups[].roles" "FLOE_AGENT__ZONE" "set zone" "TMPDIR" "" -}}
+{{- if .Values.etcd.authSecretName -}}{{- $taken = merge $taken (dict "FLOE_LOG__USER" "it is in etcd.authSecretName" "FLOE_LOG__PASSWORD" "it is in etcd.authSecretName") -}}{{- end -}}
+{{- if .Values.objectStore.credentialsSecretName -}}{{- $taken = merge $taken (dict "FLOE_STORE__ACCESS_KEY" "it is in objectStore.credentialsSecretName" "FLOE_STORE__SECRET_KEY" "it is in objectStore.credentialsSecretName") -}}{{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if regexMatch "^FLOE_(LISTENERS(__.*)?|(HTTP|PEERS)__PORT)$" .name -}}{{- fail (printf "extraEnv: instead of %s set kafka, listeners, http.port or peers.port, which Services and probes follow" .name) -}}{{- end -}}
+{{- if hasKey $taken .name -}}{{- fail (printf "extraEnv: %s is there already: %s" .name (default "the chart sets it, or the list has it twice" (get $taken .name))) -}}{{- end -}}
+{{- $_ := set $taken .name "" -}}
+{{- end -}}
+{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" -}}
+{{- range .Values.extraVolumes -}}
+{{- if hasKey $volumes .name -}}{{- fail (printf "extraVolumes: the volume %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
+{{- $_ := set $volumes .name "" -}}
+{{- end -}}
+{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe" "" "/opt/floe" "" -}}
+{{- range .Values.extraVolumeMounts -}}
+{{- if not (hasKey $volumes .name) -}}{{- fail (printf "extraVolumeMounts: %s is mounted and extraVolumes has no such volume" .name) -}}{{- end -}}
+{{- $path := trimSuffix "/" .mountPath -}}
+{{- if hasKey $paths $path -}}{{- fail (printf "extraVolumeMounts: something is mounted at %s already, or the agent's own files are there; choose another path" .mountPath) -}}{{- end -}}
+{{- $_ := set $paths $path "" -}}
+{{- end -}}
+{{- $ports := dict "kafka" "" "peers" "" "http" "" (toString .Values.kafka.port) "" (toString .Values.peers.port) "" (toString .Values.http.port) "" -}}
+{{- range .Values.listeners -}}{{- $ports = merge $ports (dict (include "floe.portName" .name) "" (toString .port) "") -}}{{- end -}}
+{{- $containers := dict "agent" "" "has-services" "" -}}
+{{- range concat .Values.initContainers .Values.sidecars -}}
+{{- if hasKey $containers .name -}}{{- fail (printf "initContainers and sidecars: the container %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
+{{- $_ := set $containers .name "" -}}
+{{- $container := .name -}}
+{{- range .ports -}}
+{{- range $port := list (default "" .name) (toString .containerPort) -}}
+{{- if hasKey $ports $port -}}{{- fail (printf "initContainers and sidecars: the port %s of %s is the agent's; all containers of a pod share their ports, choose another" $port $container) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "floe.checkNames" -}}
+{{- $full := include "floe.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $full) -}}
+{{- fail (printf "the release's name %s cannot be a Service's: let it begin with a letter, and have letters, digits and '-' only" .Release.Name) -}}
+{{- end -}}
+{{- $names := list -}}
+{{- /* Whose each Service is. */ -}}
+{{- $services := dict $full "the release" (printf "%s-agents" $full) "the release" (printf "%s-http" $full) "the release" -}}
+{{- $listeners := list -}}
+{{- range .Values.listeners -}}
+{{- if has .name $listeners -}}{{- fail (printf "listeners: %q is there twice; give each a name of its own" .name) -}}{{- end -}}
+{{- $listeners = append $listeners .name -}}
+{{- if .external -}}{{- include "floe.service" (list $services (printf "%s-%s" $full (include "floe.portName" .name)) (printf "listener %s" .name)) -}}{{- end -}}
+{{- end -}}
+{{- range (include "floe.groups" . | fromJson).groups -}}
+{{- if has .group $names -}}{{- fail (printf "groups: %q is there twice" .group) -}}{{- end -}}
+{{- $names = append $names .group -}}
+{{- /* Its pods have the label controller-revision-hash: its name, '-' and ten characters; a label has 63. */ -}}
+{{- if and (eq $.Values.kind "StatefulSet") (gt (len .workload) 52) -}}
+{{- fail (printf "groups: the StatefulSet %s has a name of %d characters, and 52 are possible: shorten the release's name or the group's" .workload (len .workload)) -}}
+{{- end -}}
+{{- $group := . -}}
+{{- range $ordinal := untilStep (int .firstOrdinal) (int (add .firstOrdinal .services)) 1 -}}
+{{- range $.Values.listeners -}}
+{{- if .external -}}{{- include "floe.service" (list $services (printf "%s-%d-%s" $group.workload $ordinal (include "floe.portName" .name)) (printf "listener %s for an agent of group %s" .name $group.group)) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Notes a Service of a listener, (list <names so far> <its name> <for whom>): it must be possible, and no other's. */}}
+{{- define "floe.service" -}}
+{{- $services := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $whose := index . 2 -}}
+{{- if hasKey $services $name -}}
+{{- fail (printf "listeners: the Service %s would be there twice, for %s and for %s: rename the listener" $name (get $services $name) $whose) -}}
+{{- end -}}
+{{- if gt (len $name) 63 -}}
+{{- fail (printf "listeners: the Service %s, for %s, has a name of %d characters, and 63 are possible: shorten the release's name, the group's or the listener's" $name $whose (len $name)) -}}
+{{- end -}}
+{{- $_ := set $services $name $whose -}}
+{{- end -}}
+
+{{/* Zones, and how many agents there may be. */}}
+{{- define "floe.checkGroups" -}}
+{{- if and .Values.zoneFromTopologyLabel (semverCompare "<1.35.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "zoneFromTopologyLabel: Kubernetes %s does not copy its nodes' labels to pods (1.35 and newer do), and agents would have no zone: give each zone a group, with groups[].zone" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- $advertised := include "floe.advertised" . -}}
+{{- range (include "floe.groups" . | fromJson).groups -}}
+{{- if and .zone $.Values.zoneFromTopologyLabel -}}{{- fail "zoneFromTopologyLabel: leave zone empty, for the release and for every group" -}}{{- end -}}
+{{- if and (contains "{zone}" $advertised) (not .zone) (not $.Values.zoneFromTopologyLabel) -}}
+{{- fail (printf "{zone} in an advertised address: group %s has none; set zone, a zone for each group, or zoneFromTopologyLabel" .group) -}}
+{{- end -}}
+{{- if and .maxReplicas (lt (int .maxReplicas) (int .replicas)) -}}
+{{- fail (printf "maxReplicas (%d) of group %s is less than its replicas (%d)" (int .maxReplicas) .group (int .replicas)) -}}
+{{- end -}}
+{{- $auto := .autoscaling -}}
+{{- if $auto.enabled -}}
+{{- if lt (int $auto.maxReplicas) (int $auto.minReplicas) -}}
+{{- fail (printf "autoscaling.maxReplicas (%d) of group %s is less than minReplicas (%d)" (int $auto.maxReplicas) .group (int $auto.minReplicas)) -}}
+{{- end -}}
+{{- if not (or $auto.targetCPUUtilizationPercentage $auto.metrics) -}}
+{{- fail (printf "autoscaling of group %s has no metric: set targetCPUUtilizationPercentage or metrics" .group) -}}
+{{- end -}}
+{{- if and $auto.targetCPUUtilizationPercentage (not (dig "requests" "cpu" "" .resources)) -}}
+{{- fail (printf "autoscaling.targetCPUUtilizationPercentage of group %s is a part of resources.requests.cpu: set that" .group) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Everything that is advertised, as one text. */}}
+{{- define "floe.advertised" -}}
+{{- .Values.kafka.advertisedHost -}}
+{{- range .Values.listeners -}}{{- printf " %s %v" .advertisedHost .advertisedPort -}}{{- end -}}
+{{- end -}}
+
+{{- define "floe.checkListeners" -}}
+{{- if and (contains "{ordinal" (include "floe.advertised" .)) (ne .Values.kind "StatefulSet") -}}
+{{- fail "{ordinal} in an advertised address needs kind: StatefulSet; pods of a Deployment have no numbers" -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- range $group := (include "floe.groups" . | fromJson).groups -}}
+{{- range $ordinal := untilStep (int .firstOrdinal) (int (add .firstOrdinal .services)) 1 -}}
+{{- range $.Values.listeners -}}
+{{- if and .external (eq .external.type "NodePort") .external.firstNodePort -}}
+{{- $port := add .external.firstNodePort $ordinal | toString -}}
+{{- if hasKey $taken $port -}}{{- fail (printf "listeners: node port %s would be taken twice; give groups a firstOrdinal of their own" $port) -}}{{- end -}}
+{{- if gt (int $port) 65535 -}}{{- fail (printf "listeners: %s would have the node port %s: choose a lower firstNodePort, or lower firstOrdinal of groups" .name $port) -}}{{- end -}}
+{{- $_ := set $taken $port true -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $ports := list (int .Values.kafka.port) (int .Values.http.port) (int .Values.peers.port) -}}
+{{- range .Values.listeners -}}
+{{- $ports = append $ports (int .port) -}}
+{{- if and .external (ne $.Values.kind "StatefulSet") -}}{{- fail (printf "listeners: %s has external, which needs kind: StatefulSet" .name) -}}{{- end -}}
+{{- if and .external (eq (default (dict) .external).type "NodePort") (not .advertisedPort) -}}
+{{- fail (printf "listeners: %s is a NodePort without advertisedPort, so that clients would be sent to %d: set it to the port that is open outside, such as \"{ordinal+%d}\" with firstNodePort: %d" .name (int .port) (int (default 31000 .external.firstNodePort)) (int (default 31000 .external.firstNodePort))) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne (len $ports) (len (uniq $ports)) -}}{{- fail "kafka.port, http.port, peers.port and the ports of listeners must differ" -}}{{- end -}}
+{{- end -}}
+
+{{/* What stands around the agents. */}}
+{{- define "floe.checkParts" -}}
+{{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled -}}
+{{- fail "serviceMonitor and podMonitor are both enabled, and each agent would be scraped twice: choose one" -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- fail "ingress.enabled needs ingress.hosts: without one it would answer for every name" -}}
+{{- end -}}
+{{- end -}}
