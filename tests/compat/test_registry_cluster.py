@@ -1,4 +1,4 @@
-"""Three agents that are asked at once, real etcd, real S3: one registry, and a topic that follows it under load."""
+"""Three agents asked at once, real etcd, real S3: one registry, and a topic that follows it under load."""
 
 from __future__ import annotations
 

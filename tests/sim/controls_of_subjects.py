@@ -1,8 +1,8 @@
 """Rules of the registry and of topics that follow subjects, broken (docs/schemas.md).
 
 What apply decides, which an author may only guess: whether a schema is there, its version, whether it was
-judged by all before it. What is read fresh: lookups, and what a frame may name before a record is refused. And
-of a record: by which state it was judged, by which schema its row is decoded.
+judged by all before it. What is read fresh: lookups, and what a frame may name before a record is refused.
+And of a record: by which state it was judged, by which schema its row is decoded.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.sim.controls_of_bindings import JUDGED_FOR_EVER
 from tests.sim.plan import Plan
 
 Change = tuple[Any, str, Any]
+FAR_FIRST_S, FAR_EACH_S, FAR_S = 1, 2, 1.5
 
 
 def _not_looked_for(where: Any, name: str) -> Change:
@@ -86,6 +87,15 @@ def _refused_unasked() -> Change:
     return frames, "_look_up", look_up
 
 
+def _refused_by_the_view() -> Change:
+    """A record is refused by the binding that the agent knows of, whatever another one answered for since."""
+
+    async def current(*_: Any) -> None:
+        return
+
+    return frames, "_require_current", current
+
+
 def _judged_by_the_view() -> Change:
     """A record counts as judged by the agent's view, not by the revision where it is appended."""
 
@@ -118,14 +128,26 @@ def _with_a_registrar(plan: Plan) -> Plan:
     return replace(plan, registrar=True)
 
 
+def _with_a_far_agent(plan: Plan) -> Plan:
+    """One after the other is far from log and store for a while, and nothing else is wrong."""
+    times = range(FAR_FIRST_S, int(plan.seconds), FAR_EACH_S)
+    far = ((float(at), FAR_S, "far-away", (number % plan.agents,)) for number, at in enumerate(times))
+    return replace(plan, registrar=True, faults=tuple(far))
+
+
 def _newest(plan: Plan) -> bool:
     return plan.level == FEATURE_LEVEL_MAX
 
 
-def _control(name: str, rule: str, anomaly: str, *changes: Callable[[], Change]) -> Control:
-    anomalies = frozenset({anomaly})
+def _control(
+    name: str,
+    rule: str,
+    anomaly: str,
+    *changes: Callable[[], Change],
+    told: Callable[[Plan], Plan] = _with_a_registrar,
+) -> Control:
     return Control(
-        name, rule, anomalies, lambda: patched(*(each() for each in changes)), _newest, _with_a_registrar
+        name, rule, frozenset({anomaly}), lambda: patched(*(each() for each in changes)), _newest, told
     )
 
 
@@ -151,12 +173,21 @@ SUBJECTS = (
         "registry-stale",
         lambda: _nobody_is_asked(writes),
         lambda: _nobody_is_asked(read_subjects),
+        told=_with_a_far_agent,
     ),
     _control(
         "refused-unasked",
         "5: who refuses a frame has asked the log first",
         "refused-wrongly",
         _refused_unasked,
+        told=_with_a_far_agent,
+    ),
+    _control(
+        "refused-by-the-view",
+        "5: nobody is refused by a binding that was over",
+        "refused-wrongly",
+        _refused_by_the_view,
+        told=_with_a_far_agent,
     ),
     _control(
         "judged-by-the-view",
@@ -169,6 +200,7 @@ SUBJECTS = (
         "19: to hide a version changes the binding",
         "frame-of-no-version",
         _hidden_unnoticed,
+        told=_with_a_far_agent,
     ),
     _control(
         "decoded-by-newest",

@@ -25,10 +25,11 @@ from tests.sim.clients import RETRY_S, Surroundings
 from tests.sim.subjects import FOLLOWED, SUBJECTS, TEXTS, Subjects
 
 WRITERS, BATCH_MAX = 2, 3
-WRITTEN_S, BOUND_S = 0.15, 0.8
+WRITTEN_S, BOUND_S = 0.12, 1.0
 """On average between two batches of a writer, and between two bindings."""
 LIVE_OF, BAD_OF, TOMBSTONES_OF = 0.6, 0.05, 0.03
-NEWEST = 8  # ids that frames name, of those that were told
+LIVE_NEWEST = 3  # versions that frames name, of those that are live
+NEWEST = 12  # ids that frames name, of those that were told
 
 
 class Follower:
@@ -116,10 +117,12 @@ class Follower:
             return Written(random.choice(BAD))
         if random.random() < TOMBSTONES_OF:
             return Written(None)
-        live = [each for subject in SUBJECTS for each in self._subjects.now.live(subject)]
-        ids = [each.schema_id for each in live if each.schema_id in told]
+        bound = self._subjects.now.bound
+        subjects = SUBJECTS if bound is None else bound[:1]
+        live = [each for subject in subjects for each in self._subjects.now.live(subject)]
+        ids = [each.schema_id for each in live[-LIVE_NEWEST:] if each.schema_id in told]
         if not ids or random.random() > LIVE_OF:
-            ids = [*list(told)[-NEWEST:], NOBODYS]
+            ids = [one for one in list(told)[-NEWEST:] if one not in ids] or [NOBODYS]
         schema_id = random.choice(ids)
         text = told.get(schema_id) or random.choice(TEXTS)
         return Written.of(text.message.drawn(random), schema_id)

@@ -28,9 +28,11 @@ from tests.sim.subjects import SUBJECTS, TEXTS, Subjects, Text, View
 ASKERS, ASKED_S = 2, 0.3
 """Who asks side by side, and how long each waits between two requests on average."""
 ANSWER_S_MAX = 3.0
-WAY_S_MAX = 0.02
+WAY_S_MAX = 0.004
 RACE_OF = 0.3
 """Registrations of which another agent is asked at the same time, for the same text or another."""
+FRESH_OF = 0.5
+"""Of these, the ones for a subject that nobody has made."""
 STORE = 50001
 """Others were always faster: the one error of status 500 that the registry has a reason for."""
 IMPORTED_STEP = 1000
@@ -106,7 +108,7 @@ class Registrar:
         acts = (self._register, self._delete, self._set, self._import, self._look)
         while not self._around.stopping.is_set():
             await asyncio.sleep(random.expovariate(1 / ASKED_S))
-            (act,) = random.choices(acts, (8, 3, 1, 1, 3))
+            (act,) = random.choices(acts, (8, 4, 1, 1, 3))
             await act(random.choice(SUBJECTS))
 
     def _agent(self) -> int:
@@ -150,8 +152,12 @@ class Registrar:
         texts = [text]
         if random.random() < RACE_OF:
             agents = random.sample(range(self._agents), 2)
-            texts = [text, random.choice((text, text, random.choice(TEXTS)))]
+            others = [each for each in TEXTS if each.family != text.family]
+            texts = [text, random.choice((text, random.choice(TEXTS), random.choice(others)))]
             self._around.counts["registry races"] += 1
+            if random.random() < FRESH_OF:  # to which each of two would go
+                self._around.names += 1
+                subject = f"fresh{self._around.names}"
         async with asyncio.TaskGroup() as group:
             for agent, each in zip(agents, texts, strict=True):
                 group.create_task(self._registered(subject, each, agent))
