@@ -131,6 +131,10 @@ class View:
         known = {each.schema_id for each in self.live(subject) if number in (0, each.number)}
         return record.frame in known
 
+    def following(self, subject: str, number: int) -> View:
+        """With the topic bound to a subject, or to none (an empty one)."""
+        return replace(self, bound=(subject, number) if subject else None)
+
     def put(self, subject: str, versions: Iterable[Version]) -> View:
         """With these versions of a subject; what was set for it goes with the last that is not deleted."""
         held = tuple(sorted(versions))
@@ -181,8 +185,7 @@ class Subjects:
         def bound(state: StateData, topic: Any, role: int, schema_id: int | None, at: At) -> None:
             if topic.name == FOLLOWED and self._is_first(state, at):
                 one = state.schemas[schema_id] if schema_id else None
-                now = (one.subject, one.subject_version) if one is not None else None
-                self._enter(replace(self.now, bound=now), at)
+                self._enter(self.now.following(*(one.subject, one.subject_version) if one else ("", 0)), at)
             set_binding(state, topic, role, schema_id, at)
 
         binding.put = bound
