@@ -253,14 +253,20 @@ class Registrar:
         answer = await self._asked("GET", f"/subjects/{subject}/versions")
         if answer is not None:
             told = answer.told if answer.code == 200 else []
-            held: Held = lambda view: [each.number for each in view.live(subject)] == told  # noqa: E731
+
+            def held(view: View) -> bool:
+                return [each.number for each in view.live(subject)] == told
+
             self._judge(f"versions of {subject}", answer, held if answer.code in (200, 40401) else None)
 
     async def _newest(self, subject: str) -> None:
         answer = await self._asked("GET", f"/subjects/{subject}/versions/latest")
         if answer is not None:
             told = [(answer.told["version"], answer.told["id"])] if answer.code == 200 else []
-            held: Held = lambda view: [each[:2] for each in view.live(subject)[-1:]] == told  # noqa: E731
+
+            def held(view: View) -> bool:
+                return [each[:2] for each in view.live(subject)[-1:]] == told
+
             self._judge(f"newest of {subject}", answer, held if answer.code in (200, *_MISSING) else None)
 
     async def _by_id(self, _subject: str) -> None:
