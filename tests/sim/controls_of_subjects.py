@@ -1,8 +1,8 @@
 """Rules of the registry and of topics that follow subjects, broken (docs/schemas.md).
 
 What apply decides, which an author may only guess: whether a schema is there, its version, whether it was
-judged by all before it. What is read fresh: lookups, and what a frame may name before a record is refused.
-And of a record: by which state it was judged, by which schema its row is decoded.
+judged by all before it. What is read fresh: lookups, and the binding by which a record is refused. And of a
+record: by which state it was judged, by which schema its row is decoded.
 """
 
 from __future__ import annotations
@@ -65,26 +65,6 @@ def _nobody_is_asked(where: Any) -> Change:
         return 0
 
     return where, "barrier", barrier
-
-
-def _refused_unasked() -> Change:
-    """What an agent has not heard of yet is refused."""
-    real = frames._look_up
-
-    class _Sure:
-        def __init__(self, ctx: Any) -> None:
-            self._ctx = ctx
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._ctx, name)
-
-        async def barrier(self) -> bool:
-            return True
-
-    async def look_up(ctx: Any, *rest: Any) -> Any:
-        return await real(_Sure(ctx), *rest)  # type: ignore[arg-type]  # a context, but for the barrier
-
-    return frames, "_look_up", look_up
 
 
 def _refused_by_the_view() -> Change:
@@ -173,13 +153,6 @@ SUBJECTS = (
         "registry-stale",
         lambda: _nobody_is_asked(writes),
         lambda: _nobody_is_asked(read_subjects),
-        told=_with_a_far_agent,
-    ),
-    _control(
-        "refused-unasked",
-        "5: who refuses a frame has asked the log first",
-        "refused-wrongly",
-        _refused_unasked,
         told=_with_a_far_agent,
     ),
     _control(
