@@ -25,8 +25,8 @@ from objectstore.store import ObjectStore, StoreError
 from objectstore.transactions import Transactions
 from tests.checker.findings import Finding
 from tests.sim import columns, newest
-from tests.sim.bindings import BOUND, Bindings
 from tests.sim.clerk import ASIDE
+from tests.sim.columns import Truth
 from tests.sim.damage import HURT
 from tests.sim.keepers import KEPT, SHORT_LIVED, Kept, Ledger
 from tests.sim.mortal import MORTAL
@@ -43,7 +43,7 @@ CACHE_BYTES = 1 << 22
 
 
 async def audit(
-    agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger, bindings: Bindings
+    agents: Sequence[AgentNode], objects: ObjectStore, ledger: Ledger, truths: Sequence[Truth]
 ) -> list[Finding]:
     """Everything below."""
     findings = await agree(agents)
@@ -58,7 +58,7 @@ async def audit(
         for topic in [each for each in state.topics if each != HURT]:  # which has none
             known = _Topic(topic, agents[0], Readers(ranges, reader))
             try:
-                findings += await _table(known, objects, ledger, bindings)
+                findings += await _table(known, objects, ledger, truths)
             except StoreError as error:  # what it is compared with is gone
                 findings.append(Finding("unseen", topic, f"its records cannot be read: {error!r}", ()))
             if not findings and known.tables:  # its newest rows are those of that table
@@ -164,7 +164,9 @@ class _Topic:
         }
 
 
-async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger, bindings: Bindings) -> list[Finding]:
+async def _table(
+    topic: _Topic, objects: ObjectStore, ledger: Ledger, truths: Sequence[Truth]
+) -> list[Finding]:
     """Table rows = records, each once; rows of records that are gone by right may be there still."""
     try:
         async with asyncio.timeout(TABLE_S_MAX):
@@ -180,8 +182,9 @@ async def _table(topic: _Topic, objects: ObjectStore, ledger: Ledger, bindings: 
     except StoreError as error:
         return [Finding("table-differs", topic.name, f"the table cannot be read: {error}", ())]
     rows, findings = _rows(topic.name, files)
-    if topic.name == BOUND:
-        findings += columns.judged(at.metadata, files, bindings)
+    for truth in truths:
+        if topic.name == truth.topic:
+            findings += columns.judged(at.metadata, files, truth)
     left = (
         await topic.records()
     )  # after the rows: what goes meanwhile may be a row, never the other way round

@@ -89,6 +89,8 @@ _NEVER = _Change(0, 0, 0)
 class Bindings:
     """What the log says, from which offset on the topic was bound to what; and what was written to it."""
 
+    topic = BOUND
+
     def __init__(self) -> None:
         self._changes: dict[int, _Change] = {}
         """By revision, in order: nobody applies an entry before somebody has applied those before it."""

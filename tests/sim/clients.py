@@ -99,6 +99,11 @@ async def nobody(message: Any) -> Any:
     raise OSError(f"no agent takes {message}")
 
 
+async def nobody_answers(agent: int, method: str, path: str, body: object) -> tuple[int, Any]:
+    """Nobody serves HTTP."""
+    raise OSError(f"nobody answers {method} {path} at {agent}: {body}")
+
+
 @dataclass(slots=True)
 class Surroundings:
     """What every client needs."""
@@ -118,6 +123,10 @@ class Surroundings:
     """Topics that may have more partitions than anybody was told."""
     propose: Callable[[Any], Awaitable[Any]] = nobody
     """A command to the log, by any agent, as over HTTP. Raises OSError where there is none."""
+    ask: Callable[[int, str, str, object], Awaitable[tuple[int, Any]]] = nobody_answers
+    """A request over HTTP (registrar.py)."""
+    revision: Callable[[], int] = int
+    """Of the log, which nobody can ask."""
     sent: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     """By transactional id of v1 the positions of its transaction, once they are answered."""
     counts: Counter[str] = field(default_factory=Counter)

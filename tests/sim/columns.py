@@ -1,15 +1,15 @@
-"""The decoded columns of the table of the topic that is bound and unbound (bindings.py), against the truth.
-
-The truth is what the writer put into a record and the schema that was bound at its offset, or that its frame
+"""The decoded columns of the tables of topics that are bound and unbound (bindings.py, follower.py), against
+the truth: what the writer put into a record and the schema that was bound at its offset, or that its frame
 names. Where a message's fields are in the table, the table's schema and `floe.columns` say: columns are
 compared by their ids, as every reader of Iceberg finds them; in a flat table they stand at the top level.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
@@ -17,8 +17,8 @@ from iceberg import arrow_types, evolution, flat, ledger, mapping, metadata
 from iceberg.column_ids import VALUE_ID, ColumnIds
 from schema import descriptors
 from tests.checker.findings import Finding
-from tests.sim.bindings import BOUND, Bindings, Shown
-from tests.sim.bound_messages import Message
+from tests.sim.bindings import Shown
+from tests.sim.bound_messages import Message, Written
 
 _TOP = ("kafka", "key", "value", "headers")
 _READ = ("kafka.offset", "key.__raw__", "value")
@@ -35,25 +35,42 @@ class Row:
     wrong: bool
 
 
-def judged(head: Mapping[str, Any], files: Sequence[pq.ParquetFile], bindings: Bindings) -> Iterator[Finding]:
+class Truth(Protocol):
+    """What is known of a topic and of all that was written to it (bindings.py, subjects.py)."""
+
+    topic: str
+    counts: Counter[str]
+    """What rows showed, for the coverage."""
+
+    @property
+    def written(self) -> Sequence[Written]:
+        """Each record; its key is its place here."""
+        ...
+
+    def shown_at(self, offset: int, record: Written) -> Iterator[Shown]:
+        """What the table may show of a record that stands there."""
+        ...
+
+
+def judged(head: Mapping[str, Any], files: Sequence[pq.ParquetFile], truth: Truth) -> Iterator[Finding]:
     """Rows that say something else than the truth. `head`: the table's metadata; all of its files."""
     places = Places(head)
     for file in files:
         for row in rows(file):
-            yield from _judged(row, bindings, places)
+            yield from _judged(row, truth, places)
 
 
-def _judged(row: Row, bindings: Bindings, places: Places) -> Iterator[Finding]:
-    record, found = bindings.written[row.number], (row.columns, row.wrong)
+def _judged(row: Row, truth: Truth, places: Places) -> Iterator[Finding]:
+    record, found = truth.written[row.number], (row.columns, row.wrong)
     told = []
-    for shown in bindings.shown_at(row.offset, record):
+    for shown in truth.shown_at(row.offset, record):
         expected = places.of(shown), shown.wrong
         if expected == found:
-            bindings.counts[f"row {shown.kind}"] += 1
+            truth.counts[f"row {shown.kind}"] += 1
             return
         told.append(f"{shown}, that is {expected}")
     detail = f"the row at {row.offset} of {record}: {found}, not {' or '.join(told)}"
-    yield Finding("columns-wrong", BOUND, detail, ())
+    yield Finding("columns-wrong", truth.topic, detail, ())
 
 
 def rows(file: pq.ParquetFile) -> Iterator[Row]:

@@ -11,12 +11,14 @@ from tests.sim.controls_of_damage import DAMAGE
 from tests.sim.controls_of_deletion import DELETION
 from tests.sim.controls_of_health import HEALTH
 from tests.sim.controls_of_producers import PRODUCERS
+from tests.sim.controls_of_subjects import SUBJECTS
 from tests.sim.controls_of_tables import TABLES
 from tests.sim.plan import plan_of
 from tests.sim.world import World
 
 SEEDS_MAX = 200
 SECONDS = 20.0
+EVERY = (*PRODUCERS, *CONTROLS, *BINDINGS, *SUBJECTS, *TABLES, *DAMAGE, *DELETION, *HEALTH)
 
 
 class Caught(NamedTuple):
@@ -32,7 +34,7 @@ class Caught(NamedTuple):
 
 def catch(names: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[Caught]:
     """Each control, or those of these names."""
-    for control in (*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *DELETION, *HEALTH):
+    for control in EVERY:
         if not names or control.name in names:
             yield _catch(control, seconds)
 

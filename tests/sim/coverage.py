@@ -41,11 +41,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
 }
 """By rule: what must have happened, all of it. Rules 11 and 13 are no matter of schedules."""
 
-_CATALOG = "only the Iceberg REST catalog asks for it, over HTTP, which has no part here"
-_REGISTRY = (
-    "only the schema registry asks for it, over HTTP, which has no part here: two agents that race for a "
-    "subject are in tests/property/test_registry_races.py"
-)
+_CATALOG = "only the Iceberg REST catalog asks for it, over HTTP; it has no client here"
 COMMANDS_OUT: Mapping[str, str] = {
     "commit_tables": _CATALOG,
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
@@ -53,9 +49,6 @@ COMMANDS_OUT: Mapping[str, str] = {
     "downgrade_consumer_group": "its group must lose the last member of KIP-848 while classic ones stay: "
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,
-    "register_schema": _REGISTRY,
-    "delete_schema_versions": _REGISTRY,
-    "put_subject_settings": _REGISTRY,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
@@ -131,7 +124,8 @@ class Coverage:
             "commands: " + self._shown("command "),
             "requests: " + self._shown("request "),
             "held: " + self._shown("held "),
-            "rows of the topic that is bound: " + self._shown("row "),
+            "rows of the topics that are bound: " + self._shown("row "),
+            "the registry: " + self._shown("registry "),
             f"keys: {self.counts['keys']}, retired {self.counts['keys retired']}",
             "groups that subscribe: " + self._shown("group "),
             "where a consumer goes on behind a transaction that failed: " + self._shown("behind an abort "),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from starlette.types import ASGIApp
+
 from agent.app import App
 from agent.background.jobs import Background
 from agent.background.rewriting.compaction.job import Compaction
@@ -73,7 +75,7 @@ class Node:
 
 
 class _NoHttp:
-    """Stands where uvicorn would: no client of the simulation asks for pages."""
+    """Stands where uvicorn would: who asks for pages asks the application itself (registrar.py)."""
 
     async def start(self) -> int:
         """No port."""
@@ -177,6 +179,8 @@ class AgentNode(Node):
         self.skew_ms = 0
         self.clock: SimClock | None = None
         self.app: App | None = None
+        self.http: ASGIApp | None = None
+        """What it would serve over HTTP (registrar.py)."""
         self.log: MemoryLog | None = None
         self.store: FaultyStore | None = None
         self.rates = FaultRates(stale_writes=0)
@@ -240,6 +244,7 @@ class AgentNode(Node):
         self.app = App(
             self._config(), clock=clock, log=self.log, store=RetryingStore(self.store, STORE_RETRY, clock)
         )
+        self.http = cast(ASGIApp, self.app._http._server.config.app)
         self.app._http = cast(HttpServer, _NoHttp())
         _without_processes(self.app.background)
         self._of_version(self.app)

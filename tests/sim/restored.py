@@ -86,7 +86,7 @@ async def play(world: World) -> list[Finding]:
     findings += await _served(world.agents)
     if not findings:
         findings += _judged(before, await _found(world, world.agents[0]))
-        findings += await audit(world.agents, world.objects, world.ledger, world.witness.bindings)
+        findings += await audit(world.agents, world.objects, world.ledger, world.witness.truths)
     return findings
 
 

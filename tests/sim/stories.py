@@ -17,8 +17,7 @@ from typing import Any
 
 import structlog
 
-from tests.sim.controls import CONTROLS
-from tests.sim.controls_of_bindings import BINDINGS
+from tests.sim.controls_table import EVERY
 from tests.sim.plan import Plan
 from tests.sim.world import World
 
@@ -49,7 +48,7 @@ def _all() -> Iterator[str]:
 
 
 def _broken(name: str, control: str) -> Iterator[str]:
-    with next(each for each in (*CONTROLS, *BINDINGS) if each.name == control).broken():
+    with next(each for each in EVERY if each.name == control).broken():
         yield json.dumps(told(next(path for path in PLANS if path.stem == name)))
 
 

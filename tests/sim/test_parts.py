@@ -48,13 +48,8 @@ from objectstore.store import NotFound
 from tests.checker.findings import Finding, Judgement
 from tests.checker.operations import Operation, Poll
 from tests.sim.clock import SimClock
-from tests.sim.controls import CONTROLS, Control
-from tests.sim.controls_of_bindings import BINDINGS
-from tests.sim.controls_of_damage import DAMAGE
-from tests.sim.controls_of_deletion import DELETION
-from tests.sim.controls_of_health import HEALTH
-from tests.sim.controls_of_producers import PRODUCERS
-from tests.sim.controls_of_tables import TABLES
+from tests.sim.controls import Control
+from tests.sim.controls_table import EVERY
 from tests.sim.coverage import COMMANDS_OUT, RULES, Coverage
 from tests.sim.distant_store import DistantStore
 from tests.sim.final import passed_over
@@ -457,7 +452,7 @@ def test_a_client_that_an_error_ends_begins_again_or_is_a_finding(monkeypatch: p
 
 @pytest.mark.parametrize(
     "control",
-    [*PRODUCERS, *CONTROLS, *BINDINGS, *TABLES, *DAMAGE, *DELETION, *HEALTH],
+    EVERY,
     ids=lambda each: str(each.name),
 )
 def test_what_a_control_breaks_is_there(control: Control) -> None:

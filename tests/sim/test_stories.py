@@ -49,6 +49,10 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("topic_is_bound_while_records_are_on_their_way", "decoded-by-now", "columns-wrong"),
         ("topic_is_bound_while_records_are_on_their_way", "frames-ignored", "columns-wrong"),
         ("topic_of_a_flat_table_is_bound_while_records_come", "decoded-by-now", "columns-wrong"),
+        ("versions_are_hidden_while_records_name_them", "judged-once", "incompatible-version"),
+        ("versions_are_hidden_while_records_name_them", "looked-up-at-home", "registry-stale"),
+        ("versions_are_hidden_while_records_name_them", "hidden-unnoticed", "frame-of-no-version"),
+        ("versions_are_hidden_while_records_name_them", "decoded-by-newest", "columns-wrong"),
     ],
 )
 def test_a_rule_that_is_broken_shows_in_its_story(name: str, control: str, anomaly: str) -> None:

@@ -20,16 +20,19 @@ from coordination.state.transaction_types import Transaction
 from coordination.state.types import Applied, At, Refused
 from tests.checker.findings import Finding
 from tests.sim.bindings import Bindings
+from tests.sim.columns import Truth
 from tests.sim.due import Due
 from tests.sim.mortal import Arrivals
 from tests.sim.named import Named
+from tests.sim.node import AgentNode
 from tests.sim.positions import Positions
+from tests.sim.subjects import Subjects
 
 
 class Witness:
     """Collects findings and counts while it `watches`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, registry: bool = False) -> None:
         self.findings: list[Finding] = []
         self.commands: Counter[str] = Counter()
         """Commands by `kind` and `kind CODE`, once per revision."""
@@ -39,7 +42,8 @@ class Witness:
         self.positions = Positions(self._wrong)
         self.due = Due(self._wrong)
         self.named = Named(self._wrong)
-        self.bindings = Bindings()
+        self.bindings, self.subjects = Bindings(), Subjects(self._wrong)
+        self._registry = registry
         self.mortal = Arrivals()
         self.sent: dict[str, dict[tuple[str, int], int]] = {}
         """As Surroundings.sent."""
@@ -66,10 +70,31 @@ class Witness:
             with ExitStack() as stack:
                 for each in (self.positions, self.due, self.named, self.bindings, self.mortal):
                     stack.enter_context(each.watches())
+                if self._registry:
+                    stack.enter_context(self.subjects.watches())
                 yield
         finally:
             State.apply = apply  # type: ignore[method-assign]  # as it was
             transactions.finish = finish
+
+    @property
+    def truths(self) -> tuple[Truth, ...]:
+        """Of the topics whose columns are looked at."""
+        return self.bindings, self.subjects
+
+    def counted(self, counts: Counter[str]) -> None:
+        """Add what was seen, for the coverage."""
+        counts["records whose span was looked at"] += len(self.bindings.taken)
+        counts.update(self.bindings.counts)
+        counts.update(self.subjects.counts)
+        counts["positions asked for behind the log"] += self.positions.behind
+        counts.update({f"command {kind}": number for kind, number in self.commands.items()})
+
+    def judged(self, agent: AgentNode) -> Iterator[Finding]:
+        """What an agent, healed and up to date, says otherwise."""
+        yield from self.bindings.judged(agent)
+        if self._registry:
+            yield from self.subjects.judged(agent)
 
     def restored(self, revision: int) -> None:
         """The log is back at this revision: what came behind it may come otherwise now."""

@@ -40,6 +40,7 @@ from tests.sim.damage import Hurt, Skipper, judged
 from tests.sim.faults import FAULTS, Fault, fault_of
 from tests.sim.faults.upgrade import UPGRADE
 from tests.sim.final import all_ended, caught_up, committed, copies_differ, passed_over, positions, read_all
+from tests.sim.follower import Follower
 from tests.sim.keepers import (
     KEPT,
     KEPT_PARTITIONS,
@@ -62,7 +63,9 @@ from tests.sim.node import AgentNode, Node
 from tests.sim.operator import Operator
 from tests.sim.pipeliner import Pipeliner
 from tests.sim.plan import Plan
+from tests.sim.registrar import Registrar, asks_http
 from tests.sim.relay import COPIES, COPIES_PARTITIONS, GROUP, Relay
+from tests.sim.settings import CLUSTER, COMPACTED, SHORT_RETENTION, settings_of
 from tests.sim.sick.bed import Sickbed
 from tests.sim.sick.goers import Goers
 from tests.sim.solo import Solo
@@ -73,30 +76,6 @@ from tests.sim.witness import Witness
 HEAL_S_MAX, DRAIN_S, RESTART_S = 60.0, 8.0, 1.0
 SMALL_FETCH_BYTES = 1000
 TOPIC = "sim"
-SETTINGS: dict[str, Any] = {
-    "collection": {"interval_s": 2, "grace_s": 1},
-    "produce": {"linger_ms": 5, "quiet_ms": 1},
-    "merging": {"interval_ms": 500, "min_slices": 12, "keep_slices": 3, "segment_bytes": 1 << 16, "age_s": 5}
-    | {"skipped_wait_s": 1},
-    "compaction": {"dirty_bytes_min": 1024},
-}
-LONG_LEASE = {"url": "memory:", "lease_ttl_s": 10}
-"""The default: an agent that is sick is taken out long before."""
-SMALL_CACHES = {"cache_bytes_max": 1024, "cold_cache_bytes_max": 1024}
-"""What an agent has in memory hides what is damaged in the bucket."""
-CLUSTER = {
-    "group.initial.rebalance.delay.ms": "300",
-    "group.consumer.min.heartbeat.interval.ms": "300",
-    "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.min.session.timeout.ms": "3000",
-    "group.consumer.session.timeout.ms": "6000",
-    "log.cleaner.backoff.ms": "500",
-    "log.retention.check.interval.ms": "500",
-    "offsets.retention.check.interval.ms": "1000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-}
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1500"}
-SHORT_RETENTION = {"retention.bytes": "3000", "floe.table.retention": "follow"}
 
 
 @dataclass(slots=True)
@@ -136,16 +115,7 @@ class World:
         self.server = MemoryServer("sim")
         self.objects = MemoryStore(lambda: START_MS + int(self.loop.time() * 1000))
         world = (self.server, self.objects)
-        settings = (
-            SETTINGS
-            | ({"log": LONG_LEASE} if plan.sick else {})
-            | ({"fetch": SMALL_CACHES} if plan.hurt else {})
-            | ({"schemas": {"allow_unknown": True}} if plan.binder else {})
-            | {
-                "snapshots": {"interval_s": 2, "entries_max": plan.snapshot_entries},
-                "tables": plan.tables(),
-            }
-        )
+        settings = settings_of(plan)
         self.agents = [
             AgentNode(self.loop, self.network, f"a{n}", n, world, settings, plan.ways())
             for n in range(plan.agents)
@@ -159,7 +129,7 @@ class World:
         self.clients: list[Node] = []
         self.living: dict[str, Living] = {}
         self.seen = Seen(NODE.get)
-        self.ledger, self.witness = Ledger(), Witness()
+        self.ledger, self.witness = Ledger(), Witness(registry=plan.registrar)
         self.around: Surroundings | None = None
         self.broken: list[Finding] = []
         self.sickbed, self.hurt = Sickbed(self), Hurt(self.objects, self.agents)
@@ -221,9 +191,9 @@ class World:
         judgement = judge(History(self.recorder.operations), healed_ns=healed, patience=patience)
         judgement.findings += findings
         judgement.findings += self.ledger.findings
-        bindings = self.witness.bindings
-        found = await self._node("audit", audit(self.agents, self.objects, self.ledger, bindings))
-        judgement.findings += [*found, *(e for a in self.agents for e in bindings.judged(a))]
+        witness = self.witness
+        found = await self._node("audit", audit(self.agents, self.objects, self.ledger, witness.truths))
+        judgement.findings += [*found, *(e for a in self.agents for e in witness.judged(a))]
         if self.plan.restored and not self.plan.sick and judgement.valid and not self.witness.findings:
             judgement.findings += await restored.play(self)
         judgement.findings += self.witness.findings + self.broken + around.findings
@@ -248,6 +218,8 @@ class World:
             self.plan.fetch_bytes,
             self.plan.seeks_back,
             propose=asks_any(self.loop, self.agents),
+            ask=asks_http(self.loop, self.agents),
+            revision=lambda: self.server.revision,
             sent=self.witness.sent,
         )
 
@@ -297,7 +269,10 @@ class World:
         cast += [f"t{n}" for n in range(len(plan.transactors))]
         cast += [f"p{n}" for n in range(plan.pipeliners)]
         cast += ["relay"] if plan.relay else []
-        cast += [each for each in ("solo", "operator", "mortal", "binder") if getattr(plan, each)]
+        cast += [
+            each for each in ("solo", "operator", "mortal", "binder", "registrar") if getattr(plan, each)
+        ]
+        cast += ["follower"] * plan.registrar
         cast += [f"k{n}" for n in range(plan.modern)] + ["going"] * plan.sick
         cast += [f"m{n}" for n in range(plan.members)] + ["skipper"] * (plan.hurt and not plan.sick)
         if plan.changes or plan.key_writes or plan.live_keys > plan.partitions:
@@ -320,11 +295,7 @@ class World:
             counts.update(self.around.counts)
             counts["skipped behind an abort"] += len(self.around.skipped)
         counts["small fetches"] += self.plan.fetch_bytes < SMALL_FETCH_BYTES
-        counts["records whose span was looked at"] += len(self.witness.bindings.taken)
-        counts.update(self.witness.bindings.counts)
-        counts["positions asked for behind the log"] += self.witness.positions.behind
-        for kind, number in self.witness.commands.items():
-            counts[f"command {kind}"] += number
+        self.witness.counted(counts)
         for event, number in self.network.events.items():
             counts[f"network {event}"] += number
         for kinds, word in ((self.network.requests, "request"), (self.network.held, "held")):
@@ -380,6 +351,10 @@ class World:
                 return Skipper(around, self.hurt)
             case _, "binder":
                 return Binder(around, self.witness.bindings, plan.bound())
+            case _, "registrar":
+                return Registrar(around, self.witness.subjects, plan.agents)
+            case _, "follower":
+                return Follower(around, self.witness.subjects)
             case _, "operator" | "mortal":
                 return Operator(around) if client == "operator" else Mortal(around, self.witness.mortal)
             case "t", _:

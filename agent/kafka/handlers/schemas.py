@@ -2,7 +2,8 @@
 
 Of what a frame names the state is asked as it is by then, which may be younger than the revision by which the
 batch counts as judged: what is registered meanwhile refuses nobody, and behind what is deleted apply refuses
-the batch (coordination/state/following.py), so that it is judged again.
+the batch (coordination/state/following.py), so that it is judged again. Nobody is refused by a binding that
+was over when his records came: another agent may have answered for the next one (rule 5).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.produce.admission import Rejected
+from agent.kafka.produce.driver import JUDGE_AGAIN
 from coordination.kafka_codes import Code
 from coordination.state.following import Meaning, imported, meaning
 from coordination.state.types import Schema, Topic
@@ -27,6 +29,7 @@ LOOKS_MAX = 64
 
 async def require_schemas(ctx: Context, topic: Topic, records: memoryview) -> None:
     """Every record must be what its topic is bound to (KIP-467). Raises Rejected."""
+    bound = topic.bound_revision
     try:
         validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
         bad = await _bad(ctx, validator, records) if validator is not None else []
@@ -35,11 +38,20 @@ async def require_schemas(ctx: Context, topic: Topic, records: memoryview) -> No
     except DescriptorError as error:
         raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
     if bad:
+        await _require_current(ctx, topic, bound)
         raise Rejected(
             Code.INVALID_RECORD,
             f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
             tuple((each.index, each.reason) for each in bad),
         )
+
+
+async def _require_current(ctx: Context, topic: Topic, bound: int) -> None:
+    """What records were judged by, which was put at revision `bound`, must still be so. Raises Rejected."""
+    if not await ctx.barrier():
+        raise Rejected(Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached: send again.")
+    if ctx.state.topics.get(topic.name) is not topic or topic.bound_revision != bound:
+        raise Rejected(Code.NOT_ENOUGH_REPLICAS, JUDGE_AGAIN)
 
 
 async def _bad(ctx: Context, validator: Validator, records: memoryview) -> list[BadRecord]:

@@ -10,6 +10,7 @@ import pytest
 
 from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
+from coordination.memory_server import MemoryServer
 from coordination.state.types import Done
 from objectstore.naming import ChunkId
 from objectstore.store import Buffer
@@ -112,3 +113,37 @@ async def test_other_topics_and_a_binding_that_says_the_same_disturb_nobody(star
     await bind(other)
     held.let_go()
     assert (await sent).error_code == 0
+
+
+async def test_nobody_is_refused_by_a_binding_that_was_over(
+    start: StartAgent, log_server: MemoryServer
+) -> None:
+    """Rule 5: the agent has not heard of what another one answered for (the simulation's seeds 24 and 30)."""
+    one = await start("a")
+    (deaf,) = log_server._watches
+    other = await start("b")
+    await create(one)
+    await bind(one)
+    await catch_up(other)
+    deaf.silent = True
+    assert isinstance(await other.services.replica.propose(BindSchema(topic="t", unbind=True)), Done)
+    assert one.services.replica.state.topics["t"].value_schema_id is not None, "it has not heard of it"
+    answer = await produce(one, batch(BAD))
+    assert (answer.error_code, answer.base_offset) == (RETRY, -1)
+    assert (await produce(one, batch(BAD))).error_code == 0
+
+
+async def test_who_cannot_ask_the_log_refuses_nobody(
+    start: StartAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic may be bound to something else by now: the producer sends again."""
+    one = await start("a")
+    await create(one)
+    await bind(one)
+
+    async def no_barrier(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(one.services.replica, "barrier", no_barrier)
+    assert (await produce(one, batch(BAD))).error_code == RETRY
+    assert (await produce(one, batch(GOOD))).error_code == 0
