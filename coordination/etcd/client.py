@@ -30,6 +30,8 @@ _DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
 TIMEOUTS_MAX = 2
 CLOSE_GRACE_S = 10.0
 RECEIVE_BYTES_MAX = 64 << 20
+# A name is looked up again this soon: an etcd whose pod comes back has another address (gRPC's own: 30 s).
+LOOKUP_MS_MIN = 1_000
 _CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
@@ -41,6 +43,7 @@ _CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.dns_min_time_between_resolutions_ms", LOOKUP_MS_MIN),
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
