@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from agent.background.jobs import Background
 from agent.cluster.peers.service import Peers, warmer_of
 from agent.config import Config, advertised
 from agent.config.rules import scheme
 from agent.dependencies import log_of, replica_options, store_of
+from agent.health.files import Files, files_of
 from agent.health.health import Health, Signals
 from agent.health.standing import Standing
 from agent.health.watched import WatchedLog, WatchedStore
@@ -29,6 +31,7 @@ from agent.net.server import Listener, RequestContext, Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 from agent.telemetry.damages import Damages
+from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
@@ -37,14 +40,14 @@ from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
 from coordination.commands import RegisterAgent
-from coordination.log import Log, Unavailable
+from coordination.log import Log, Renewing, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.types import serving_of
 from coordination.trouble import Troubles
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
 from objectstore.merged import MergedRanges
-from objectstore.store import ObjectStore, StoreError
+from objectstore.store import ObjectStore
 
 _log = logger("app")
 
@@ -55,7 +58,8 @@ STOP_SHARE = 0.7  # of the bound of a stop, for flushes and answers; the rest cl
 class App:
     """One agent. Made inside the event loop that it lives in.
 
-    `log` and `store` replace the configured ones (tests share memory ones between agents).
+    `log` and `store` replace the configured ones (tests share memory ones between agents). `config_file`:
+    where the configuration came from; `memory_bytes`: what it was made to fit. Both are told of.
     """
 
     def __init__(
@@ -65,14 +69,18 @@ class App:
         clock: Clock | None = None,
         log: Log | None = None,
         store: ObjectStore | None = None,
+        config_file: Path | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.config = config
+        self.memory_bytes = memory_bytes
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
-        watched = WatchedLog(log or log_of(config, self.clock), signals.log_reads, signals.appends)
+        log = log or log_of(config, self.clock)
+        watched = WatchedLog(log, signals.log_reads, signals.appends)
         self.log: Log = MeasuredLog(watched, self.metrics)
         self.store: ObjectStore = WatchedStore(
             store or store_of(config, self.clock), signals.store_reads, signals.store_writes
@@ -92,9 +100,24 @@ class App:
             troubles,
         )
         self.health = Health(config, self.replica, self.store, signals, troubles)
+        self.files = Files(
+            list(files_of(config, config_file)),
+            log.renew if isinstance(log, Renewing) else None,
+            config.agent.files_interval_ms / 1000,
+            asyncio.get_running_loop().time,
+        )
         self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
         self.peers: Peers | None = None
         self.warmer = warmer_of(config, self.replica, self.reader)
+        self._waits = {
+            what: Episodes(
+                _log,
+                asyncio.get_running_loop().time,
+                begins=f"waiting for the {what}",
+                ends=f"the {what} answers",
+            )
+            for what in ("log", "store")
+        }
         self.kafka_ports: list[int] = []
         self.http_port = 0
         self._services: Services | None = None
@@ -118,6 +141,7 @@ class App:
         """
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
+        await self.files.start()
         fingerprint = await self._claim_bucket()
         services = assemble(
             self.config,
@@ -166,6 +190,7 @@ class App:
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
         await self.health.stop()
+        await self.files.stop()
         await self.background.stop()
         if self._services is not None:
             # Requests of a start that was given up wait for what will not come.
@@ -210,16 +235,23 @@ class App:
         """Wait for the log and the store, and compare what they say of the cluster (rule 11)."""
         identity = await self._log_identity()
         ours = Fingerprint(self.config.cluster.name, self.clock.random_bytes(16), identity)
-        return await claim_when_reachable(
-            self.store, ours, self.clock, lambda error, pause: _waiting("store", error, pause)
+        fingerprint = await claim_when_reachable(
+            self.store,
+            ours,
+            self.clock,
+            lambda error, _pause: self._waits["store"].met("store", error=str(error)),
         )
+        self._waits["store"].over("store")
+        return fingerprint
 
     async def _log_identity(self) -> str:
         while True:
             try:
-                return await self.log.identity()
+                identity = await self.log.identity()
+                self._waits["log"].over("log")
+                return identity
             except Unavailable as error:
-                _waiting("log", error, RETRY_S)
+                self._waits["log"].met("log", error=str(error))
             await self.clock.sleep(RETRY_S)
 
     async def _start_peers(self, fingerprint: Fingerprint) -> str:
@@ -275,6 +307,8 @@ class App:
             queues=self._queues,
             reads=self._reads,
             health=self.health,
+            files=self.files,
+            memory_bytes=self.memory_bytes,
         )
 
     def _forget_topics(self) -> None:
@@ -327,7 +361,3 @@ def server_limits(config: Config) -> Limits:
         connections_max=limits.connections_max,
         idle_s_max=limits.connection_idle_ms_max / 1000,
     )
-
-
-def _waiting(what: str, error: StoreError | Unavailable, pause: float) -> None:
-    _log.warning(f"waiting for the {what}", error=str(error), again_in_s=round(pause, 1))

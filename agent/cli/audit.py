@@ -29,6 +29,7 @@ from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID, Session, session
 from agent.config import Config
+from agent.dependencies import key_files
 from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ def s3_access(config: Config | None) -> S3Access | None:
 
     store = config.store
     endpoint = store.endpoint or f"https://s3.{store.region}.amazonaws.com"
+    files = key_files(config)
+    if files is not None:
+        keys = files.read()
+        return S3Access(endpoint, keys.access, keys.secret, store.region)
     access, secret = store.access_key.get_secret_value(), store.secret_key.get_secret_value()
     return S3Access(endpoint, access, secret, store.region)
 

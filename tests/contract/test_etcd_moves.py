@@ -49,4 +49,3 @@ async def _until_it_answers(client: EtcdClient) -> pb.RangeResponse:
     while True:
         with suppress(EtcdError):
             return await client.range(pb.RangeRequest(key=b"k"))
-
