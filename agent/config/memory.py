@@ -13,8 +13,11 @@ from agent.config.base import GIB, MIB
 from agent.config.schema import Path
 from agent.config.tree import Tree
 
-# Measured on Python 3.11, x86-64, idle: the agent 120 MiB of its own, each helper process 60.
-FIXED_BYTES = 200 * MIB  # the agent and the helper that writes tables, before either does anything
+# Measured at 10 MB/s with all caches at their floors (python -m tests.bench.memory_load; docs/operations.md):
+# what is held beside the settings below.
+AGENT_BYTES = 170 * MIB
+WRITER_BYTES = 105 * MIB  # the helper process that writes tables
+REWRITER_BYTES = 30 * MIB  # the one that merges and compacts
 STATE_SHARE = 0.05  # of the limit, left for the replicated state and what the allocator does not give back
 DEFAULTS_BYTES = 2 * GIB  # with so much the defaults stay as they are
 
@@ -45,8 +48,8 @@ KNOBS = (
     Knob(("limits", "metadata_cache_bytes_max"), 4 * MIB, fills=True),
     Knob(("replica", "queue_bytes_max"), 4 * MIB),
     Knob(("tables", "bytes_per_commit_max"), 8 * MIB, 2),
-    Knob(("tables", "compaction_bytes_max"), 8 * MIB, 0.5),
-    Knob(("tables", "latest_bytes_max"), 8 * MIB, 0.25),
+    Knob(("tables", "compaction_bytes_max"), 8 * MIB, 0.25),
+    Knob(("tables", "latest_bytes_max"), 8 * MIB, 0.125),
     Knob(("merging", "segment_bytes"), 4 * MIB, 2),
 )
 """In the order in which a person would look at them."""
@@ -70,8 +73,10 @@ def scaled(limit: int, given: Mapping[Path, object]) -> dict[Path, int]:
     """
     if limit >= DEFAULTS_BYTES:
         return {}
-    free = max(0.0, limit * (1 - STATE_SHARE) - FIXED_BYTES)
-    factor = free / (DEFAULTS_BYTES * (1 - STATE_SHARE) - FIXED_BYTES)
+    roles, tables = given.get(("agent", "roles"), "all"), given.get(("tables", "enabled"), True)
+    fixed = _fixed(str(roles), str(tables).lower() != "false")
+    free = max(0.0, limit * (1 - STATE_SHARE) - fixed)
+    factor = free / (DEFAULTS_BYTES * (1 - STATE_SHARE) - fixed)
     found = {knob.path: max(knob.floor, int(default(knob.path) * factor) // MIB * MIB) for knob in KNOBS}
     for small, large in WITHIN:
         if small in given:
@@ -97,12 +102,12 @@ def default(path: Path) -> int:
 
 def needed(config: Tree) -> int:
     """Bytes when all that is configured is full at once."""
-    return FIXED_BYTES + int(sum(value * knob.weight for knob, value in _values(config)))
+    return _fixed_of(config) + int(sum(value * knob.weight for knob, value in _values(config)))
 
 
 def certain(config: Tree) -> int:
     """Bytes that ordinary work comes to in time, whatever the clients do."""
-    return FIXED_BYTES + sum(value for knob, value in _values(config) if knob.fills)
+    return _fixed_of(config) + sum(value for knob, value in _values(config) if knob.fills)
 
 
 def problem(config: Tree, limit: int, origins: Mapping[Path, str]) -> str | None:
@@ -122,6 +127,17 @@ def warning(config: Tree, limit: int, origins: Mapping[Path, str]) -> str | None
         f"memory: {_mib(limit)} may be too few: up to {_mib(wanted)} are used when all is full at once; "
         f"{_remedy(config, origins)}"
     )
+
+
+def _fixed_of(config: Tree) -> int:
+    return _fixed(config.agent.roles, config.tables.enabled)
+
+
+def _fixed(roles: str, tables: bool) -> int:
+    """What an agent of these roles holds whatever the settings are, bytes."""
+    if roles != "all" and "background" not in roles:
+        return AGENT_BYTES
+    return AGENT_BYTES + REWRITER_BYTES + tables * WRITER_BYTES
 
 
 def _remedy(config: Tree, origins: Mapping[Path, str]) -> str:

@@ -61,15 +61,16 @@ class Gauges:
         """The figures that nobody counts, as of now."""
         parts, health = self._parts, self._parts.health
         for name, value in self._plain().items():
-            yield FIGURES[name].family({(): value})
+            yield FIGURES[name].family([((), value)])
         checks = {found.name: found.ok for found in health.findings()}
-        yield FIGURES["check"].family({(name,): int(ok) for name, ok in checks.items()})
-        up = {(name,): int(all(checks[each] for each in asked)) for name, asked in DEPENDENCIES.items()}
+        yield FIGURES["check"].family(((name,), int(ok)) for name, ok in checks.items())
+        up = (((name,), int(all(checks[each] for each in asked))) for name, asked in DEPENDENCIES.items())
         yield FIGURES["dependency_up"].family(up)
         yield from self._failing()
         if parts.files is not None:
-            stale = {(name,): int(name in parts.files.stale) for name in parts.files.settings()}
-            yield FIGURES["restart_needed"].family(stale)
+            stale = parts.files.stale
+            needed = (((name,), int(name in stale)) for name in parts.files.settings())
+            yield FIGURES["restart_needed"].family(needed)
         yield from families(parts.reads(), READS)
         yield from families(parts.queues(), QUEUES)
 
@@ -91,12 +92,12 @@ class Gauges:
 
     def _failing(self) -> Iterator[Metric]:
         """Jobs that fail, and what failed as nobody expected."""
-        failing = {(trouble.name,): trouble.since_ms / 1000 for trouble in self._parts.health.failing()}
+        failing = (((each.name,), each.since_ms / 1000) for each in self._parts.health.failing())
         yield FIGURES["job_failing_since_seconds"].family(failing)
-        yield FIGURES["defects"].family({(place,): count for place, count in DEFECTS.counts.items()})
+        yield FIGURES["defects"].family(((place,), count) for place, count in DEFECTS.counts.items())
         # Each count begins with a defect, at 1, of which `increase` knows nothing: alerts ask for the time.
         ahead_s = self._parts.clock.now_ms() / 1000 - asyncio.get_running_loop().time()
-        newest = {(place,): ahead_s + at for place, at in DEFECTS.times.items()}
+        newest = (((place,), ahead_s + at) for place, at in DEFECTS.times.items())
         yield FIGURES["newest_defect_seconds"].family(newest)
 
 

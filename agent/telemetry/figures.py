@@ -5,7 +5,7 @@ What counts for itself is in metrics.py. docs/metrics.md lists both (telemetry/d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,13 +21,13 @@ class Figure:
     text: str
     labels: tuple[str, ...] = ()
 
-    def family(self, samples: Mapping[tuple[str, ...], float]) -> Metric:
-        """As the client library writes it; without labels the key is ()."""
+    def family(self, samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+        """As the client library writes it: values of the labels, and the value."""
         made: Callable[..., GaugeMetricFamily | CounterMetricFamily] = (
             GaugeMetricFamily if self.kind == "gauge" else CounterMetricFamily
         )
         family = made(f"floe_{self.name}", self.text, labels=list(self.labels))
-        for values, value in samples.items():
+        for values, value in samples:
             family.add_metric(list(values), value)
         return family
 
@@ -60,7 +60,7 @@ FIGURES = {
         Figure("clock_skew_ms", "gauge", "Distance of this agent's clock from what most agents say"),
         Figure("replica_queue_bytes", "gauge", "Bytes of commands waiting for their append"),
         Figure("applied_entries", "counter", "Log entries applied"),
-        Figure("cache_bytes", "gauge", "Bytes held in memory for readers", ("cache",)),
+        Figure("cache_bytes", "gauge", "Bytes of caches for readers", ("cache",)),
         Figure(
             "produce_buffered_bytes", "gauge", "Bytes of records that wait for a chunk or are being written"
         ),
@@ -68,7 +68,7 @@ FIGURES = {
         Figure("groups_running", "gauge", "Consumer groups that run at this agent", ("protocol",)),
         Figure("read_slices", "counter", "Slices of records read, by where they were found", ("source",)),
         Figure("store_reads", "counter", "Reads of the store for readers of records, by of what", ("of",)),
-        Figure("store_read_bytes", "counter", "Bytes of these", ("of",)),
+        Figure("store_read_bytes", "counter", "Bytes that these reads gave, by of what", ("of",)),
         Figure("warmed_bytes", "counter", "Bytes read ahead when partitions moved here"),
         Figure("whole_chunk_hits", "counter", "Whole chunks found in the zone's cache"),
         Figure("peer_requests", "counter", "Requests to peers"),
@@ -119,10 +119,10 @@ QUEUES: Mapping[str, Place] = {
 
 def families(values: Mapping[str, int], places: Mapping[str, Place]) -> Iterator[Metric]:
     """What was read by `values`' names, as families."""
-    found: dict[str, dict[tuple[str, ...], float]] = {}
+    found: dict[str, list[tuple[tuple[str, ...], float]]] = {}
     for name, value in values.items():
         if name in places:
             figure, labels = places[name]
-            found.setdefault(figure, {})[labels] = value
+            found.setdefault(figure, []).append((labels, value))
     for figure, samples in found.items():
         yield FIGURES[figure].family(samples)

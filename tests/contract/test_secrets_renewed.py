@@ -99,7 +99,7 @@ async def test_other_keys_of_the_store(tmp_path: Path) -> None:
         )
         await store.put("k", [b"v"])
         await asyncio.to_thread(minio.kill)
-        minio.access_key, minio.secret_key = "floe-rotated", "floe-rotated-secret"  # type: ignore[misc]
+        minio.access_key, minio.secret_key = "floe-rotated", "floe-rotated-secret"
         await asyncio.to_thread(minio.start)
         with pytest.raises(Denied):
             await store.get("k")

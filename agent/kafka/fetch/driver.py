@@ -253,7 +253,7 @@ class FetchDriver:
                 self._tell(planned, trouble, damage)
                 damages += [damage] if damage is not None else []
             elif records:
-                self._unread.over(_key(planned))
+                self._unread.over(_episode(planned))
             nothing_yet = nothing_yet and not records
             fetched.append(Fetched(planned, records))
         return fetched, damages
@@ -261,12 +261,12 @@ class FetchDriver:
     def _tell(self, planned: Planned, trouble: Exception, damage: Damage | None) -> None:
         partition = planned.wanted.partition
         if damage is None:
-            self._unread.met(_key(planned), error=repr(trouble))
+            self._unread.met(_episode(planned), error=repr(trouble))
         elif isinstance(partition, Partition):
             self._damages.note(partition, damage.start, damage.end, damage.text)
 
 
-def _key(planned: Planned) -> str:
+def _episode(planned: Planned) -> str:
     """By whom an episode of trouble with a partition is told from others."""
     partition = planned.wanted.partition
     return "" if partition is None else str(partition.handle)

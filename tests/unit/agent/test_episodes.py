@@ -1,4 +1,4 @@
-"""What goes on for a while is a few lines of the log: its beginning, now and then that it goes on, its end."""
+"""What goes on for a while is a few lines of the log: its beginning, now and then a sign, its end."""
 
 from __future__ import annotations
 

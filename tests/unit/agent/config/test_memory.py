@@ -11,7 +11,7 @@ from agent.config.base import MIB
 from agent.config.cgroup import memory_bytes
 from agent.config.load import Loaded
 
-LOCAL = ("log.url=memory:", "store.url=memory:", "tables.enabled=false")
+LOCAL = ("log.url=memory:", "store.url=file:///a")
 NO_LIMIT_V1 = "9223372036854771712"
 
 
@@ -72,7 +72,7 @@ def test_the_defaults_are_as_large_as_is_said() -> None:
     assert 0.9 * memory.DEFAULTS_BYTES < memory.needed(config) <= memory.DEFAULTS_BYTES
 
 
-@pytest.mark.parametrize("mib", [320, 400, 512, 768, 1024, 1536, 2000])
+@pytest.mark.parametrize("mib", [416, 512, 768, 1024, 1536, 2000])
 def test_what_nobody_gave_shrinks_until_it_fits(mib: int) -> None:
     loaded = within(mib * MIB)
     assert memory.needed(loaded.config) <= mib * MIB
@@ -92,16 +92,18 @@ def test_a_control_group_is_read_where_no_setting_says_more(tmp_path: Path) -> N
 
 
 def test_what_was_given_stays_and_is_warned_of_or_refused_with_its_name() -> None:
-    loaded = within(512 * MIB, f"fetch.cache_bytes_max={200 * MIB}")
-    assert loaded.config.fetch.cache_bytes_max == 200 * MIB
+    loaded = within(512 * MIB, f"fetch.cache_bytes_max={150 * MIB}")
+    assert loaded.config.fetch.cache_bytes_max == 150 * MIB
     assert loaded.memory_problem is None
     warned = loaded.memory_warning or ""
     assert "512 MiB may be too few" in warned
-    assert f"lower fetch.cache_bytes_max ({200 * MIB}, --set)" in warned
-    refused = within(300 * MIB, f"fetch.cache_bytes_max={200 * MIB}").memory_problem or ""
-    assert "300 MiB are too few" in refused
+    assert f"lower fetch.cache_bytes_max ({150 * MIB}, --set)" in warned
+    refused = within(400 * MIB, f"fetch.cache_bytes_max={200 * MIB}").memory_problem or ""
+    assert "400 MiB are too few" in refused
     assert "agent.memory_bytes_max" in refused
-    assert "64 MiB are too few" in (within(64 * MIB).memory_problem or "")
+    assert "300 MiB are too few" in (within(300 * MIB).memory_problem or ""), "it was killed at that"
+    assert within(300 * MIB, "tables.enabled=false").memory_problem is None, "one helper process less"
+    assert within(300 * MIB, "agent.roles=produce,fetch").memory_warning is None
 
 
 @pytest.mark.parametrize(

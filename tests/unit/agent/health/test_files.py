@@ -12,7 +12,10 @@ from structlog.testing import capture_logs
 from agent.config import Config
 from agent.health.files import BY_CALL, BY_RENEWAL, CONFIG_FILE, Files, Watched, files_of
 from agent.http.gauges import FIGURES
-from tests.unit.agent.http.conftest import Edge, connect
+from coordination.memory_server import MemoryServer
+from objectstore.adapters.memory import MemoryStore
+from objectstore.faulty import FaultyStore
+from tests.unit.agent.http.conftest import agent_on, connect
 
 SETTINGS = ("log.tls_ca_file", "log.password_file", "store.ca_file", CONFIG_FILE)
 
@@ -81,9 +84,10 @@ async def test_what_is_no_pair_is_told_and_used_once_it_is_one(rig: Rig) -> None
     assert await rig.stale() == {"log.password_file": "it cannot be read"}
 
 
-async def test_it_looks_by_itself_and_the_metric_says_it(rig: Rig, edge: Edge) -> None:
+async def test_it_looks_by_itself_and_the_metric_says_it(rig: Rig) -> None:
     await rig.files.start()
-    async with connect(edge.rebuilt(files=rig.files)) as client:
+    store = FaultyStore(MemoryStore(), 1)
+    async with agent_on(MemoryServer(), store) as edge, connect(edge.rebuilt(files=rig.files)) as client:
         for wanted in ("0.0", "1.0"):
             while True:
                 text = (await client.get("/metrics")).text

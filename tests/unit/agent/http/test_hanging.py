@@ -1,4 +1,4 @@
-"""Probes are answered while what they ask hangs: both dependencies at once, within a bound of the agent's own."""
+"""Probes are answered while what they ask hangs: both dependencies at once, within the agent's own bound."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from coordination.memory_server import MemoryServer
 from objectstore.adapters.memory import MemoryStore
 from objectstore.faulty import FaultyStore
 from objectstore.store import ObjectMeta
+from tests.contract.log_labs import until
 from tests.unit.agent.http.conftest import Edge, agent_on, connect
 
 HANGS_S = 60.0  # longer than whoever waits for it would; pytest's own bound is longer
@@ -16,12 +17,14 @@ HANGS_S = 60.0  # longer than whoever waits for it would; pytest's own bound is 
 class Hanging(FaultyStore):
     """A store whose HEAD does not answer while it is told not to."""
 
-    hangs = False
+    def __init__(self) -> None:
+        super().__init__(MemoryStore(), 1)
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def head(self, key: str) -> ObjectMeta:
         """See ObjectStore."""
-        while self.hangs:
-            await asyncio.sleep(0.01)
+        await self.answers.wait()
         return await super().head(key)
 
 
@@ -34,16 +37,19 @@ async def reasons(edge: Edge) -> list[str]:
 
 
 async def test_log_and_store_hang_together() -> None:
-    store = Hanging(MemoryStore(), 1)
+    store = Hanging()
     patient = {"barrier_timeout_ms": int(HANGS_S * 1000), "host": "127.0.0.1", "port": 0}
     async with agent_on(MemoryServer(), store, http=patient, health={"answer_ms_max": 50}) as edge:
         assert await reasons(edge) == []
-        edge.log.faults.delivery_delay_s = HANGS_S
-        edge.log.faults.partitioned = store.hangs = True
+        edge.log.faults.partitioned = True
+        store.answers.clear()
         found: set[str] = set()
         while not {"log", "store"} <= found:
             found = {each.partition(":")[0] for each in await reasons(edge)}
-        edge.log.faults.partitioned = store.hangs = False
-        edge.log.faults.delivery_delay_s = 0.0
-        while await reasons(edge):
-            await asyncio.sleep(0.05)
+        edge.log.faults.partitioned = False
+        store.answers.set()
+        await until(lambda: _ready(edge))
+
+
+async def _ready(edge: Edge) -> bool:
+    return not await reasons(edge)
