@@ -86,6 +86,7 @@ class Gauges:
             "clock_skew_ms": replica.clock_watch.skew_ms,
             "replica_queue_bytes": float(str(replica.status()["queued_bytes"])),
             "applied_entries": self._applied,
+            "produce_buffer_bytes_max": parts.config.produce.buffer_bytes_max,
             "memory_needed_bytes": memory.needed(parts.config),
         }
         return found if parts.memory_bytes is None else {**found, "memory_limit_bytes": parts.memory_bytes}

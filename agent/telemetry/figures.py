@@ -64,6 +64,9 @@ FIGURES = {
         Figure(
             "produce_buffered_bytes", "gauge", "Bytes of records that wait for a chunk or are being written"
         ),
+        Figure(
+            "produce_buffer_bytes_max", "gauge", "Bytes of such records above which connections are not read"
+        ),
         Figure("produce_held_bytes", "gauge", "Bytes of produce requests that are not answered yet"),
         Figure("groups_running", "gauge", "Consumer groups that run at this agent", ("protocol",)),
         Figure("read_slices", "counter", "Slices of records read, by where they were found", ("source",)),

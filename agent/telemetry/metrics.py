@@ -23,7 +23,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 FAST_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-disable_created_metrics()  # a second line for each, of which nobody asks
+# A second line for each counter, of which nobody asks.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one without types
 CHUNK_BYTES = tuple(float(4**n * 1024) for n in range(8))  # 1 KiB … 16 MiB
 
 

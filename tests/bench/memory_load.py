@@ -1,9 +1,9 @@
 """Memory of one agent and its helpers, with a limit, at load: `python -m tests.bench.memory_load 300 10 60`.
 
-Arguments: limit (MiB, as agent.memory_bytes_max: nothing is killed, what is used is measured), MB/s, seconds.
-Two producers without compression and two consumers over twelve partitions, a table of the topic, etcd and MinIO.
-Printed each five seconds: proportional memory (PSS, MiB) of the agent, of its helpers, the most of all together
-so far, MB/s acknowledged.
+Arguments: limit (MiB, agent.memory_bytes_max: nothing is killed, what is used is measured), MB/s, seconds.
+Two producers without compression and two consumers over twelve partitions, a table of the topic, etcd, MinIO.
+Printed each five seconds: proportional memory (PSS, MiB) of the agent, of its helpers, the most of all
+together so far, MB/s acknowledged.
 """
 
 from __future__ import annotations
