@@ -17,7 +17,7 @@ from agent.cluster.peers.service import Peers, warmer_of
 from agent.config import Config, advertised
 from agent.config.rules import scheme
 from agent.dependencies import log_of, replica_options, store_of
-from agent.health.files import Files, files_of
+from agent.health.files import watch_files
 from agent.health.health import Health, Signals
 from agent.health.standing import Standing
 from agent.health.watched import WatchedLog, WatchedStore
@@ -40,7 +40,7 @@ from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
 from coordination.commands import RegisterAgent
-from coordination.log import Log, Renewing, Unavailable
+from coordination.log import Log, Unavailable
 from coordination.replica import Replica
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from coordination.state.types import serving_of
@@ -72,19 +72,15 @@ class App:
         config_file: Path | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        self.config = config
-        self.memory_bytes = memory_bytes
+        self.config, self.memory_bytes = config, memory_bytes
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
-        log = log or log_of(config, self.clock)
-        watched = WatchedLog(log, signals.log_reads, signals.appends)
-        self.log: Log = MeasuredLog(watched, self.metrics)
-        self.store: ObjectStore = WatchedStore(
-            store or store_of(config, self.clock), signals.store_reads, signals.store_writes
-        )
+        log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
+        self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
+        self.store: ObjectStore = WatchedStore(store, signals.store_reads, signals.store_writes)
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
         self.reader = open_reader(config, self.store)
         self.merged = MergedRanges(self.store, config.fetch.index_cache_bytes_max)
@@ -100,30 +96,16 @@ class App:
             troubles,
         )
         self.health = Health(config, self.replica, self.store, signals, troubles)
-        self.files = Files(
-            list(files_of(config, config_file)),
-            log.renew if isinstance(log, Renewing) else None,
-            config.agent.files_interval_ms / 1000,
-            asyncio.get_running_loop().time,
-        )
+        self.files = watch_files(config, config_file, log)
         self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
         self.peers: Peers | None = None
         self.warmer = warmer_of(config, self.replica, self.reader)
-        self._waits = {
-            what: Episodes(
-                _log,
-                asyncio.get_running_loop().time,
-                begins=f"waiting for the {what}",
-                ends=f"the {what} answers",
-            )
-            for what in ("log", "store")
-        }
+        self._waits = {what: _waiting_for(what) for what in ("log", "store")}
         self.kafka_ports: list[int] = []
         self.http_port = 0
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
-        self._serving = asyncio.Event()
-        self._stopping = False
+        self._serving, self._stopping = asyncio.Event(), False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
@@ -348,6 +330,12 @@ class App:
             sizes["groups_classic"] = len(self._services.groups.running())
             sizes["groups_consumer"] = self._services.consumer_groups.running()
         return sizes
+
+
+def _waiting_for(what: str) -> Episodes:
+    """The lines of a start that waits."""
+    now = asyncio.get_running_loop().time
+    return Episodes(_log, now, begins=f"waiting for the {what}", ends=f"the {what} answers")
 
 
 def server_limits(config: Config) -> Limits:

@@ -178,7 +178,8 @@ def _memory(loaded: Loaded) -> Finding:
     limit = loaded.memory_bytes
     if limit is None:
         return Finding("memory", True, "no limit is known")
-    found = f"{limit // MIB} MiB, of which up to {memory.needed(loaded.config) // MIB} MiB are used"
+    by = "agent.memory_bytes_max" if loaded.config.agent.memory_bytes_max else "its control group"
+    found = f"{limit // MIB} MiB ({by}), of which up to {memory.needed(loaded.config) // MIB} are used"
     for ok, told in ((False, loaded.memory_problem), (True, loaded.memory_warning)):
         if told:
             return Finding("memory", ok, found, told.removeprefix("memory: "))

@@ -92,7 +92,12 @@ def load(
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_problem(error.errors()[0], chosen)) from None
-    return Loaded(config, {path: item.origin for path, item in chosen.items()}, limit, file)
+    return Loaded(
+        config,
+        {path: item.origin for path, item in chosen.items()},
+        config.agent.memory_bytes_max or limit,
+        file,
+    )
 
 
 def _fit_memory(chosen: dict[Path, Given], root: FilePath) -> int | None:

@@ -19,6 +19,7 @@ from agent.config.load import plain
 from agent.config.schema import leaves
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
+from coordination.log import Log, Renewing
 from objectstore import tasks
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
@@ -135,6 +136,16 @@ class Files:
 
     def _read(self) -> Mapping[str, bytes | None]:
         return {each.setting: _digest(each.path) for each in self._files}
+
+
+def watch_files(config: Config, config_file: Path | None, log: Log) -> Files:
+    """An agent's, made in its event loop. `start` begins to look."""
+    return Files(
+        list(files_of(config, config_file)),
+        log.renew if isinstance(log, Renewing) else None,
+        config.agent.files_interval_ms / 1000,
+        asyncio.get_running_loop().time,
+    )
 
 
 def _digest(path: Path) -> bytes | None:

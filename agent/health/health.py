@@ -73,8 +73,7 @@ class Health:
         """Why clients are not sent to this agent; empty when they are (standing.py)."""
         self.on_look: list[Callable[[], None]] = []
         """Called after every look."""
-        self._replica = replica
-        self._store = store
+        self._replica, self._store = replica, store
         self._loop = asyncio.get_running_loop()
         self._interval_s = given.probe_interval_ms / 1000
         self._patience_s = given.patience_ms / 1000

@@ -138,6 +138,20 @@ def test_the_reason_of_an_end_is_a_line_of_the_log_in_its_form() -> None:
     assert inside("dev", *settings).err.startswith("floe: "), "for people"
 
 
+def test_memory_is_compared_with_caches_by_serve_and_by_check(tmp_path: Path) -> None:
+    settings = (
+        *("--set", f"log.url=sqlite://{tmp_path}/log", "--set", f"store.url=file://{tmp_path}/store"),
+        *("--set", "listeners.0.port=0", "--set", "http.port=0", "--set", "agent.memory_bytes_max=314572800"),
+    )
+    status, line = fails("serve", *settings)
+    assert (status, "300 MiB are too few" in line) == (3, True), line
+    for more, expected in (((), (1, False)), (("--set", "tables.enabled=false"), (0, True))):
+        ran = inside("check", *settings, *more, "--output", "json")
+        (row,) = (row for row in json.loads(ran.out) if row["check"] == "memory")
+        assert (ran.status, row["ok"]) == expected, row
+        assert row["found"].startswith("300 MiB (agent.memory_bytes_max), of which up to ")
+
+
 def test_check_beside_its_own_agent_is_fine_and_another_agents_ports_are_taken(own: Dev) -> None:
     kafka, http = (address.rpartition(":")[2] for address in (own.bootstrap, own.http))
     data = own.data_dir

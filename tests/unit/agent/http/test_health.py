@@ -50,6 +50,9 @@ async def test_without_the_store_an_agent_is_live_but_not_ready(
     answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["reasons"][0].startswith("store: Retryable")
+    shown = (await client.get("/metrics")).text
+    assert 'floe_dependency_up{name="store"} 0.0' in shown
+    assert 'floe_dependency_up{name="log"} 1.0' in shown
     assert (await client.get("/livez")).status_code == 200
 
 
