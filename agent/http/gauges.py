@@ -62,6 +62,8 @@ class Gauges:
         parts, health = self._parts, self._parts.health
         for name, value in self._plain().items():
             yield FIGURES[name].family([((), value)])
+        limit = parts.memory_bytes
+        yield FIGURES["memory_limit_bytes"].family([] if limit is None else [((), limit)])
         checks = {found.name: found.ok for found in health.findings()}
         yield FIGURES["check"].family(((name,), int(ok)) for name, ok in checks.items())
         up = (((name,), int(all(checks[each] for each in asked))) for name, asked in DEPENDENCIES.items())
@@ -77,7 +79,7 @@ class Gauges:
     def _plain(self) -> dict[str, float]:
         """Those without labels, by name."""
         parts, replica, health = self._parts, self._parts.replica, self._parts.health
-        found = {
+        return {
             "revision": replica.revision,
             "lag_revisions": replica.lag,
             "lag_seconds": self._look(),
@@ -89,7 +91,6 @@ class Gauges:
             "produce_buffer_bytes_max": parts.config.produce.buffer_bytes_max,
             "memory_needed_bytes": memory.needed(parts.config),
         }
-        return found if parts.memory_bytes is None else {**found, "memory_limit_bytes": parts.memory_bytes}
 
     def _failing(self) -> Iterator[Metric]:
         """Jobs that fail, and what failed as nobody expected."""
