@@ -48,12 +48,12 @@ def usage(message: str) -> Failure:
 
 def told(error: Exception) -> Failure:
     """An error that is no Failure, as one. What it may be is imported only now."""
+    if isinstance(error, Failure):
+        return error
     from agent.config.errors import ConfigError
     from coordination.log import LogError
     from objectstore.store import StoreError
 
-    if isinstance(error, Failure):
-        return error
     if isinstance(error, ConfigError):
         return Failure(Status.CONFIG, str(error))
     unreached = isinstance(error, LogError | StoreError)
