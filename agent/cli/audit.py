@@ -29,7 +29,6 @@ from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID, Session, session
 from agent.config import Config
-from agent.dependencies import key_files
 from objectstore.offset_ranges import joined
 
 if TYPE_CHECKING:
@@ -75,6 +74,7 @@ def s3_access(config: Config | None) -> S3Access | None:
     """How Spark reaches an S3 store; None for a local folder."""
     if config is None or not config.store.url.startswith("s3:"):
         return None
+    from agent.dependencies import key_files
     from iceberg.spark.session import S3Access
 
     store = config.store
