@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from agent.background.jobs import Background
 from agent.cluster.peers.service import Peers, warmer_of
 from agent.config import Config, advertised
 from agent.config.rules import scheme
 from agent.dependencies import log_of, replica_options, store_of
+from agent.health.files import watch_files
 from agent.health.health import Health, Signals
 from agent.health.standing import Standing
 from agent.health.watched import WatchedLog, WatchedStore
@@ -29,6 +31,7 @@ from agent.net.server import Listener, RequestContext, Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 from agent.telemetry.damages import Damages
+from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
@@ -44,7 +47,7 @@ from coordination.state.types import serving_of
 from coordination.trouble import Troubles
 from objectstore.fingerprint import Fingerprint, claim_when_reachable
 from objectstore.merged import MergedRanges
-from objectstore.store import ObjectStore, StoreError
+from objectstore.store import ObjectStore
 
 _log = logger("app")
 
@@ -55,7 +58,8 @@ STOP_SHARE = 0.7  # of the bound of a stop, for flushes and answers; the rest cl
 class App:
     """One agent. Made inside the event loop that it lives in.
 
-    `log` and `store` replace the configured ones (tests share memory ones between agents).
+    `log` and `store` replace the configured ones (tests share memory ones between agents). `config_file`:
+    where the configuration came from; `memory_bytes`: what it was made to fit. Both are told of.
     """
 
     def __init__(
@@ -65,18 +69,18 @@ class App:
         clock: Clock | None = None,
         log: Log | None = None,
         store: ObjectStore | None = None,
+        config_file: Path | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
-        self.config = config
+        self.config, self.memory_bytes = config, memory_bytes
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
-        watched = WatchedLog(log or log_of(config, self.clock), signals.log_reads, signals.appends)
-        self.log: Log = MeasuredLog(watched, self.metrics)
-        self.store: ObjectStore = WatchedStore(
-            store or store_of(config, self.clock), signals.store_reads, signals.store_writes
-        )
+        log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
+        self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
+        self.store: ObjectStore = WatchedStore(store, signals.store_reads, signals.store_writes)
         self.replica = Replica(self.log, self.store, self.clock, replica_options(config))
         self.reader = open_reader(config, self.store)
         self.merged = MergedRanges(self.store, config.fetch.index_cache_bytes_max)
@@ -92,15 +96,16 @@ class App:
             troubles,
         )
         self.health = Health(config, self.replica, self.store, signals, troubles)
+        self.files = watch_files(config, config_file, log)
         self.standing = Standing(config, self.replica, self.health, asyncio.get_running_loop().time)
         self.peers: Peers | None = None
         self.warmer = warmer_of(config, self.replica, self.reader)
+        self._waits = {what: _waiting_for(what) for what in ("log", "store")}
         self.kafka_ports: list[int] = []
         self.http_port = 0
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
-        self._serving = asyncio.Event()
-        self._stopping = False
+        self._serving, self._stopping = asyncio.Event(), False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
@@ -118,6 +123,7 @@ class App:
         """
         self.metrics.before_reading.append(self._forget_topics)
         self.http_port = await self._http.start()
+        await self.files.start()
         fingerprint = await self._claim_bucket()
         services = assemble(
             self.config,
@@ -166,6 +172,7 @@ class App:
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
         await self.health.stop()
+        await self.files.stop()
         await self.background.stop()
         if self._services is not None:
             # Requests of a start that was given up wait for what will not come.
@@ -210,16 +217,23 @@ class App:
         """Wait for the log and the store, and compare what they say of the cluster (rule 11)."""
         identity = await self._log_identity()
         ours = Fingerprint(self.config.cluster.name, self.clock.random_bytes(16), identity)
-        return await claim_when_reachable(
-            self.store, ours, self.clock, lambda error, pause: _waiting("store", error, pause)
+        fingerprint = await claim_when_reachable(
+            self.store,
+            ours,
+            self.clock,
+            lambda error, _pause: self._waits["store"].met("store", error=str(error)),
         )
+        self._waits["store"].over("store")
+        return fingerprint
 
     async def _log_identity(self) -> str:
         while True:
             try:
-                return await self.log.identity()
+                identity = await self.log.identity()
+                self._waits["log"].over("log")
+                return identity
             except Unavailable as error:
-                _waiting("log", error, RETRY_S)
+                self._waits["log"].met("log", error=str(error))
             await self.clock.sleep(RETRY_S)
 
     async def _start_peers(self, fingerprint: Fingerprint) -> str:
@@ -275,6 +289,8 @@ class App:
             queues=self._queues,
             reads=self._reads,
             health=self.health,
+            files=self.files,
+            memory_bytes=self.memory_bytes,
         )
 
     def _forget_topics(self) -> None:
@@ -316,6 +332,12 @@ class App:
         return sizes
 
 
+def _waiting_for(what: str) -> Episodes:
+    """The lines of a start that waits."""
+    now = asyncio.get_running_loop().time
+    return Episodes(_log, now, begins=f"waiting for the {what}", ends=f"the {what} answers")
+
+
 def server_limits(config: Config) -> Limits:
     """The connection layer's limits as configured."""
     limits = config.limits
@@ -327,7 +349,3 @@ def server_limits(config: Config) -> Limits:
         connections_max=limits.connections_max,
         idle_s_max=limits.connection_idle_ms_max / 1000,
     )
-
-
-def _waiting(what: str, error: StoreError | Unavailable, pause: float) -> None:
-    _log.warning(f"waiting for the {what}", error=str(error), again_in_s=round(pause, 1))

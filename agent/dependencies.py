@@ -9,6 +9,7 @@ from coordination.clock import Clock
 from coordination.log import Log
 from coordination.open import open_log
 from coordination.replica import ReplicaOptions
+from objectstore.credentials import KeyFiles
 from objectstore.open import StoreOptions, open_store
 from objectstore.retry import RetryPolicy
 from objectstore.store import ObjectStore
@@ -33,6 +34,7 @@ def log_of(config: Config, clock: Clock) -> Log:
         tls=tls,
         user=given.user or None,
         password=given.password.get_secret_value(),
+        password_file=given.password_file,
         attempt_timeout_s=given.attempt_timeout_ms / 1000,
         call_timeout_s=given.call_timeout_ms / 1000,
         follow=FollowOptions(silent_s=given.silence_ms_max / 1000),
@@ -40,7 +42,10 @@ def log_of(config: Config, clock: Clock) -> Log:
 
 
 def store_of(config: Config, clock: Clock, *, tries_max: int | None = None) -> ObjectStore:
-    """The store with its retries (`tries_max` overrides the configured number). Raises ValueError."""
+    """The store with its retries (`tries_max` overrides the configured number).
+
+    Raises ValueError, and OSError for files of keys that cannot be read.
+    """
     options = store_options(config, clock, tries_max=tries_max)
     return open_store(
         config.store.url, **{field.name: getattr(options, field.name) for field in fields(options)}
@@ -61,6 +66,7 @@ def store_options(config: Config, clock: Clock, *, tries_max: int | None = None)
         access_key=given.access_key.get_secret_value(),
         secret_key=given.secret_key.get_secret_value(),
         session_token=given.session_token.get_secret_value(),
+        key_files=key_files(config),
         allow_http=given.allow_http,
         virtual_hosted_style=given.virtual_hosted,
         ca_certificate=given.ca_file,
@@ -72,6 +78,14 @@ def store_options(config: Config, clock: Clock, *, tries_max: int | None = None)
         now_ms=clock.now_ms,
         extra=given.options,
     )
+
+
+def key_files(config: Config) -> KeyFiles | None:
+    """Where the store's keys are, when they are in files."""
+    given = config.store
+    if not given.access_key_file:
+        return None
+    return KeyFiles(given.access_key_file, given.secret_key_file, given.session_token_file)
 
 
 def replica_options(config: Config) -> ReplicaOptions:

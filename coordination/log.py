@@ -175,6 +175,18 @@ class Log(Protocol):
 
 
 @runtime_checkable
+class Renewing(Protocol):
+    """A log whose certificates lie in files that may change."""
+
+    async def renew(self) -> bool:
+        """Read them again and use what is new from now on; whether something is.
+
+        Raises OSError and ValueError when they are no pair or cannot be read: the ones before stay in use.
+        """
+        ...
+
+
+@runtime_checkable
 class Alarmed(Protocol):
     """A log that can say what is wrong with it although it answers."""
 

@@ -17,6 +17,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
+from objectstore.credentials import Keys
 from objectstore.open import StoreOptions
 
 if TYPE_CHECKING:
@@ -62,18 +63,24 @@ class Bucket:
 
 
 def open_bucket(url: str, options: StoreOptions) -> Bucket:
-    """Raises ValueError for anything but s3://bucket/prefix: other clouds have tools of their own."""
+    """Raises ValueError for anything but s3://bucket/prefix: other clouds have tools of their own.
+
+    OSError and ValueError for files that hold no keys.
+    """
     parsed = urlsplit(url)
     if parsed.scheme != "s3" or not parsed.netloc:
         raise ValueError(f"store URL {url!r}: bucket administration is for s3://bucket/prefix")
     path = parsed.path.strip("/")
+    keys = Keys(options.access_key, options.secret_key, options.session_token)
+    if options.key_files is not None:
+        keys = options.key_files.read()
     client = boto3.client(
         "s3",
         endpoint_url=options.endpoint or None,
         region_name=options.region,
-        aws_access_key_id=options.access_key or None,
-        aws_secret_access_key=options.secret_key or None,
-        aws_session_token=options.session_token or None,
+        aws_access_key_id=keys.access or None,
+        aws_secret_access_key=keys.secret or None,
+        aws_session_token=keys.token or None,
         verify=options.ca_certificate or None,
         config=Config(
             s3={"addressing_style": "virtual" if options.virtual_hosted_style else "path"},

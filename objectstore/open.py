@@ -21,6 +21,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from objectstore.adapters.cloud import CloudStore
 from objectstore.adapters.folder import FolderStore
 from objectstore.adapters.memory import MemoryStore
+from objectstore.credentials import KeyFiles, provider
 from objectstore.pace import Pace
 from objectstore.retry import RetryingStore, RetryPolicy
 from objectstore.store import ObjectStore
@@ -43,6 +44,8 @@ class StoreOptions:
     access_key: str = ""
     secret_key: str = ""
     session_token: str = ""
+    key_files: KeyFiles | None = None  # instead of the three above; read again every `keys_renewed_s`
+    keys_renewed_s: float = 10.0
     allow_http: bool = False  # http:// endpoints; never on an open network
     virtual_hosted_style: bool = False  # bucket in the host name, as AWS wants for new regions
     signed_payload: bool = False  # also over http the payload is unsigned unless asked for
@@ -54,7 +57,7 @@ class StoreOptions:
         default_factory=RetryPolicy
     )  # None: one try, for callers with their own
     pace: Pace | None = None  # a Clock; jitter and waits of retries
-    now_ms: Callable[[], int] | None = None  # stamps objects of memory:
+    now_ms: Callable[[], int] | None = None  # stamps objects of memory:; by it key files are read again
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -107,12 +110,21 @@ def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> S3Store:
         config=config,
         client_options=_client(options),
         retry_config=_NO_RETRIES,
-        credential_provider=_credentials(options) if options.access_key else None,
+        credential_provider=_credentials(options),
     )
 
 
-def _credentials(options: StoreOptions) -> Callable[[], S3Credential]:
-    """Given keys stand alone: as configuration they would be mixed with the environment's session token."""
+def _credentials(options: StoreOptions) -> Callable[[], S3Credential] | None:
+    """Given keys stand alone: as configuration they would be mixed with the environment's session token.
+
+    None: the environment's. Raises OSError and ValueError for files that hold no keys.
+    """
+    if options.key_files is not None:
+        if options.now_ms is None:
+            raise ValueError("key_files are read again by a clock: give now_ms")
+        return provider(options.key_files, options.now_ms, options.keys_renewed_s)
+    if not options.access_key:
+        return None
     credential: S3Credential = {
         "access_key_id": options.access_key,
         "secret_access_key": options.secret_key,

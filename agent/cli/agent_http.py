@@ -10,7 +10,7 @@ from agent.cli.failures import Failure, Status, refused, unreachable, usage
 ANSWER_S_MAX = 30.0
 
 
-def ask(base: str, path: str, body: object | None = None) -> Any:
+def ask(base: str, path: str, body: object | None = None, *, seconds_max: float = ANSWER_S_MAX) -> Any:
     """GET, or POST when there is a body; the answer's JSON. Raises Failure."""
     # imported here: Python's HTTP client takes a while, and not every command that may ask does
     from http.client import HTTPException
@@ -24,7 +24,7 @@ def ask(base: str, path: str, body: object | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     try:
-        with urlopen(Request(url, data, headers), timeout=ANSWER_S_MAX) as answer:
+        with urlopen(Request(url, data, headers), timeout=seconds_max) as answer:
             return json.load(answer)
     except HTTPError as error:
         with error:

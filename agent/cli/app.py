@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
-from agent.cli.failures import EPILOG, Failure, Status
+from agent.cli.failures import EPILOG, Status, told
 from agent.cli.plain_values import take_plainly
 from agent.version import VERSION
 
@@ -108,22 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _end(Status.INTERRUPTED, "interrupted")
     except asyncio.CancelledError:
         _end(Status.FAILED, "the work was given up within; this is a defect of Floe: please report it")
-    except Failure as failure:
-        _end(failure.status, str(failure))
     except Exception as error:  # the last line of defence: a bug must not look like output
-        _end(*_told(error))
-
-
-def _told(error: Exception) -> tuple[Status, str]:
-    """The status and the line of an error that is no Failure. What it may be is imported only now."""
-    from agent.config.errors import ConfigError
-    from coordination.log import LogError
-    from objectstore.store import StoreError
-
-    if isinstance(error, ConfigError):
-        return Status.CONFIG, str(error)
-    unreachable = isinstance(error, LogError | StoreError)
-    return Status.UNREACHABLE if unreachable else Status.FAILED, f"{type(error).__name__}: {error}"
+        failure = told(error)
+        _end(failure.status, str(failure))
 
 
 def _asked(arguments: Sequence[str] | None) -> str:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import typer
 
-from agent.cli.failures import Status
+from agent.cli.agent_http import ask
+from agent.cli.failures import Failure, Status
 from agent.cli.options import Assignments, ConfigFile, Form, Output
 from agent.cli.output import print_json, print_table
-from agent.config import Config, load
+from agent.config import Config, Loaded, load, memory
+from agent.config.base import MIB
 from agent.dependencies import log_of, store_of, store_options
 from coordination.clock import Clock, SystemClock
 from coordination.log import Alarmed, LogError
@@ -43,7 +45,8 @@ class Finding:
 
 def check(config: ConfigFile = None, assign: Assignments = None, output: Output = Form.TABLE) -> None:
     """Try log, store, clock and ports as `floe serve` would use them. Status 1 when something is wrong."""
-    findings = asyncio.run(_all(load(config, assign or ()).config, SystemClock()))
+    loaded = load(config, assign or ())
+    findings = [*asyncio.run(_all(loaded.config, SystemClock())), _memory(loaded)]
     if output is Form.JSON:
         rows = [{"check": f.name, "ok": f.ok, "found": f.found, "remedy": f.remedy} for f in findings]
         print_json(rows)
@@ -68,7 +71,7 @@ async def _all(config: Config, clock: Clock) -> list[Finding]:
             findings.append(await _fingerprint(config, store, identity))
     finally:
         await store.close()
-    return [*findings, *_ports(config)]
+    return [*findings, *await asyncio.to_thread(lambda: list(_ports(config)))]
 
 
 async def _timed(clock: Clock, work: Callable[[], Awaitable[object]]) -> tuple[object, float]:
@@ -170,16 +173,66 @@ def _store_remedy(config: Config, error: Exception) -> str:
     return f"start it, or correct store.url ({config.store.url}) and store.endpoint"
 
 
+def _memory(loaded: Loaded) -> Finding:
+    """Whether caches and buffers fit the memory that this agent may use."""
+    limit = loaded.memory_bytes
+    if limit is None:
+        return Finding("memory", True, "no limit is known")
+    by = "agent.memory_bytes_max" if loaded.config.agent.memory_bytes_max else "its control group"
+    found = f"{limit // MIB} MiB ({by}), of which up to {memory.needed(loaded.config) // MIB} are used"
+    for ok, told in ((False, loaded.memory_problem), (True, loaded.memory_warning)):
+        if told:
+            return Finding("memory", ok, found, told.removeprefix("memory: "))
+    return Finding("memory", True, found)
+
+
 def _ports(config: Config) -> Iterator[Finding]:
+    """Whether each port is free, or is held by the agent that this configuration is of."""
     wanted = [(f"listeners {one.name}", one.host, one.port) for one in config.listeners]
+    if config.peers.enabled and config.peers.port and config.log.url.startswith("etcd:"):
+        wanted.append(("peers", config.peers.host, config.peers.port))
+    taken = []
     for name, host, port in [*wanted, ("http", config.http.host, config.http.port)]:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError as error:
-                remedy = "stop what uses it, or choose another port or host"
-                yield Finding(name, False, f"{host}:{port}: {error.strerror}", remedy)
-            else:
-                yield Finding(name, True, f"{host}:{port} is free")
+        problem = _bind(host, port)
+        if problem:
+            taken.append((name, f"{host}:{port}", problem))
+        else:
+            yield Finding(name, True, f"{host}:{port} is free")
+    own = _own_agent(config) if taken else ""
+    for name, at, problem in taken:
+        if own:
+            yield Finding(name, True, f"{at} is used by this agent itself, {own}")
+        else:
+            yield Finding(
+                name, False, f"{at}: {problem}", "stop what uses it, or choose another port or host"
+            )
+
+
+def _bind(host: str, port: int) -> str:
+    """Why the port cannot be bound; empty when it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
+
+
+def _own_agent(config: Config) -> str:
+    """How the agent does that runs by this configuration; empty when what answers is another one, or nothing.
+
+    One that serves has bound all its listeners: it would have ended otherwise.
+    """
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http.host, config.http.host)
+    host = f"[{local}]" if ":" in local else local
+    try:
+        status = ask(f"http://{host}:{config.http.port}", "/status.json", seconds_max=STEP_S_MAX)
+    except Failure:
+        return ""
+    ours = {"cluster": config.cluster.name, "agent": config.agent_name}
+    if not isinstance(status, dict) or any(status.get(key) != value for key, value in ours.items()):
+        return ""
+    reasons = status.get("reasons")
+    return f"not ready: {'; '.join(map(str, reasons))}" if isinstance(reasons, list) and reasons else "ready"

@@ -44,3 +44,17 @@ def refused(message: str) -> Failure:
 def usage(message: str) -> Failure:
     """The command line asks for something that makes no sense."""
     return Failure(Status.USAGE, message)
+
+
+def told(error: Exception) -> Failure:
+    """An error that is no Failure, as one. What it may be is imported only now."""
+    if isinstance(error, Failure):
+        return error
+    from agent.config.errors import ConfigError
+    from coordination.log import LogError
+    from objectstore.store import StoreError
+
+    if isinstance(error, ConfigError):
+        return Failure(Status.CONFIG, str(error))
+    unreached = isinstance(error, LogError | StoreError)
+    return Failure(Status.UNREACHABLE if unreached else Status.FAILED, f"{type(error).__name__}: {error}")

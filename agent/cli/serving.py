@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import uvloop
 
-from agent.cli.failures import Failure, Status, unreachable
+from agent.cli.failures import Failure, Status, told, unreachable
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Assignments, ConfigFile
-from agent.config import Config, LoggingConfig, embedded_values, load
+from agent.config import Loaded, LoggingConfig, embedded_values, load
 from agent.telemetry import logs
 from coordination.log import LogError
 from coordination.replica import ReplicaFailed
@@ -40,8 +40,26 @@ def serve(config: ConfigFile = None, assign: Assignments = None) -> None:
 
     floe serve --config floe.yaml
     """
-    loaded = load(config, assign or ())
-    _run(loaded.config, loaded.config.logging, lambda _app: None)
+    logging = _logging_asked(assign or ())
+    try:
+        loaded = load(config, assign or ())
+        logging = loaded.config.logging
+        _run(loaded, logging, lambda _app: None)
+    except Exception as error:
+        failure = told(error)
+        if logs.for_people(logging, sys.stderr):
+            raise failure from None
+        # Who collects this log reads JSON: the last line, which says why it ends, is no exception.
+        logs.configure(logging, sys.stderr)
+        logs.logger("floe").critical("this agent ends", reason=str(failure), status=int(failure.status))
+        raise typer.Exit(failure.status) from None
+
+
+def _logging_asked(assign: Sequence[str]) -> LoggingConfig:
+    """How to write of a configuration that cannot be read: by a flag or variable, or as is the default."""
+    given = [each.partition("=")[2] for each in assign if each.startswith("logging.format=")]
+    asked = given[-1] if given else os.environ.get("FLOE_LOGGING__FORMAT", "auto")
+    return LoggingConfig(format="json" if asked == "json" else "console" if asked == "console" else "auto")
 
 
 def dev(
@@ -64,7 +82,7 @@ def dev(
     except OSError as error:
         raise Failure(Status.FAILED, f"--data-dir {data_dir} cannot be made: {error.strerror}") from None
     with _alone(data_dir):
-        _run(loaded.config, loaded.config.logging, lambda app: _welcome(app, data_dir))
+        _run(loaded, loaded.config.logging, lambda app: _welcome(app, data_dir))
 
 
 @contextmanager
@@ -103,12 +121,14 @@ def _welcome(app: App, data_dir: Path) -> None:
     print("\n".join(lines), flush=True)
 
 
-def _run(config: Config, logging: LoggingConfig, started: Callable[[App], None]) -> None:
+def _run(loaded: Loaded, logging: LoggingConfig, started: Callable[[App], None]) -> None:
     """Run an agent to its end; what ends it becomes the exit status."""
+    config = loaded.config
     logs.configure(logging, sys.stderr, agent=config.agent_name)
+    _look_at_memory(loaded)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_live(config, started))
+            runner.run(_live(loaded, started))
         except (StateError, ReplicaFailed, ForeignBucket, BrokenFingerprint) as error:
             raise Failure(Status.REFUSED, f"this agent cannot take part: {error}") from None
         except Denied as error:
@@ -119,7 +139,15 @@ def _run(config: Config, logging: LoggingConfig, started: Callable[[App], None])
             raise Failure(Status.FAILED, f"{error.strerror or error}") from None
 
 
-async def _live(config: Config, started: Callable[[App], None]) -> None:
+def _look_at_memory(loaded: Loaded) -> None:
+    """Say what the memory allows; refuse what cannot work in it. Raises Failure."""
+    if loaded.memory_problem:
+        raise Failure(Status.CONFIG, loaded.memory_problem)
+    if loaded.memory_warning:
+        logs.logger("floe").warning(loaded.memory_warning)
+
+
+async def _live(loaded: Loaded, started: Callable[[App], None]) -> None:
     """Start, live until a signal or a fatal failure, stop within `shutdown.timeout_ms`."""
     from agent.app import App
 
@@ -127,7 +155,8 @@ async def _live(config: Config, started: Callable[[App], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, told.set)
-    app = App(config)
+    config = loaded.config
+    app = App(config, config_file=loaded.file, memory_bytes=loaded.memory_bytes)
     tasks.watch(loop)
     signalled = tasks.owned(told.wait(), "signal")
     try:

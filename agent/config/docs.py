@@ -99,6 +99,8 @@ def _default(name: str, field: FieldInfo) -> str:
 def _readable(value: object) -> str:
     """A large power of two in words."""
     assert isinstance(value, int)
+    if not value:
+        return ""
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if value % size == 0:
             return f" ({value // size} {unit})"

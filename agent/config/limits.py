@@ -103,6 +103,10 @@ class HealthConfig(Section):
     probe_interval_ms: Annotated[int, Field(ge=500, le=3_600_000)] = 5_000
     """Time without any call after which the log and the store are asked, milliseconds: a PUT, a HEAD."""
 
+    answer_ms_max: Annotated[int, Field(ge=10, le=60_000)] = 700
+    """How long `/readyz` and `/status` wait for what they ask, milliseconds: below the patience of who probes
+    (the kubelet's is 1 s). What has not answered by then is judged by what is known of it."""
+
     patience_ms: Annotated[int, Field(ge=250, le=600_000)] = 2_000
     """How long something must have been bad, milliseconds, before this agent steps aside."""
 

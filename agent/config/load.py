@@ -7,13 +7,14 @@ refused with its name, its place and the nearest valid name.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from agent.config import cgroup, memory
 from agent.config.errors import ConfigError
 from agent.config.model import Config
 from agent.config.schema import Path, element_model, find, is_section, leaves, nearest
@@ -21,6 +22,7 @@ from agent.config.sources import ENV_FILE, Given, from_env, from_file, from_flag
 from agent.config.templates import SETTINGS, BadTemplate, resolve
 
 DEFAULT = "default"
+MEMORY: Path = ("agent", "memory_bytes_max")
 MASK = "********"
 REMEDIES: dict[Path, str] = {
     (
@@ -38,6 +40,23 @@ class Loaded:
 
     config: Config
     origins: Mapping[Path, str]
+    memory_bytes: int | None = None
+    """What this agent may use: `agent.memory_bytes_max`, or its control group's limit; None: no limit."""
+    file: FilePath | None = None
+    """The file among the sources."""
+
+    @property
+    def memory_problem(self) -> str | None:
+        """Why an agent cannot work with that; None when it can."""
+        return self._about_memory(memory.problem)
+
+    @property
+    def memory_warning(self) -> str | None:
+        """Why it may be too little; None when it is not."""
+        return self._about_memory(memory.warning)
+
+    def _about_memory(self, ask: Callable[[Config, int, Mapping[Path, str]], str | None]) -> str | None:
+        return None if self.memory_bytes is None else ask(self.config, self.memory_bytes, self.origins)
 
 
 def load(
@@ -47,8 +66,12 @@ def load(
     base: Mapping[str, object] | None = None,
     base_origin: str = "floe dev",
     environment: Mapping[str, str] | None = None,
+    root: FilePath = cgroup.ROOT,
 ) -> Loaded:
-    """Read every source and check the whole. `file` defaults to $FLOE_CONFIG. Raises ConfigError."""
+    """Read every source and check the whole. `file` defaults to $FLOE_CONFIG. Raises ConfigError.
+
+    `root`: the folder in which /proc and /sys tell of this process's control group.
+    """
     environment = os.environ if environment is None else environment
     if file is None and environment.get(ENV_FILE):
         file = FilePath(environment[ENV_FILE])
@@ -63,12 +86,30 @@ def load(
         _refuse_unknown(item)
         chosen[item.path] = item
     _fill_in(chosen, environment)
+    limit = _fit_memory(chosen, root)
     tree = _tree(chosen.values())
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_problem(error.errors()[0], chosen)) from None
-    return Loaded(config, {path: item.origin for path, item in chosen.items()})
+    return Loaded(
+        config,
+        {path: item.origin for path, item in chosen.items()},
+        config.agent.memory_bytes_max or limit,
+        file,
+    )
+
+
+def _fit_memory(chosen: dict[Path, Given], root: FilePath) -> int | None:
+    """Scale what nobody gave to the memory there is, and return that, bytes."""
+    asked = str(chosen[MEMORY].value) if MEMORY in chosen else ""
+    limit = int(asked) if asked.isdecimal() and int(asked) else cgroup.memory_bytes(root)
+    if limit is None:
+        return None
+    given = {path: item.value for path, item in chosen.items()}
+    for path, value in memory.scaled(limit, given).items():
+        chosen[path] = Given(path, value, f"{memory.SCALED} {limit} bytes")
+    return limit
 
 
 def _fill_in(chosen: dict[Path, Given], environment: Mapping[str, str]) -> None:

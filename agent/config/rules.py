@@ -83,8 +83,11 @@ def _log(config: Tree) -> Iterator[str]:
         yield "log.tls needs log.tls_ca_file, the authority that etcd's certificate is checked against"
     if bool(log.tls_cert_file) != bool(log.tls_key_file):
         yield "log.tls_cert_file and log.tls_key_file go together; set both or neither"
-    if bool(log.user) != bool(log.password.get_secret_value()):
-        yield "log.user and log.password go together; set both or neither"
+    password = log.password.get_secret_value()
+    if password and log.password_file:
+        yield "log.password and log.password_file are both set; remove one of them"
+    if bool(log.user) != bool(password or log.password_file):
+        yield "log.user and log.password (or log.password_file) go together; set both or neither"
     if scheme(log.url) == "etcd" and scheme(store.url) == "memory":
         yield "store.url memory: cannot be shared by the agents of an etcd log; use s3:, gs:, az: or file:"
 
@@ -93,6 +96,7 @@ def _store(config: Tree) -> Iterator[str]:
     store = config.store
     if bool(store.access_key.get_secret_value()) != bool(store.secret_key.get_secret_value()):
         yield "store.access_key and store.secret_key go together; set both or neither"
+    yield from _key_files(config)
     if store.endpoint and scheme(store.url) in LOCAL_SCHEMES:
         yield f"store.endpoint is set, but store.url {store.url!r} is local; remove store.endpoint"
     if store.ca_file and scheme(store.url) in LOCAL_SCHEMES:
@@ -101,6 +105,18 @@ def _store(config: Tree) -> Iterator[str]:
         yield f"store.endpoint {store.endpoint!r} must begin with http:// or https://"
     if scheme(store.endpoint) == "http" and not store.allow_http:
         yield f"store.endpoint {store.endpoint!r} is without TLS; set store.allow_http=true to accept that"
+
+
+def _key_files(config: Tree) -> Iterator[str]:
+    store = config.store
+    if bool(store.access_key_file) != bool(store.secret_key_file):
+        yield "store.access_key_file and store.secret_key_file go together; set both or neither"
+    if store.session_token_file and not store.access_key_file:
+        yield "store.session_token_file is set without store.access_key_file and store.secret_key_file"
+    if store.access_key_file and store.access_key.get_secret_value():
+        yield "store.access_key and store.access_key_file are both set; remove one of them"
+    if store.access_key_file and scheme(store.url) != "s3":
+        yield f"store.access_key_file is set, but store.url {store.url!r} is not s3:; remove it"
 
 
 def _sizes(config: Tree) -> Iterator[str]:

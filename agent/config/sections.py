@@ -37,6 +37,14 @@ class AgentConfig(Section):
     roles: Annotated[str, Field(pattern=ROLES_PATTERN)] = "all"
     """What this agent is for: `all`, or some of `produce,fetch,background`. Routing only (docs/zones.md)."""
 
+    memory_bytes_max: Annotated[int, Field(ge=0, le=1024**4)] = 0
+    """Memory that this agent and its helpers may use, bytes. 0: the limit of its control group (container).
+    Below 2 GiB caches and buffers that are not given shrink with it (docs/operations.md)."""
+
+    files_interval_ms: Annotated[int, Field(ge=100, le=86_400_000)] = 10_000
+    """Time between two looks at the files that settings name, milliseconds: certificates that changed are
+    used from then on; what needs a restart is told (`floe_restart_needed`)."""
+
 
 class ListenerConfig(Section):
     """One Kafka listener: where the agent binds, and what clients are told to connect to."""
@@ -112,6 +120,9 @@ class LogConfig(Section):
     password: SecretStr = SecretStr("")
     """Password of etcd's user. Give it as FLOE_LOG__PASSWORD rather than in a file."""
 
+    password_file: str = ""
+    """File that holds the password instead; it is read at each signing in: a new one needs no restart."""
+
     tls: bool = False
     """Speak TLS to etcd."""
 
@@ -157,6 +168,16 @@ class StoreConfig(Section):
 
     session_token: SecretStr = SecretStr("")
     """Session token of temporary credentials. Empty: none."""
+
+    access_key_file: str = ""
+    """File that holds the access key id instead. S3 only. The three files are read again every 10 s: new keys
+    need no restart (docs/operations.md)."""
+
+    secret_key_file: str = ""
+    """File that holds the secret access key instead."""
+
+    session_token_file: str = ""
+    """File that holds the session token instead. Empty: none."""
 
     allow_http: bool = False
     """Allow an endpoint without TLS."""

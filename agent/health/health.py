@@ -16,6 +16,7 @@ from agent.config import Config
 from agent.health.checks import Applying, Asked, Bad, Check, LoopDelay, Tried
 from agent.health.evidence import Evidence
 from agent.health.pace import Bounds, Paces
+from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from coordination.log import LogError
 from coordination.replica import Replica
@@ -28,6 +29,7 @@ _log = logger("health")
 TICK_S = 0.25  # between two looks
 SUSPECT_S = 0.5  # unanswered for this long, a probe asks too
 AGE_S_MAX = 1.0  # evidence that /readyz takes for new
+TOLD_S = 1.0  # a check that was bad for less is not worth a line
 PROBE_OBJECT = "cluster.json"  # there as long as the cluster is
 PROBE_FOLDER = "preflight/"  # with a small object of each agent, written again and again
 
@@ -71,12 +73,12 @@ class Health:
         """Why clients are not sent to this agent; empty when they are (standing.py)."""
         self.on_look: list[Callable[[], None]] = []
         """Called after every look."""
-        self._replica = replica
-        self._store = store
+        self._replica, self._store = replica, store
         self._loop = asyncio.get_running_loop()
         self._interval_s = given.probe_interval_ms / 1000
         self._patience_s = given.patience_ms / 1000
         self._timeout_s = config.http.barrier_timeout_ms / 1000
+        self._answer_s = given.answer_ms_max / 1000
         now = self._loop.time
         self.paces = Paces(replica, now, signals.appends, signals.store_writes, Bounds.of(given))
         """How fast this agent is beside the others."""
@@ -99,6 +101,7 @@ class Health:
         self._probed: dict[Tried, float] = {}  # when each was asked last
         self._probes: dict[Tried, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._bad = Episodes(_log, now, begins="a check is bad", ends="a check is fine again")
 
     # What it says.
 
@@ -147,16 +150,20 @@ class Health:
     # Looking.
 
     async def refresh(self) -> None:
-        """Ask what was not asked within AGE_S_MAX; bounded by `http.barrier_timeout_ms`."""
+        """Ask what was not asked within AGE_S_MAX, side by side; at most for `health.answer_ms_max`.
+
+        What has not answered by then goes on, within `http.barrier_timeout_ms`; the next look knows of it.
+        """
         now = self._loop.time()
         for check, (_, cheap) in self._asked.items():
             age_s = now - (self._probed.get(check, -1e9) if cheap else check.evidence.begun)
             if age_s >= (AGE_S_MAX if cheap else self._interval_s):
                 self._probe(check, self._timeout_s)
         if self._probes:
-            await asyncio.wait(
-                list(self._probes.values()), timeout=max(self._timeout_s, self._patience_s) + TICK_S
-            )
+            await asyncio.wait(list(self._probes.values()), timeout=self._answer_s)
+        if self.joining:  # not ready anyhow: what it waits for is told at once
+            for check in list(self._probes):
+                check.evidence.unanswered(self._probed[check])
 
     def start(self) -> None:
         """Look by itself from here on."""
@@ -181,6 +188,7 @@ class Health:
                 _log.exception("looking at this agent's health")
 
     def _look(self) -> None:
+        self._tell()
         now, in_doubt = self._loop.time(), self.paces.in_doubt()
         for check, (_, cheap) in self._asked.items():
             suspect = check.look() is not None or check.slow or check.evidence.bad_s() > SUSPECT_S
@@ -189,6 +197,14 @@ class Health:
                 self._probe(check, self._patience_s)
         for tell in self.on_look:
             tell()
+
+    def _tell(self) -> None:
+        """Each check that is bad is an episode of the log."""
+        for found in self.findings():
+            if found.ok:
+                self._bad.over(found.name, check=found.name)
+            elif found.for_s >= TOLD_S:
+                self._bad.met(found.name, check=found.name, reason=found.message)
 
     def _probe(self, check: Tried, timeout_s: float) -> None:
         if check not in self._probes:

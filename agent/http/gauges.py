@@ -8,13 +8,18 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from agent.config import memory
+from agent.telemetry.figures import FIGURES, QUEUES, READS, families
 from objectstore.tasks import DEFECTS
 
 if TYPE_CHECKING:
     from agent.http.parts import Parts
     from coordination.state.types import Applied
+
+DEPENDENCIES = {"log": ("log", "append"), "store": ("store", "store write")}
+"""What an agent depends on, and the checks that say whether it is there."""
 
 
 class Gauges:
@@ -54,54 +59,48 @@ class Gauges:
 
     def _collect(self) -> Iterator[Metric]:
         """The figures that nobody counts, as of now."""
-        replica = self._parts.replica
-        yield _gauge("revision", "Log revision applied", replica.revision)
-        yield _gauge("lag_revisions", "Revisions known to be in the log and not applied", replica.lag)
-        yield _gauge("lag_seconds", "Seconds since this agent was first seen behind the log", self._look())
-        health = self._parts.health
-        yield _gauge("ready", "1 when /readyz answers 200", int(not health.reasons()))
-        yield _gauge("event_loop_delay_seconds", "The latest of the newest turns", health.delay.worst_s)
-        checks = GaugeMetricFamily("floe_check", "1 while a check of /readyz is fine", labels=["name"])
-        for found in health.findings():
-            checks.add_metric([found.name], int(found.ok))
-        yield checks
+        parts, health = self._parts, self._parts.health
+        for name, value in self._plain().items():
+            yield FIGURES[name].family([((), value)])
+        limit = parts.memory_bytes
+        yield FIGURES["memory_limit_bytes"].family([] if limit is None else [((), limit)])
+        checks = {found.name: found.ok for found in health.findings()}
+        yield FIGURES["check"].family(((name,), int(ok)) for name, ok in checks.items())
+        up = (((name,), int(all(checks[each] for each in asked))) for name, asked in DEPENDENCIES.items())
+        yield FIGURES["dependency_up"].family(up)
         yield from self._failing()
-        skew_ms = replica.clock_watch.skew_ms
-        yield _gauge("clock_skew_ms", "Distance of this agent's clock from what most agents say", skew_ms)
-        waiting = replica.status()["queued_bytes"]
-        yield _gauge("replica_queue_bytes", "Bytes of commands waiting for their append", float(str(waiting)))
-        yield CounterMetricFamily("floe_applied_entries", "Log entries applied", value=self._applied)
-        reads = CounterMetricFamily("floe_reads", "Reads of records by where they came from", labels=["kind"])
-        for name, value in self._parts.reads().items():
-            reads.add_metric([name], value)
-        yield reads
-        queues = GaugeMetricFamily("floe_queue", "Queues and caches; units in the names", labels=["name"])
-        for name, value in self._parts.queues().items():
-            queues.add_metric([name], value)
-        yield queues
+        if parts.files is not None:
+            stale = parts.files.stale
+            needed = (((name,), int(name in stale)) for name in parts.files.settings())
+            yield FIGURES["restart_needed"].family(needed)
+        yield from families(parts.reads(), READS)
+        yield from families(parts.queues(), QUEUES)
+
+    def _plain(self) -> dict[str, float]:
+        """Those without labels, by name."""
+        parts, replica, health = self._parts, self._parts.replica, self._parts.health
+        return {
+            "revision": replica.revision,
+            "lag_revisions": replica.lag,
+            "lag_seconds": self._look(),
+            "ready": int(not health.reasons()),
+            "event_loop_delay_seconds": health.delay.worst_s,
+            "clock_skew_ms": replica.clock_watch.skew_ms,
+            "replica_queue_bytes": float(str(replica.status()["queued_bytes"])),
+            "applied_entries": self._applied,
+            "produce_buffer_bytes_max": parts.config.produce.buffer_bytes_max,
+            "memory_needed_bytes": memory.needed(parts.config),
+        }
 
     def _failing(self) -> Iterator[Metric]:
         """Jobs that fail, and what failed as nobody expected."""
-        jobs = GaugeMetricFamily(
-            "floe_job_failing_since_seconds",
-            "Unix time of the first failure since a success",
-            labels=["name"],
-        )
-        for trouble in self._parts.health.failing():
-            jobs.add_metric([trouble.name], trouble.since_ms / 1000)
-        yield jobs
-        text = "Exceptions that nobody expected, by where they ended"
-        defects = CounterMetricFamily("floe_defects", text, labels=["place"])
-        for place, count in DEFECTS.counts.items():
-            defects.add_metric([place], count)
-        yield defects
+        failing = (((each.name,), each.since_ms / 1000) for each in self._parts.health.failing())
+        yield FIGURES["job_failing_since_seconds"].family(failing)
+        yield FIGURES["defects"].family(((place,), count) for place, count in DEFECTS.counts.items())
         # Each count begins with a defect, at 1, of which `increase` knows nothing: alerts ask for the time.
-        text = "Unix time of the newest exception that nobody expected, by where it ended"
-        newest = GaugeMetricFamily("floe_newest_defect_seconds", text, labels=["place"])
         ahead_s = self._parts.clock.now_ms() / 1000 - asyncio.get_running_loop().time()
-        for place, at in DEFECTS.times.items():
-            newest.add_metric([place], ahead_s + at)
-        yield newest
+        newest = (((place,), ahead_s + at) for place, at in DEFECTS.times.items())
+        yield FIGURES["newest_defect_seconds"].family(newest)
 
 
 class _Everything:
@@ -117,7 +116,3 @@ class _Everything:
 
 def _text(read: list[Metric], registry: CollectorRegistry) -> bytes:
     return generate_latest(_Everything(read, registry))
-
-
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"floe_{name}", text, value=value)

@@ -10,6 +10,7 @@ from agent.config import Config
 from agent.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
+    from agent.health.files import Files
     from agent.health.health import Health
     from agent.telemetry.damages import Damages
     from agent.telemetry.refusals import Refusals
@@ -57,7 +58,11 @@ class Parts:
     """The tables of topics' newest rows that this agent keeps; None likewise."""
     publishers: Sequence[Publisher] = ()
     """What tells other catalogs of tables."""
+    files: Files | None = None
+    """The files that settings name, and which of them changed without effect."""
+    memory_bytes: int | None = None
+    """What this agent may use, bytes; None: no limit is known."""
     queues: Callable[[], Mapping[str, int]] = field(default=_nothing)
     """Sizes of queues and caches by name, units in the names; shown by /status."""
     reads: Callable[[], Mapping[str, int]] = field(default=_nothing)
-    """What was read from where since the start, by name; a counter in /metrics."""
+    """What was read from where since the start, by name; counters in /metrics (telemetry/figures.py)."""

@@ -80,6 +80,7 @@ class StatusRoutes:
             "refused": self._refused(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
+            "files": dict(parts.files.stale) if parts.files is not None else {},
             "defects": _defects(),
             "replica": parts.replica.status(),
         }

@@ -36,6 +36,11 @@ def add_request_id(
     return event
 
 
+def for_people(config: LoggingConfig, stream: TextIO) -> bool:
+    """Whether lines are written for people to read, and not as JSON."""
+    return config.format == "console" or (config.format == "auto" and stream.isatty())
+
+
 def configure(
     config: LoggingConfig,
     stream: TextIO | None = None,
@@ -48,7 +53,7 @@ def configure(
     seconds by which lines of one kind are limited (limit.py).
     """
     stream = stream or sys.stderr
-    console = config.format == "console" or (config.format == "auto" and stream.isatty())
+    console = for_people(config, stream)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         lambda _logger, _method, event: {**fields, **event},

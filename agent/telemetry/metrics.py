@@ -11,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    disable_created_metrics,
+)
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 FAST_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+# A second line for each counter, of which nobody asks.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one without types
 CHUNK_BYTES = tuple(float(4**n * 1024) for n in range(8))  # 1 KiB … 16 MiB
 
 
@@ -91,7 +100,9 @@ class Metrics:
         )
         # An alert asks for this one: a topic's count begins at 1, of which `increase` knows nothing.
         self.newest_damaged_read = self._gauge(
-            "newest_damaged_read_seconds", "Unix time of the newest of these reads", "topic"
+            "newest_damaged_read_seconds",
+            "Unix time of the newest read that met damaged or lost records",
+            "topic",
         )
         self.offset_commits = self._counter("offset_commits", "Positions of groups stored, by partition")
         self.fetch_parked = self._gauge("fetch_parked", "Fetches waiting for records")
@@ -105,7 +116,9 @@ class Metrics:
         self.append_bytes = self._counter("append_bytes", "Bytes appended to the log")
         self.incarnations = self._counter("incarnations", "Times this agent registered anew")
         self.compacted_bytes = self._counter("compacted_bytes", "Record bytes that compaction read")
-        self.compacted_away_bytes = self._counter("compacted_away_bytes", "Record bytes that it left out")
+        self.compacted_away_bytes = self._counter(
+            "compacted_away_bytes", "Record bytes that compaction left out"
+        )
         self.compactions_failed = self._counter("compactions_failed", "Compactions given up for now")
         self.log_starts_moved = self._counter("log_starts_moved", "Log starts moved by retention")
         self.merge_swaps = self._counter("merge_swaps", "Partitions whose slices were swapped for a segment")
@@ -113,7 +126,7 @@ class Metrics:
         self.merge_rows = self._counter("merge_rows", "Slices that merging took out of the state")
         self.merge_bytes = self._counter("merge_bytes", "Record bytes that merging read and wrote")
         self.merge_rewritten_bytes = self._counter(
-            "merge_rewritten_bytes", "Of these, bytes of segments that were taken along"
+            "merge_rewritten_bytes", "Bytes of segments that merging took along and wrote anew"
         )
         self.merge_gets = self._counter("merge_gets", "Reads of the store by merging")
         self.merges_failed = self._counter("merges_failed", "Merges given up for now")
@@ -158,7 +171,7 @@ class Metrics:
             "latest_problems", "What is wrong with a __latest table that goes on all the same", "topic"
         )
         self.latest_files = self._gauge("latest_files", "Data files of a __latest table", "topic")
-        self.latest_bytes = self._gauge("latest_bytes", "Bytes of these", "topic")
+        self.latest_bytes = self._gauge("latest_bytes", "Bytes of a __latest table's data files", "topic")
         self.latest_snapshots = self._gauge("latest_snapshots", "Snapshots of a __latest table", "topic")
 
     def _around_tables(self) -> None:

@@ -7,11 +7,12 @@ Reads and idempotent writes are retried within a bound; a transaction that decid
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import grpc
 
@@ -22,6 +23,7 @@ from coordination.etcd.proto import rpc_pb2 as pb
 from coordination.etcd.stubs import KV, Auth, Lease, Maintenance, Watch
 from coordination.etcd.watch import WatchStream
 from objectstore import tasks
+from objectstore.credentials import text_of
 
 _T = TypeVar("_T")
 _DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
@@ -30,6 +32,8 @@ _DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
 TIMEOUTS_MAX = 2
 CLOSE_GRACE_S = 10.0
 RECEIVE_BYTES_MAX = 64 << 20
+# A name is looked up again this soon: an etcd whose pod comes back has another address (gRPC's own: 30 s).
+LOOKUP_MS_MIN = 1_000
 _CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
@@ -41,6 +45,7 @@ _CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.dns_min_time_between_resolutions_ms", LOOKUP_MS_MIN),
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
@@ -53,12 +58,28 @@ class Tls:
     cert: str | None = None
     key: str | None = None
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Reads the files. Raises OSError, ValueError."""
+    def read(self) -> Pem:
+        """The files' contents, which fit each other. Raises OSError (ssl.SSLError is one), ValueError."""
         if (self.cert is None) != (self.key is None):
             raise ValueError("etcd TLS: cert and key go together; give both or neither")
+        # gRPC takes whatever it is given and fails at each handshake: Python says what is wrong at once.
+        checked = ssl.create_default_context(cafile=self.ca)
+        if self.cert is not None:
+            checked.load_cert_chain(self.cert, self.key)
         pair = [None if path is None else Path(path).read_bytes() for path in (self.key, self.cert)]
-        return grpc.ssl_channel_credentials(Path(self.ca).read_bytes(), pair[0], pair[1])
+        return Pem(Path(self.ca).read_bytes(), pair[0], pair[1])
+
+
+class Pem(NamedTuple):
+    """Contents of these files: authority, key, certificate."""
+
+    ca: bytes
+    key: bytes | None
+    cert: bytes | None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """As gRPC takes them."""
+        return grpc.ssl_channel_credentials(*self)
 
 
 class Endpoint:
@@ -89,18 +110,24 @@ class EtcdClient:
         tls: Tls | None = None,
         user: str | None = None,
         password: str = "",
+        password_file: str = "",
         attempt_timeout_s: float = 2.0,
         call_timeout_s: float = 5.0,
     ) -> None:
-        """`endpoints` are host:port. `attempt_timeout_s` bounds one try, `call_timeout_s` all of a call."""
+        """`endpoints` are host:port. `attempt_timeout_s` bounds one try, `call_timeout_s` all of a call.
+
+        `password_file`, where it is given, holds the password, and is read at each signing in.
+        """
         if not endpoints or not all(endpoints):
             raise ValueError("etcd: at least one endpoint host:port is needed, and none may be empty")
         self._addresses = list(endpoints)
-        self._credentials = None if tls is None else tls.credentials()
+        self._tls = tls
+        self._pem = None if tls is None else tls.read()
         self._endpoints: dict[str, Endpoint] = {}
         self._at = 0
         self._user = user
         self._password = password
+        self._password_file = password_file
         self._token: str | None = None
         self._signing_in = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
@@ -181,6 +208,18 @@ class EtcdClient:
             raise
         return stream
 
+    async def renew(self) -> bool:
+        """See coordination.log.Renewing. What is under way has CLOSE_GRACE_S to end; watches open anew."""
+        if self._tls is None:
+            return False
+        read = await asyncio.to_thread(self._tls.read)
+        if read == self._pem:
+            return False
+        self._pem = read
+        for endpoint in list(self._endpoints.values()):
+            self._abandon(endpoint)
+        return True
+
     async def close(self) -> None:
         """Close all channels."""
         for task in self._closing:
@@ -193,7 +232,8 @@ class EtcdClient:
     def _endpoint(self) -> Endpoint:
         address = self._addresses[self._at]
         if address not in self._endpoints:
-            self._endpoints[address] = Endpoint(address, self._credentials)
+            credentials = None if self._pem is None else self._pem.credentials()
+            self._endpoints[address] = Endpoint(address, credentials)
         return self._endpoints[address]
 
     def _learn(self, endpoint: Endpoint, error: EtcdError) -> None:
@@ -201,12 +241,16 @@ class EtcdClient:
             self._token = None
         endpoint.timeouts = endpoint.timeouts + 1 if error.code is _DEADLINE else 0
         if endpoint.timeouts >= TIMEOUTS_MAX and self._endpoints.get(endpoint.address) is endpoint:
-            del self._endpoints[endpoint.address]
-            task = tasks.start(endpoint.channel.close(CLOSE_GRACE_S), "close an etcd channel")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._abandon(endpoint)
         if error.other_endpoint and endpoint.address == self._addresses[self._at]:
             self._at = (self._at + 1) % len(self._addresses)
+
+    def _abandon(self, endpoint: Endpoint) -> None:
+        """Make no further calls over this connection."""
+        del self._endpoints[endpoint.address]
+        task = tasks.start(endpoint.channel.close(CLOSE_GRACE_S), "close an etcd channel")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _retried(self, call: _Call[_T]) -> _T:
         """Try until it works, is refused, or `call_timeout_s` has passed."""
@@ -256,8 +300,8 @@ class EtcdClient:
 
     async def _sign_in(self, endpoint: Endpoint) -> str:
         """A token. It fails before the call it is for was sent: definitely without effect."""
-        request = pb.AuthenticateRequest(name=self._user or "", password=self._password)
         try:
+            request = pb.AuthenticateRequest(name=self._user or "", password=await self._read_password())
             answer = await endpoint.auth.Authenticate(request, timeout=self._attempt_timeout_s)
         except grpc.aio.AioRpcError as error:
             failure = from_grpc(error, endpoint.address)
@@ -266,6 +310,16 @@ class EtcdClient:
                 f"signing in as {self._user}: {failure}", code=failure.code, ambiguous=False
             ) from None
         return answer.token
+
+    async def _read_password(self) -> str:
+        if not self._password_file:
+            return self._password
+        try:
+            return await asyncio.to_thread(text_of, self._password_file)
+        except (OSError, ValueError) as error:
+            raise EtcdError(
+                f"log.password_file: {error}", code=grpc.StatusCode.UNAUTHENTICATED, ambiguous=False
+            ) from None
 
 
 def _closed(address: str) -> EtcdError:

@@ -37,6 +37,7 @@ class EtcdOptions:
     tls: Tls | None = None
     user: str | None = None
     password: str = ""
+    password_file: str = ""  # holds the password instead, and is read at each signing in
     attempt_timeout_s: float = 2.0
     call_timeout_s: float = 5.0
     follow: FollowOptions = field(default_factory=FollowOptions)
@@ -62,6 +63,7 @@ class EtcdLog:
             tls=self._options.tls,
             user=self._options.user,
             password=self._options.password,
+            password_file=self._options.password_file,
             attempt_timeout_s=self._options.attempt_timeout_s,
             call_timeout_s=self._options.call_timeout_s,
         )
@@ -153,6 +155,10 @@ class EtcdLog:
         except EtcdError as error:
             raise Unavailable(str(error)) from error
         return list(status.errors)
+
+    async def renew(self) -> bool:
+        """See coordination.log.Renewing."""
+        return await self._client.renew()
 
     async def trimmed(self) -> int:
         """The trim marker."""

@@ -36,14 +36,6 @@ def test_every_metric_is_there(embedded: Embedded) -> None:
     assert named - known == set()
 
 
-def test_every_queue_is_there(embedded: Embedded) -> None:
-    queues = embedded.status()["queues"]
-    assert isinstance(queues, dict)
-    named = set(re.findall(r'floe_queue\{name="(\w+)"', OPERATIONS))
-    assert named
-    assert named <= queues.keys()
-
-
 def test_every_setting_is_there() -> None:
     named = set(re.findall(rf"`({SECTIONS})\.(\w+)", OPERATIONS.replace(FINGERPRINT_KEY, "")))
     assert len(named) > 15

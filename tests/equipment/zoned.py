@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.telemetry.figures import READS
 from deploy.services import Etcd, Minio
 from deploy.services.floe import FloeAgent, clustered
 
@@ -82,7 +83,7 @@ def status(agent: FloeAgent) -> dict[str, Any]:
 
 
 def reads(agent: FloeAgent) -> dict[str, float]:
-    """`floe_reads_total` by kind, and the chunks and record bytes that the agent wrote and sent."""
+    """What it read, by the names of figures.READS, and the chunks and record bytes that it wrote and sent."""
     with urllib.request.urlopen(f"{agent.http}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     others = {
@@ -90,11 +91,13 @@ def reads(agent: FloeAgent) -> dict[str, float]:
         "floe_produce_bytes_total": "produced",
         "floe_fetch_bytes_total": "fetched",
     }
+    names = {place: name for name, place in READS.items()}
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name == "floe_reads_total":
-                found[sample.labels["kind"]] = sample.value
+            place = (sample.name.removeprefix("floe_").removesuffix("_total"), tuple(sample.labels.values()))
+            if place in names:
+                found[names[place]] = sample.value
             elif sample.name in others:
                 found[others[sample.name]] = sample.value
     return found

@@ -1,6 +1,7 @@
 """Which peers are asked: one that failed is left alone, for longer each time, and tried by one request then.
 
-A change is told once, when a peer is left alone and when it is asked again; what fails in between is counted.
+A peer that fails is one episode of the log: told when it is left alone, again each minute, and when it is
+asked again, however many requests meet it in between.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 
 _log = logger("peers")
@@ -24,7 +26,6 @@ class _Failing:
 
     until: float
     rest_s: float = REST_S
-    failures: int = 0
     trying: bool = False
 
 
@@ -33,6 +34,9 @@ class Standings:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._told = Episodes(
+            _log, now, begins="a peer is left alone", ends="a peer is asked again", level="info"
+        )
         self._failing: OrderedDict[str, _Failing] = OrderedDict()
 
     def may_ask(self, address: str) -> bool:
@@ -56,19 +60,17 @@ class Standings:
         now, known = self._now(), self._failing.get(address)
         if known is None:
             known = self._failing[address] = _Failing(now + REST_S)
-            _log.info("a peer is left alone", peer=address, error=repr(error), seconds=REST_S)
             while len(self._failing) > PEERS_MAX:
                 self._failing.popitem(last=False)
         elif known.trying or now >= known.until:
             known.rest_s = min(2 * known.rest_s, REST_S_MAX)
             known.until, known.trying = now + known.rest_s, False
-        known.failures += 1
+        self._told.met(address, peer=address, error=repr(error))
 
     def well(self, address: str) -> None:
         """The peer answered as it should."""
-        known = self._failing.pop(address, None)
-        if known is not None:
-            _log.info("a peer is asked again", peer=address, failures=known.failures)
+        if self._failing.pop(address, None) is not None:
+            self._told.over(address, peer=address)
 
     def gave_up(self, address: str) -> None:
         """The request was cancelled before its answer: it says nothing about the peer."""

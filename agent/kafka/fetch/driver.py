@@ -18,6 +18,7 @@ from agent.kafka.fetch.pieces import Damage, Lost, damage_of, passed_over, taken
 from agent.kafka.fetch.planner import Plan, Planned, Wanted, cut, plan_fetch
 from agent.kafka.fetch.waiters import Waiters
 from agent.telemetry.damages import Damages
+from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination.kafka_codes import Code
@@ -102,6 +103,9 @@ class FetchDriver:
         self._metrics = metrics
         self._damages = damages
         self._loop = asyncio.get_running_loop()
+        self._unread = Episodes(
+            _log, self._loop.time, begins="records cannot be read", ends="records are read again"
+        )
         self._leaving = False
         self.away: Callable[[], bool] = lambda: False
         """Whether clients are told to go elsewhere: nobody waits here then."""
@@ -248,6 +252,8 @@ class FetchDriver:
                 planned.code = Code.CORRUPT_MESSAGE if damage is not None else Code.KAFKA_STORAGE_ERROR
                 self._tell(planned, trouble, damage)
                 damages += [damage] if damage is not None else []
+            elif records:
+                self._unread.over(_episode(planned))
             nothing_yet = nothing_yet and not records
             fetched.append(Fetched(planned, records))
         return fetched, damages
@@ -255,9 +261,15 @@ class FetchDriver:
     def _tell(self, planned: Planned, trouble: Exception, damage: Damage | None) -> None:
         partition = planned.wanted.partition
         if damage is None:
-            _log.warning("records cannot be read", error=repr(trouble))
+            self._unread.met(_episode(planned), error=repr(trouble))
         elif isinstance(partition, Partition):
             self._damages.note(partition, damage.start, damage.end, damage.text)
+
+
+def _episode(planned: Planned) -> str:
+    """By whom an episode of trouble with a partition is told from others."""
+    partition = planned.wanted.partition
+    return "" if partition is None else str(partition.handle)
 
 
 def _records(

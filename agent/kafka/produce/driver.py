@@ -34,6 +34,7 @@ from agent.kafka.produce.buffer import (
     make_flush,
 )
 from agent.kafka.produce.planner import FlushLimits, FlushPlanner
+from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
 from coordination.commands import Command
@@ -132,6 +133,9 @@ class ProduceDriver:
         self._limits = limits
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
+        self._unstored = Episodes(
+            _log, self._loop.time, begins="chunk not stored", ends="chunks are stored again"
+        )
         self._planner = FlushPlanner(limits)
         self._buffer = ProduceBuffer()
         self.budget = ByteBudget(bytes_max)
@@ -249,7 +253,7 @@ class ProduceDriver:
         except (StoreError, TimeoutError) as error:
             flush.failure = error
             self._metrics.put_failed.inc()
-            _log.warning("chunk not stored", chunk=chunk_key(flush.chunk), error=repr(error))
+            self._unstored.met("store", chunk=chunk_key(flush.chunk), error=repr(error))
         except BaseException as error:  # a flush that neither failed nor is stored holds up all behind it
             flush.failure = NotStored(repr(error))
             self._metrics.put_failed.inc()
@@ -258,6 +262,7 @@ class ProduceDriver:
             tasks.tell("put", error)
         else:
             flush.stored = True
+            self._unstored.over("store")
         finally:
             self._metrics.puts_in_flight.dec()
         self._metrics.put_seconds.observe(self._loop.time() - flush.started)

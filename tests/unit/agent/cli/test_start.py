@@ -126,6 +126,50 @@ def test_check_finds_what_is_wrong_and_says_what_to_do(tmp_path: Path) -> None:
     assert list((tmp_path / "store").rglob("*preflight/*")) == []
 
 
+def test_the_reason_of_an_end_is_a_line_of_the_log_in_its_form() -> None:
+    """JSON where lines are collected, also when there is no configuration to say so; text for people."""
+    settings = ("--set", "produce.lingerms=3")
+    told = json.loads(inside("serve", *settings).err)
+    assert (told["event"], told["level"], told["status"]) == ("this agent ends", "critical", 3)
+    assert "did you mean produce.linger_ms?" in told["reason"]
+    for asked in (("--set", "logging.format=console"), ()):
+        plain = inside("serve", *settings, *asked, FLOE_LOGGING__FORMAT="console").err
+        assert plain.startswith("floe: --set: unknown setting produce.lingerms"), plain
+    assert inside("dev", *settings).err.startswith("floe: "), "for people"
+
+
+def test_memory_is_compared_with_caches_by_serve_and_by_check(tmp_path: Path) -> None:
+    settings = (
+        *("--set", f"log.url=sqlite://{tmp_path}/log", "--set", f"store.url=file://{tmp_path}/store"),
+        *("--set", "listeners.0.port=0", "--set", "http.port=0", "--set", "agent.memory_bytes_max=314572800"),
+    )
+    status, line = fails("serve", *settings)
+    assert (status, "300 MiB are too few" in line) == (3, True), line
+    for more, expected in (((), (1, False)), (("--set", "tables.enabled=false"), (0, True))):
+        ran = inside("check", *settings, *more, "--output", "json")
+        (row,) = (row for row in json.loads(ran.out) if row["check"] == "memory")
+        assert (ran.status, row["ok"]) == expected, row
+        assert row["found"].startswith("300 MiB (agent.memory_bytes_max), of which up to ")
+
+
+def test_check_beside_its_own_agent_is_fine_and_another_agents_ports_are_taken(own: Dev) -> None:
+    kafka, http = (address.rpartition(":")[2] for address in (own.bootstrap, own.http))
+    data = own.data_dir
+    settings = (
+        *("--set", f"log.url=sqlite://{data}/log.sqlite", "--set", f"store.url=file://{data}/store"),
+        *("--set", "listeners.0.host=127.0.0.1", "--set", f"listeners.0.port={kafka}"),
+        *("--set", "http.host=127.0.0.1", "--set", f"http.port={http}", "--output", "json"),
+    )
+    ran = inside("check", *settings, "--set", "agent.name=dev")
+    found = {row["check"]: row for row in json.loads(ran.out)}
+    assert ran.status == 0, found
+    for name in ("http", "listeners PLAINTEXT"):
+        assert "is used by this agent itself, ready" in found[name]["found"]
+    ran = inside("check", *settings, "--set", "agent.name=other")
+    wrong = {row["check"] for row in json.loads(ran.out) if not row["ok"]}
+    assert (ran.status, wrong) == (1, {"http", "listeners PLAINTEXT"})
+
+
 def test_check_without_log_and_store_names_both() -> None:
     ran = inside(
         *(
@@ -158,7 +202,9 @@ def test_a_bucket_of_another_cluster_is_refused_by_serve_and_by_check(own: Dev) 
         *("--set", "listeners.0.port=0", "--set", "http.port=0", "--set", "cluster.name=mine"),
     )
     ran = floe("serve", *settings, "--set", "logging.level=error")
-    assert (ran.status, "belongs to cluster 'floe'" in ran.err) == (5, True)
+    *_, last = map(json.loads, ran.err.splitlines())
+    assert (ran.status, last["status"], last["level"]) == (5, 5, "critical")
+    assert "belongs to cluster 'floe'" in last["reason"]
     checked = {row["check"]: row for row in json.loads(inside("check", *settings, "--output", "json").out)}
     assert checked["cluster"]["ok"] is False
 

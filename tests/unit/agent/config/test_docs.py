@@ -64,6 +64,7 @@ def test_what_holds_credentials_is_a_secret() -> None:
     plain = [
         s.name
         for s in settings(Config)
-        if any(w in s.name for w in words) and s.field.annotation is not SecretStr
+        if any(w in s.name for w in words) and not s.name.endswith("_file")  # a path is none
+        if s.field.annotation is not SecretStr
     ]
     assert plain == []

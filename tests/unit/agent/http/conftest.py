@@ -65,8 +65,10 @@ async def edge() -> AsyncIterator[Edge]:
 
 
 @asynccontextmanager
-async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge") -> AsyncIterator[Edge]:
-    """A registered agent of the cluster that has this log and this store."""
+async def agent_on(
+    server: MemoryServer, store: FaultyStore, name: str = "edge", **sections: dict[str, object]
+) -> AsyncIterator[Edge]:
+    """A registered agent of the cluster that has this log and this store; `sections` of its configuration."""
     clock = SystemClock()
     log = MemoryLog(server, clock)
     signals, troubles = Signals(), Troubles(clock.now_ms)
@@ -77,17 +79,17 @@ async def agent_on(server: MemoryServer, store: FaultyStore, name: str = "edge")
         clock,
         ReplicaOptions(tick_s=0.05, outcome_wait_s=1, queue_wait_s=1),
     )
-    settings = {
+    settings: dict[str, dict[str, object]] = {
         "log": {"url": "memory:"},
         "store": {"url": "memory:"},
         "tables": {"enabled": False},
         "http": {"host": "127.0.0.1", "port": 0, "body_bytes_max": 65_536, "barrier_timeout_ms": 300},
         "agent": {"name": name},
     }
-    config = Config.model_validate(settings)
+    config = Config.model_validate({**settings, **sections})
     health = Health(config, replica, watched, signals, troubles)
     health.joining = False
-    parts = Parts(config, Metrics(), replica, watched, clock, health, queues=lambda: {"q_bytes": 7})
+    parts = Parts(config, Metrics(), replica, watched, clock, health, queues=lambda: {"cached_bytes": 7})
     app = build(parts)
     async with asyncio.timeout(10):
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)

@@ -50,6 +50,9 @@ async def test_without_the_store_an_agent_is_live_but_not_ready(
     answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["reasons"][0].startswith("store: Retryable")
+    shown = (await client.get("/metrics")).text
+    assert 'floe_dependency_up{name="store"} 0.0' in shown
+    assert 'floe_dependency_up{name="log"} 1.0' in shown
     assert (await client.get("/livez")).status_code == 200
 
 
@@ -111,7 +114,7 @@ async def test_the_place_in_the_log_and_the_queues_are_read_when_asked(
 ) -> None:
     async def scrape() -> dict[str, float]:
         families = text_string_to_metric_families((await client.get("/metrics")).text)
-        return {s.name + s.labels.get("name", ""): s.value for family in families for s in family.samples}
+        return {s.name + s.labels.get("cache", ""): s.value for family in families for s in family.samples}
 
     before = await scrape()
     await edge.topic("a")
@@ -119,7 +122,7 @@ async def test_the_place_in_the_log_and_the_queues_are_read_when_asked(
     assert after["floe_applied_entries_total"] == before["floe_applied_entries_total"] + 1
     assert after["floe_revision"] == edge.replica.revision > before["floe_revision"]
     assert (after["floe_lag_revisions"], after["floe_lag_seconds"], after["floe_ready"]) == (0, 0, 1)
-    assert after["floe_queueq_bytes"] == 7
+    assert after["floe_cache_bytesrecords"] == 7
 
 
 async def test_appends_are_measured(edge: Edge) -> None:

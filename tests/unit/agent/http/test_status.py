@@ -26,7 +26,7 @@ async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClie
         edge.replica.state.hash,
     )
     assert status["brokers"][0]["listeners"] == ["PLAINTEXT://broker.example:9092"]
-    assert status["queues"] == {"q_bytes": 7}
+    assert status["queues"] == {"cached_bytes": 7}
     assert status["ready"] is True
     assert [d["name"] for d in status["dependencies"]] == [
         "log",
