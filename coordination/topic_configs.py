@@ -20,6 +20,8 @@ _TABLE_NAME = re.compile(rf"({_IDENTIFIER}(\.{_IDENTIFIER})?)?")
 _THROTTLE = re.compile(r"(\*|none|\d+:\d+(,\d+:\d+)*)?")
 
 NEW_CONFIGS = 2  # the feature level from which on configs are known that came later
+QUARANTINE = "quarantine"
+RULES_CONFIGS = ("floe.value.rules", "floe.key.rules")
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 

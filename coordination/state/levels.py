@@ -21,6 +21,8 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | the schema registry: RegisterSchema, DeleteSchemaVersions, PutSubjectSettings |
 | 2 | topics whose records name schemas of the registry: BindSchema.subject, confluent.key.schema.validation, confluent.value.schema.validation, confluent.key.subject.name.strategy, confluent.value.subject.name.strategy |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
+| 2 | CommitChunk.companion_of: a batch that is appended with another one or not at all |
+| 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author sa
 LEAVING = 2  # and a topic that holds very much leaves over many entries
 TABLES_TOGETHER = 2  # and pointers of several tables move at one point of the log
 REGISTRY = 2  # and there are subjects of the schema registry
+COMPANIONS = 2  # and a batch can go with another one
+QUARANTINES = 2  # and what breaks a topic's rules can be kept in another topic
 FOLLOWED_SUBJECTS = 2  # and topics are bound to them
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
