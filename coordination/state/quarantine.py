@@ -8,7 +8,7 @@ configs, retention and table, and outlives the policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from coordination.commands import AlterTopicConfigs, BindSchema, CreateTopic
 from coordination.commands import Quarantine as Made
@@ -38,7 +38,7 @@ def of(state: StateData, topic: Topic) -> Topic | None:
 
 def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) -> Result:
     """`configs.alter_topic_configs`, and the quarantine that the changes ask for."""
-    asked = _asks((change.name, change.value) for change in message.changes)
+    asked = asked_for((change.name, change.value) for change in message.changes)
     topic = state.topics.get(message.topic)
     if not asked or topic is None or state.feature_level < QUARANTINES:
         return configs.alter_topic_configs(state, message, at)
@@ -47,14 +47,14 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     if refusal is not None:
         return refusal
     result = configs.alter_topic_configs(state, message, at)
-    if not isinstance(result, Refused) and _asks(topic.configs.items()):
+    if not isinstance(result, Refused) and asked_for(topic.configs.items()):
         _make(state, topic, message.quarantine, at)
     return result
 
 
 def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     """`topics.create_topic`, and the quarantine that its configs ask for."""
-    asked = _asks((entry.name, entry.value) for entry in message.configs)
+    asked = asked_for((entry.name, entry.value) for entry in message.configs)
     if not asked or state.feature_level < QUARANTINES or message.name in state.topics:
         return topics.create_topic(state, message, at)
     count = message.partitions
@@ -69,7 +69,8 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     return result
 
 
-def _asks(values: Iterable[tuple[str, str]]) -> bool:
+def asked_for(values: Iterable[tuple[str, str]]) -> bool:
+    """Whether configs, by name and value, send records that break rules to a quarantine."""
     return any(name in RULES_CONFIGS and value == QUARANTINE for name, value in values)
 
 
@@ -113,8 +114,3 @@ def _make(state: StateData, topic: Topic, made: Made, at: At) -> None:
     )
     for result in (topics.create_topic(state, wanted, at), schemas.bind_schema(state, bound, at)):
         assert not isinstance(result, Refused), result.message
-
-
-def asked_for(values: Mapping[str, str]) -> bool:
-    """Whether a topic with these configs sends records that break rules to its quarantine."""
-    return _asks(values.items())

@@ -90,7 +90,7 @@ class _Admitted:
     @property
     def size(self) -> int:
         """Record bytes of all batches."""
-        return sum(len(batch.data) for batch in self.offered)
+        return sum(batch.size for batch in self.offered)
 
 
 async def handle(ctx: Context, request: ProduceRequest, version: int) -> ProduceResponse | None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from agent.kafka.context import Context
 from agent.kafka.handlers.assignment import refusal_of_all
 from agent.kafka.handlers.configs import topic_source
+from agent.kafka.handlers.quarantines import new_quarantine
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
 from agent.net.wire.api import Encoded
@@ -32,6 +33,7 @@ from agent.net.wire.steps import Pace, encoded
 from coordination import broker_configs
 from coordination.commands import CreateTopic, config_entries
 from coordination.kafka_codes import Code
+from coordination.state.quarantine import asked_for
 from coordination.state.types import Refused, Result
 from coordination.topic_configs import TOPIC_CONFIGS, effective
 
@@ -116,11 +118,13 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
     absent = next((config.name for config in topic.configs if config.value is None), None)
     if absent is not None:
         return Refused(Code.INVALID_CONFIG, f"Null value not supported for topic configs: {absent}")
+    configs = {config.name: config.value or "" for config in topic.configs}
     return CreateTopic(
         name=topic.name,
         topic_id=ctx.services.clock.random_bytes(16),
         partitions=count,
-        configs=config_entries({config.name: config.value or "" for config in topic.configs}),
+        configs=config_entries(configs),
+        quarantine=new_quarantine(ctx) if asked_for(configs.items()) else None,
     )
 
 

@@ -54,7 +54,9 @@ PutChunk = Callable[[ChunkId, Sequence[Buffer]], Awaitable[object]]
 KeepOwn = Callable[[ChunkId, int, Sequence[Buffer], int], None]
 
 
-JUDGE_AGAIN = "The topic was bound to another schema meanwhile; nothing was written: send again."
+JUDGE_AGAIN = (
+    "The topic was bound anew meanwhile, or its quarantine is gone; nothing was written: send again."
+)
 
 
 class Submitter(Protocol):
@@ -158,7 +160,7 @@ class ProduceDriver:
         Their bytes must have been taken with `room` before. Synchronous up to the return, so the order
         of the calls is the order of the batches.
         """
-        size = sum(len(batch.data) for batch in batches)
+        size = sum(batch.size for batch in batches)
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         request = Request(connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches))
         self._idle.clear()
@@ -341,7 +343,7 @@ class ProduceDriver:
         """Answer those that are not answered yet."""
         code, message = code_of(error)
         for pending in pendings:
-            if pending.request.outcomes[pending.slot] is WAITING:
+            if pending.asked_for and pending.request.outcomes[pending.slot] is WAITING:
                 self._resolve(pending, Outcome(code, message=message))
 
     def _give_up_all(self, error: Exception) -> None:
@@ -365,6 +367,8 @@ class ProduceDriver:
         self._settled()
 
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:
+        if not pending.asked_for:
+            return
         count, judged = self._open.pop(pending.offered.handle)
         if count > 1:
             self._open[pending.offered.handle] = count - 1, judged
