@@ -45,7 +45,7 @@ class Violation(NamedTuple):
 class SetAside(NamedTuple):
     """A record that is not to be in its topic: its place in the batch, itself, and why."""
 
-    index: int
+    place: int
     record: Record
     violations: Sequence[Violation]
 
@@ -103,18 +103,18 @@ def batch_of(origin: Origin, sent: BatchHeader, records: Iterable[SetAside], now
 def _message(
     origin: Origin, schemas: Mapping[str, quarantine_pb2.Schema], sent: BatchHeader, aside: SetAside
 ) -> bytes:
-    index, record = aside.index, aside.record
+    place, record = aside.place, aside.record
     message = quarantine_pb2.Record(
         topic=origin.topic,
         partition=origin.partition,
-        batch_index=index,
+        batch_index=place,
         timestamp_ms=record.timestamp,
         key=record.key,
         value=record.value,
         headers=[quarantine_pb2.Header(key=key, value=value) for key, value in record.headers],
         producer_id=sent.producer_id,
         producer_epoch=sent.producer_epoch,
-        sequence=(sent.base_sequence + index) & _SEQUENCE_MASK if sent.producer_id >= 0 else -1,
+        sequence=(sent.base_sequence + place) & _SEQUENCE_MASK if sent.producer_id >= 0 else -1,
         client_id=origin.client_id[:CLIENT_ID_CHARS_MAX],
         key_schema=schemas.get("key"),
         value_schema=schemas.get("value"),

@@ -210,10 +210,34 @@ class Validator:
             bad += self._value.check([record.value for record in records], refused)
         return sorted(bad)
 
-    async def check_off_loop(self, batch: memoryview, refused: Refused = NOTHING_REFUSED) -> list[BadRecord]:
-        """`check`, in a thread unless the batch is small and not compressed."""
+    def check_all(
+        self,
+        batch: memoryview | bytes,
+        decoded_bytes_max: int = record_batch.DECODED_BYTES_MAX,
+        refused: Refused = NOTHING_REFUSED,
+        *,
+        bad_max: int,
+    ) -> list[BadRecord]:
+        """`check` to the end of the batch, or until there are more than `bad_max` bad ones."""
+        bad: list[BadRecord] = []
+        rest, start = iter(record_batch.records(batch, decoded_bytes_max)), 0
+        # No more at once than are named of one look: none is left out.
+        while len(bad) <= bad_max and (some := list(islice(rest, BAD_RECORDS_MAX))):
+            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some, refused)]
+            start += len(some)
+        return bad
+
+    async def check_off_loop(
+        self, batch: memoryview, refused: Refused = NOTHING_REFUSED, all_up_to: int = 0
+    ) -> list[BadRecord]:
+        """`check`, in a thread unless the batch is small and not compressed.
+
+        With `all_up_to`, `check_all` of so many bad ones.
+        """
         compressed = record_batch.peek(batch).compression
         check = partial(self.check, refused=refused)
+        if all_up_to:
+            check = partial(self.check_all, refused=refused, bad_max=all_up_to)
         return await opened(check, batch, 0 if compressed else INLINE_BYTES_MAX)
 
 

@@ -52,6 +52,13 @@ class ProduceConfig(Section):
     """How long such a batch is waited for, milliseconds (clients' request.timeout.ms): one that was
     left out for good holds its producer up no longer."""
 
+    quarantine_records_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100_000
+    """Most records of one batch that are set aside (topic policy `quarantine`); with more the batch is
+    refused."""
+
+    quarantine_bytes_max: Bytes = 32 * MIB
+    """Most bytes of the batch that they become in the topic's quarantine."""
+
 
 class FetchConfig(Section):
     """The fetch path: the tail from memory, old data in a pool of its own."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
+from agent.kafka.handlers.quarantines import judged_apart
 from agent.kafka.handlers.schemas import require_schemas
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
@@ -45,6 +46,7 @@ from coordination.state.levels import TRANSACTIONS
 from coordination.state.topics import TOPIC_NAME_LENGTH_MAX
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
+from coordination.topic_configs import QUARANTINE
 from objectstore.batch import CorruptBatch, peek, with_append_time
 
 KEY = 0
@@ -313,12 +315,16 @@ async def _admit_batch(
     await require_records(data.records, header, rules)
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
+    offered = Offered(partition.handle, data.records, header, transaction * header.transactional)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:
-        await require_schemas(ctx, topic, data.records)
+        if QUARANTINE in rules.policies.values():
+            offered = await judged_apart(ctx, partition, offered, rules.policies, now_ms)
+        else:
+            await require_schemas(ctx, topic, data.records)
     if rules.append_time:
-        stamped = with_append_time(data.records, now_ms)
-        return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)
-    return Offered(partition.handle, data.records, header, transaction * header.transactional)
+        stamped = with_append_time(offered.data, now_ms)
+        return offered._replace(data=stamped, header=peek(stamped))
+    return offered
 
 
 async def _await_outcomes(

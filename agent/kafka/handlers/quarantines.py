@@ -1,14 +1,46 @@
-"""What a command says of how a topic's quarantine is to be made, should there be none."""
+"""Topics of which records go to a quarantine: how it comes to be, and which records go there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.kafka.context import Context
+from agent.kafka.handlers.schemas import bad_records, refuse
+from agent.kafka.produce.buffer import Offered
+from agent.kafka.produce.set_aside import origin_of, parted, place_for
 from coordination.commands import Quarantine
 from coordination.state.topics import TOPIC_ID_BYTES
-from schema.quarantine import descriptor_set
+from coordination.state.types import Partition
+from coordination.topic_configs import QUARANTINE
+from objectstore.batch import peek
+from schema.quarantine import NO_MESSAGE, Violation, descriptor_set
 
 
 def new_quarantine(ctx: Context) -> Quarantine:
-    """With an id that no topic has."""
+    """What a command says of how a topic's quarantine is made, should there be none."""
     topic_id = ctx.services.clock.random_bytes(TOPIC_ID_BYTES)
     return Quarantine(topic_id=topic_id, descriptor_set=descriptor_set())
+
+
+async def judged_apart(
+    ctx: Context, partition: Partition, offered: Offered, policies: Mapping[str, str], now_ms: int
+) -> Offered:
+    """The batch without its bad records, which are its companion; itself when it has none. Raises Rejected.
+
+    `policies`: by role what becomes of the bad ones; with another than QUARANTINE the whole batch is refused.
+    """
+    limits, batch = ctx.services.config.produce, memoryview(offered.data)
+    broken: dict[int, list[Violation]] = {}
+    bad = await bad_records(ctx, partition.topic, batch, limits.quarantine_records_max)
+    refuse([each for each in bad if policies.get(each.role) != QUARANTINE])
+    for each in bad:
+        text = each.reason.removeprefix(f"{each.role}: ")
+        broken.setdefault(each.index, []).append(Violation(each.role, "", NO_MESSAGE, text))
+    if not broken:
+        return offered
+    to = place_for(ctx.state, partition, broken, limits)
+    origin = origin_of(ctx.state, partition, policies, ctx.client_id)
+    left, companion = await parted(
+        batch, offered.header, origin, broken, to, now_ms, limits.quarantine_bytes_max
+    )
+    return offered._replace(data=left, header=peek(left), companion=companion)

@@ -18,7 +18,7 @@ from coordination.state.types import Schema, Topic
 from objectstore.batch import CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
-from schema.strict import BadRecord
+from schema.strict import BAD_RECORDS_MAX, BadRecord
 from schema.validator import Validator
 
 LOOKS_MAX = 64
@@ -27,27 +27,39 @@ LOOKS_MAX = 64
 
 async def require_schemas(ctx: Context, topic: Topic, records: memoryview) -> None:
     """Every record must be what its topic is bound to (KIP-467). Raises Rejected."""
-    try:
-        validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
-        bad = await _bad(ctx, validator, records) if validator is not None else []
-    except CorruptBatch as error:
-        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
-    except DescriptorError as error:
-        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+    refuse(await bad_records(ctx, topic, records))
+
+
+def refuse(bad: Sequence[BadRecord]) -> None:
+    """Raise Rejected where there are bad records."""
     if bad:
         raise Rejected(
             Code.INVALID_RECORD,
             f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
-            tuple((each.index, each.reason) for each in bad),
+            tuple((each.index, each.reason) for each in bad[:BAD_RECORDS_MAX]),
         )
 
 
-async def _bad(ctx: Context, validator: Validator, records: memoryview) -> list[BadRecord]:
+async def bad_records(ctx: Context, topic: Topic, records: memoryview, all_up_to: int = 0) -> list[BadRecord]:
+    """The records that are not what their topic is bound to: the first ones, or all of up to so many.
+
+    Raises Rejected where they cannot be judged.
+    """
+    try:
+        validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
+        return await _bad(ctx, validator, records, all_up_to) if validator is not None else []
+    except CorruptBatch as error:
+        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
+    except DescriptorError as error:
+        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+
+
+async def _bad(ctx: Context, validator: Validator, records: memoryview, all_up_to: int) -> list[BadRecord]:
     """The bad records; what their frames name is looked up as often as needed."""
     refused: dict[Framed, str] = {}
     for _ in range(LOOKS_MAX):
         try:
-            return await validator.check_off_loop(records, refused)
+            return await validator.check_off_loop(records, refused, all_up_to)
         except UnknownSchemas as unknown:
             refused |= await _look_up(ctx, validator.followed(unknown.role), unknown.framed)
     raise Rejected(Code.INVALID_RECORD, "The batch names too many schemas: send fewer records at once.")
