@@ -314,7 +314,7 @@ async def _admit_batch(
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:
-        await require_schemas(ctx, topic, data.records)
+        await require_schemas(ctx, partition, data.records, header, rules)
     if rules.append_time:
         stamped = with_append_time(data.records, now_ms)
         return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)

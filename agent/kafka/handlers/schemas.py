@@ -8,16 +8,18 @@ the batch (coordination/state/following.py), so that it is judged again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agent.kafka.context import Context
-from agent.kafka.produce.admission import Rejected
+from agent.kafka.produce.admission import Rejected, TopicRules
+from agent.kafka.produce.obeyed import Sent, require_rules
 from coordination.kafka_codes import Code
 from coordination.state.following import Meaning, imported, meaning
-from coordination.state.types import Schema, Topic
-from objectstore.batch import CorruptBatch
+from coordination.state.types import Partition, Schema
+from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
+from schema.rules.ruled import Ruled, TooMixed
 from schema.strict import BadRecord
 from schema.validator import Validator
 
@@ -25,29 +27,46 @@ LOOKS_MAX = 64
 """Times that schemas are looked up for one batch, some hundred at a time; beyond, it is refused."""
 
 
-async def require_schemas(ctx: Context, topic: Topic, records: memoryview) -> None:
-    """Every record must be what its topic is bound to (KIP-467). Raises Rejected."""
+async def require_schemas(
+    ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, rules: TopicRules
+) -> None:
+    """Every record must be what its topic is bound to (KIP-467), and obey the rules of its message.
+
+    Raises Rejected.
+    """
+    topic = partition.topic
+    bad: list[BadRecord] = []
+    ruled = None
     try:
         validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
-        bad = await _bad(ctx, validator, records) if validator is not None else []
+        if validator is not None:
+            bad, ruled = await _judged(ctx, validator, records, rules.policies)
     except CorruptBatch as error:
         raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
     except DescriptorError as error:
         raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+    except TooMixed as error:
+        raise Rejected(Code.INVALID_RECORD, f"The topic's rules are not evaluated: {error}") from None
     if bad:
         raise Rejected(
             Code.INVALID_RECORD,
             f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
             tuple((each.index, each.reason) for each in bad),
         )
+    if ruled is not None:
+        client = (ctx.client_id, ctx.client.host)
+        sent = Sent(topic.name, partition.index, records, header.record_count, rules.policies, *client)
+        await require_rules(ctx.services.rules, ctx.services.rule_figures, sent, ruled)
 
 
-async def _bad(ctx: Context, validator: Validator, records: memoryview) -> list[BadRecord]:
-    """The bad records; what their frames name is looked up as often as needed."""
+async def _judged(
+    ctx: Context, validator: Validator, records: memoryview, roles: Iterable[str]
+) -> tuple[list[BadRecord], Ruled | None]:
+    """Bad records, and the rules to evaluate; what frames name is looked up as often as needed."""
     refused: dict[Framed, str] = {}
     for _ in range(LOOKS_MAX):
         try:
-            return await validator.check_off_loop(records, refused)
+            return await validator.judge_off_loop(records, roles, refused)
         except UnknownSchemas as unknown:
             refused |= await _look_up(ctx, validator.followed(unknown.role), unknown.framed)
     raise Rejected(Code.INVALID_RECORD, "The batch names too many schemas: send fewer records at once.")
