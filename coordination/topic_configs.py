@@ -221,9 +221,9 @@ _TABLE: tuple[TopicConfig, ...] = (
                 "has. `off`: rules are not looked at. `observe`: they are kept, counted and told in /status. "
                 "`reject`: their batches are refused. `quarantine`: they go to the topic of this name with "
                 "`.quarantine` behind it, as do values that are no such message; the others are kept.",
-                choices=RULES, in_effect=True, known_from=NEW_CONFIGS),
+                choices=RULES, broker_name="floe.value.rules", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.key.rules", _S, OFF, "The same for keys.",
-                choices=RULES, in_effect=True, known_from=NEW_CONFIGS),
+                choices=RULES, broker_name="floe.key.rules", in_effect=True, known_from=NEW_CONFIGS),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}

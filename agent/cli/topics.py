@@ -29,6 +29,7 @@ app = typer.Typer(
 
 DEFAULT_SOURCE = 5
 FRAMINGS = ("any", "plain", "confluent")
+RULES = ("off", "observe", "reject")
 
 Configs = Annotated[
     list[str] | None,
@@ -117,8 +118,18 @@ def bind(
     key_version: KeyVersion = 0,
     unbind: Annotated[str, typer.Option(help="Remove the binding of: value, key.")] = "",
     force: Annotated[
-        bool, typer.Option(help="Also where columns of the topic's table get another meaning.")
+        bool,
+        typer.Option(
+            help="Also where columns of the topic's table get another meaning, or rules cannot be used."
+        ),
     ] = False,
+    rules: Annotated[
+        str,
+        typer.Option(
+            help="What becomes of records that break rules of protovalidate: off, observe, reject. Without: "
+            "reject where nothing was bound before and nobody has set it, else as it is."
+        ),
+    ] = "",
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
@@ -140,8 +151,10 @@ def bind(
         raise usage(
             "nothing to bind: give --proto and --message, or --subject, those of keys (--key-…), or --unbind"
         )
-    if force:
-        bindings = [{**each, "force": True} for each in bindings]
+    if rules and rules not in RULES:
+        raise usage(f"--rules {rules!r}: give one of {', '.join(RULES)}")
+    more: dict[str, object] = {**({"force": True} if force else {}), **({"rules": rules} if rules else {})}
+    bindings = [{**each, **more} for each in bindings]
     schemas = _bind(http, name, bindings, output)
     if output is Form.JSON:
         print_json({"topic": name, "schemas": schemas})
@@ -371,7 +384,8 @@ def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form)
     """Make the bindings one after the other; gives all that the topic has then."""
     schemas: list[dict[str, object]] = []
     for binding in bindings:
-        schemas = _plain(agent_http.ask(http, f"/admin/topics/{name}/schema", binding))
+        answer = agent_http.ask(http, f"/admin/topics/{name}/schema", binding)
+        schemas = _plain(answer)
         if output is Form.JSON:
             continue
         if "unbind" in binding:
@@ -381,6 +395,9 @@ def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form)
         results().print(
             f"bound the {bound['role']}s of {name} to {_bound_to(bound)}, schema id {bound['schema_id']}"
         )
+        if answer.get("has_rules"):
+            policy = f"floe.{bound['role']}.rules={answer['rules']}"
+            remarks().print(f"its message has rules: {policy} (floe topic config --set)", style="dim")
     if bindings:
         remarks().print("records that do not fit are refused with INVALID_RECORD from now on", style="dim")
     return schemas

@@ -17,6 +17,7 @@ from agent.config.limits import (
     MergingConfig,
     ProduceConfig,
     ReplicaConfig,
+    RulesConfig,
     SchemaConfig,
     SnapshotsConfig,
     TablesConfig,
@@ -48,6 +49,7 @@ class Tree(Section):
     replica: ReplicaConfig = ReplicaConfig()
     limits: LimitsConfig = LimitsConfig()
     schemas: SchemaConfig = SchemaConfig()
+    rules: RulesConfig = RulesConfig()
     tables: TablesConfig = TablesConfig()
     catalogs: Annotated[tuple[CatalogConfig, ...], Field(max_length=16)] = ()
     snapshots: SnapshotsConfig = SnapshotsConfig()

@@ -29,6 +29,8 @@ TABLE_COLUMNS = (
     "problems",
 )
 
+OBSERVED_COLUMNS = ("at", "topic", "partition", "records", "message", "client_id", "host")
+
 
 def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
@@ -59,6 +61,8 @@ def render(status: Mapping[str, object]) -> str:
         _table(
             _rows(status["refused"]), ("at", "topic", "partition", "code", "message", "client_id", "host")
         ),
+        "<h2>Records that broke rules and were kept, the newest</h2>",
+        _table(_rows(status["observed"]), OBSERVED_COLUMNS),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
         "<h2>Replica</h2>",

@@ -78,6 +78,7 @@ class StatusRoutes:
             "catalogs": catalogs(parts),
             "damaged": self._damaged(),
             "refused": self._refused(),
+            "observed": self._observed(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
             "defects": _defects(),
@@ -104,6 +105,11 @@ class StatusRoutes:
     def _refused(self) -> list[dict[str, object]]:
         refusals = self._parts.refusals
         newest = refusals.newest if refusals is not None else []
+        return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
+
+    def _observed(self) -> list[dict[str, object]]:
+        figures = self._parts.rule_figures
+        newest = figures.newest if figures is not None else []
         return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
 
 

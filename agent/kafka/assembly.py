@@ -19,9 +19,11 @@ from agent.kafka.handlers import HANDLERS
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
+from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
+from agent.telemetry.rule_figures import RuleFigures
 from coordination.clock import Clock
 from coordination.replica import Replica
 from objectstore.flush import ChunkPutter, HedgePolicy
@@ -92,6 +94,8 @@ def assemble(
     standing: Standing,
     damages: Damages | None = None,
     refusals: Refusals | None = None,
+    rules: RulesPool | None = None,
+    rule_figures: RuleFigures | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -121,9 +125,9 @@ def assemble(
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,
-        validators=ValidatorCache(
-            entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
-        ),
+        validators=_validators(config),
+        rules=rules or RulesPool(config.rules),
+        rule_figures=rule_figures or RuleFigures(clock, metrics),
         metrics=metrics,
         damages=found,
         refusals=refusals or Refusals(clock, metrics),
@@ -132,6 +136,12 @@ def assemble(
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
+    )
+
+
+def _validators(config: Config) -> ValidatorCache:
+    return ValidatorCache(
+        entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
     )
 
 

@@ -320,7 +320,7 @@ async def _admit_batch(
         if QUARANTINE in rules.policies.values():
             offered = await judged_apart(ctx, partition, offered, rules.policies, now_ms)
         else:
-            await require_schemas(ctx, topic, data.records)
+            await require_schemas(ctx, partition, data.records, header, rules)
     if rules.append_time:
         stamped = with_append_time(offered.data, now_ms)
         return offered._replace(data=stamped, header=peek(stamped))

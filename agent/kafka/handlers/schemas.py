@@ -8,16 +8,20 @@ the batch (coordination/state/following.py), so that it is judged again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agent.kafka.context import Context
-from agent.kafka.produce.admission import Rejected
+from agent.kafka.produce.admission import Rejected, TopicRules
+from agent.kafka.produce.obeyed import Sent, require_rules
+from agent.rules.pool import RulesPool
+from agent.telemetry.rule_figures import RuleFigures
 from coordination.kafka_codes import Code
 from coordination.state.following import Meaning, imported, meaning
-from coordination.state.types import Schema, Topic
-from objectstore.batch import CorruptBatch
+from coordination.state.types import Partition, Schema, Topic
+from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
+from schema.rules.ruled import Ruled, TooMixed
 from schema.strict import BAD_RECORDS_MAX, BadRecord
 from schema.validator import Validator
 
@@ -25,9 +29,30 @@ LOOKS_MAX = 64
 """Times that schemas are looked up for one batch, some hundred at a time; beyond, it is refused."""
 
 
-async def require_schemas(ctx: Context, topic: Topic, records: memoryview) -> None:
-    """Every record must be what its topic is bound to (KIP-467). Raises Rejected."""
-    refuse(await bad_records(ctx, topic, records))
+async def require_schemas(
+    ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, rules: TopicRules
+) -> None:
+    """Every record must be what its topic is bound to (KIP-467), and obey the rules of its message.
+
+    Raises Rejected.
+    """
+    bad, ruled = await judged(ctx, partition.topic, records, rules.policies)
+    refuse(bad)
+    if ruled is not None:
+        await require_rules(*ruling(ctx), sent_by(ctx, partition, records, header, rules.policies), ruled)
+
+
+def ruling(ctx: Context) -> tuple[RulesPool, RuleFigures]:
+    """What evaluates rules, and counts what comes of it."""
+    return ctx.services.rules, ctx.services.rule_figures
+
+
+def sent_by(
+    ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, policies: Mapping[str, str]
+) -> Sent:
+    """A batch whose rules are to be evaluated."""
+    client = (ctx.client_id, ctx.client.host)
+    return Sent(partition.topic.name, partition.index, records, header.record_count, policies, *client)
 
 
 def refuse(bad: Sequence[BadRecord]) -> None:
@@ -40,26 +65,38 @@ def refuse(bad: Sequence[BadRecord]) -> None:
         )
 
 
-async def bad_records(ctx: Context, topic: Topic, records: memoryview, all_up_to: int = 0) -> list[BadRecord]:
-    """The records that are not what their topic is bound to: the first ones, or all of up to so many.
+async def judged(
+    ctx: Context, topic: Topic, records: memoryview, roles: Iterable[str], all_up_to: int = 0
+) -> tuple[list[BadRecord], Ruled | None]:
+    """The records that are not what their topic is bound to, and the rules to evaluate of the others.
 
-    Raises Rejected where they cannot be judged.
+    Of bad ones the first, or with `all_up_to` all, up to the one that is too many. Raises Rejected where they
+    cannot be judged.
     """
     try:
         validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
-        return await _bad(ctx, validator, records, all_up_to) if validator is not None else []
+        if validator is None:
+            return [], None
+        return await _judged(ctx, validator, records, roles, all_up_to)
     except CorruptBatch as error:
         raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
     except DescriptorError as error:
         raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+    except TooMixed as error:
+        raise Rejected(Code.INVALID_RECORD, f"The topic's rules are not evaluated: {error}") from None
 
 
-async def _bad(ctx: Context, validator: Validator, records: memoryview, all_up_to: int) -> list[BadRecord]:
-    """The bad records; what their frames name is looked up as often as needed."""
+async def _judged(
+    ctx: Context, validator: Validator, records: memoryview, roles: Iterable[str], all_up_to: int
+) -> tuple[list[BadRecord], Ruled | None]:
+    """The same; what frames name is looked up as often as needed."""
     refused: dict[Framed, str] = {}
     for _ in range(LOOKS_MAX):
         try:
-            return await validator.check_off_loop(records, refused, all_up_to)
+            bad, ruled = await validator.judge_off_loop(records, roles, refused)
+            if bad and all_up_to:
+                bad = await validator.check_off_loop(records, refused, all_up_to)
+            return bad, ruled
         except UnknownSchemas as unknown:
             refused |= await _look_up(ctx, validator.followed(unknown.role), unknown.framed)
     raise Rejected(Code.INVALID_RECORD, "The batch names too many schemas: send fewer records at once.")

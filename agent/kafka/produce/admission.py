@@ -49,7 +49,7 @@ class TopicRules:
     check: str = UNCOMPRESSED
     """What of the records is looked at: HEADERS, UNCOMPRESSED or FULL."""
     policies: Mapping[str, str] = field(default_factory=dict)
-    """What becomes of records that break rules of their message, by role: no entry: OFF."""
+    """What becomes of records that break rules of their message, by role: none: OFF."""
 
 
 def topic_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:

@@ -7,7 +7,8 @@ answered as if all of it were there. What left it is a batch of the quarantine's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from agent.config import ProduceConfig
 from agent.kafka.produce.admission import Rejected
@@ -21,6 +22,8 @@ from objectstore.opening import opened
 from objectstore.parting import part
 from schema.quarantine import Origin, SetAside, Violation, batch_of
 from schema.validator import BAD_RECORDS_MAX
+
+_T = TypeVar("_T")
 
 Broken = Mapping[int, Sequence[Violation]]
 """By place in the batch, why records are not to be in their topic."""
@@ -48,6 +51,18 @@ def place_for(state: State, partition: Partition, broken: Broken, limits: Produc
     return found.partitions[partition.index % len(found.partitions)]
 
 
+async def without(batch: memoryview, broken: Broken) -> bytes:
+    """The batch without these records. Raises Rejected."""
+    return await _opened(batch, lambda batch, decoded_bytes_max: part(batch, broken, decoded_bytes_max)[0])
+
+
+async def _opened(batch: memoryview, work: Callable[[memoryview, int], _T]) -> _T:
+    try:
+        return await opened(work, batch, INLINE_BYTES_MAX)
+    except CorruptBatch as error:
+        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
+
+
 async def parted(
     batch: memoryview,
     header: BatchHeader,
@@ -65,10 +80,7 @@ async def parted(
         aside = (SetAside(at, record, broken[at]) for at, record in zip(places, taken, strict=True))
         return left, batch_of(origin, header, aside, now_ms)
 
-    try:
-        left, companion = await opened(work, batch, INLINE_BYTES_MAX)
-    except CorruptBatch as error:
-        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
+    left, companion = await _opened(batch, work)
     if len(companion) > bytes_max:
         raise _rejected(
             broken,

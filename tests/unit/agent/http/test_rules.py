@@ -1,0 +1,115 @@
+"""Binding a topic to a message with rules: those that cannot be used are told, and a policy is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.http import Parts
+from coordination.commands import AlterTopicConfigs
+from coordination.state.types import Done
+from tests.unit.agent.http.conftest import Edge
+from tests.unit.agent.http.registry_rig import Registry
+from tests.unit.agent.http.test_admin import post
+
+HEAD = 'syntax = "proto3"; package shop; import "buf/validate/validate.proto"; message Order { '
+RULED = HEAD + "double total = 1 [(buf.validate.field).double.gte = 0]; }"
+WIDER = RULED.replace("}", "string note = 2 [(buf.validate.field).string.max_len = 9]; }")
+CEL = '{ id: "total.positive", expression: "this >>> 0" }'
+BROKEN = HEAD + f"double total = 1 [(buf.validate.field).cel = {CEL}]; }}"
+PLAIN = 'syntax = "proto3"; package shop; message Order { double total = 1; }'
+
+
+def binding(text: str, **more: Any) -> dict[str, Any]:
+    return {"message": "shop.Order", "sources": {"order.proto": text}, **more}
+
+
+def configs(edge: Edge) -> dict[str, str]:
+    return dict(edge.replica.state.topics["orders"].configs)
+
+
+async def bound(client: httpx.AsyncClient, text: str, **more: Any) -> tuple[bool, str]:
+    """Bind; whether the message has rules, and the policy in force."""
+    status, body = await post(client, binding(text, **more))
+    assert status == 200, body
+    return body["has_rules"], body["rules"]
+
+
+async def test_a_first_binding_to_a_message_with_rules_rejects(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    assert await bound(client, RULED) == (True, "reject")
+    assert configs(edge) == {"floe.value.rules": "reject"}
+
+
+async def test_a_topic_that_was_bound_keeps_its_policy(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    assert await bound(client, PLAIN) == (False, "off")
+    assert configs(edge) == {}
+    assert await bound(client, RULED) == (True, "off"), "what was taken until now is taken"
+    assert await bound(client, WIDER, rules="observe") == (True, "observe")
+    assert configs(edge) == {"floe.value.rules": "observe"}
+
+
+@pytest.mark.parametrize("asked", ["off", "observe"])
+async def test_a_policy_that_is_set_stays(edge: Edge, client: httpx.AsyncClient, asked: str) -> None:
+    await edge.topic("orders", **{"floe.value.rules": asked})
+    assert await bound(client, RULED) == (True, asked)
+    assert (await post(client, {"unbind": True}))[0] == 200
+    assert await bound(client, RULED, rules="reject") == (True, "reject")
+
+
+async def test_a_policy_that_is_none_is_refused(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    status, body = await post(client, binding(RULED, rules="maybe"))
+    assert status == 400
+    assert body["error"]["message"] == "rules: Input should be 'off', 'observe' or 'reject'"
+
+
+async def test_rules_that_cannot_be_used_are_refused_with_their_place(
+    edge: Edge, client: httpx.AsyncClient
+) -> None:
+    await edge.topic("orders")
+    status, body = await post(client, binding(BROKEN))
+    assert status == 400
+    assert body["error"]["message"].startswith(
+        "rules of shop.Order cannot be used: shop.Order.total: rule total.positive: does not compile: "
+    )
+    assert "--force" in body["error"]["remedy"]
+    assert configs(edge) == {}
+    assert await bound(client, BROKEN, force=True, rules="off") == (True, "off")
+
+
+async def test_below_the_level_that_knows_policies_nothing_is_set(edge: Edge) -> None:
+    from agent.http.rules import policy_wanted
+
+    await edge.topic("orders")
+    parts: Parts = edge.parts
+    topic = edge.replica.state.topics["orders"]
+    assert len(policy_wanted(parts, topic, "value", "", ruled=True)) == 1
+    edge.replica.state.feature_level = 1
+    assert policy_wanted(parts, topic, "value", "", ruled=True) == []
+
+
+async def test_a_schema_of_the_registry_is_asked_for_its_rules(registry: Registry) -> None:
+    path = "/admin/subjects/orders-value/rules"
+    (told,) = (await registry.ask("POST", path, {"schema": BROKEN, "schemaType": "PROTOBUF"}))["problems"]
+    assert told.startswith("shop.Order.total: rule total.positive: does not compile: ")
+    for good in (RULED, PLAIN):
+        answer = await registry.ask("POST", path, {"schema": good, "schemaType": "PROTOBUF"})
+        assert answer == {"problems": []}
+
+
+async def test_what_a_change_of_the_topics_configs_undoes(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    await bound(client, RULED)
+    before = edge.replica.state.topics["orders"].bound_revision
+    for name, value, again in (("retention.ms", "1", False), ("floe.value.rules", "off", True)):
+        change = AlterTopicConfigs.Change(name=name, operation=AlterTopicConfigs.Change.SET, value=value)
+        assert isinstance(
+            await edge.replica.propose(AlterTopicConfigs(topic="orders", changes=[change])), Done
+        )
+        after = edge.replica.state.topics["orders"].bound_revision
+        assert (after > before) is again, f"{name}: whether records are judged anew"
+        before = after
