@@ -63,6 +63,8 @@ def render(status: Mapping[str, object]) -> str:
         ),
         "<h2>Records that broke rules and were kept, the newest</h2>",
         _table(_rows(status["observed"]), OBSERVED_COLUMNS),
+        "<h2>Records in quarantine since this agent started, by topic</h2>",
+        _table(_rows(status["quarantined"]), ("topic", "records", "at")),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
         "<h2>Replica</h2>",

@@ -79,6 +79,7 @@ class StatusRoutes:
             "damaged": self._damaged(),
             "refused": self._refused(),
             "observed": self._observed(),
+            "quarantined": self._quarantined(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
             "defects": _defects(),
@@ -111,6 +112,11 @@ class StatusRoutes:
         figures = self._parts.rule_figures
         newest = figures.newest if figures is not None else []
         return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
+
+    def _quarantined(self) -> list[dict[str, object]]:
+        figures = self._parts.rule_figures
+        found = figures.quarantined if figures is not None else []
+        return [{"at": when(each.at_ms), **asdict(each)} for each in found]
 
 
 def _defects() -> list[dict[str, object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
@@ -26,6 +27,7 @@ from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
 from coordination.clock import Clock
 from coordination.replica import Replica
+from coordination.state.quarantine import topic_of
 from objectstore.flush import ChunkPutter, HedgePolicy
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId
@@ -107,6 +109,8 @@ def assemble(
         config.produce.buffer_bytes_max,
         metrics,
     )
+    figures = rule_figures or RuleFigures(clock, metrics)
+    produce.on_companion = partial(_set_aside, replica, figures)
     found = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
     replica.add_listener(fetch.applied)
@@ -127,7 +131,7 @@ def assemble(
         consumer_groups=consumer_groups,
         validators=_validators(config),
         rules=rules or RulesPool(config.rules),
-        rule_figures=rule_figures or RuleFigures(clock, metrics),
+        rule_figures=figures,
         metrics=metrics,
         damages=found,
         refusals=refusals or Refusals(clock, metrics),
@@ -137,6 +141,13 @@ def assemble(
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _set_aside(replica: Replica, figures: RuleFigures, handle: int, records: int) -> None:
+    """Count what a quarantine got."""
+    partition = replica.state.partitions[handle]
+    if partition is not None:
+        figures.set_aside(topic_of(partition.topic.name), records)
 
 
 def _validators(config: Config) -> ValidatorCache:

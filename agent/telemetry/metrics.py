@@ -91,6 +91,9 @@ class Metrics:
         self.rules_failed = self._counter(
             "rules_failed", "Batches whose rules could not be evaluated", "topic"
         )
+        self.rules_quarantined = self._counter(
+            "rules_quarantined", "Records that were set aside in the topic's quarantine", "topic"
+        )
 
     def _fetch(self) -> None:
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches sent")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.telemetry.by_topic import OTHERS, ByTopic
+from agent.telemetry.by_topic import OTHERS, TOPICS_MAX, ByTopic
 from agent.telemetry.logs import logger
 
 if TYPE_CHECKING:
@@ -42,6 +42,15 @@ class Observed:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Records of a topic that this agent put into its quarantine since it started; `at_ms`: the last ones."""
+
+    topic: str
+    records: int
+    at_ms: int
+
+
 class RuleFigures:
     """What the rules of topics found since this agent started."""
 
@@ -51,6 +60,8 @@ class RuleFigures:
         self._bad = ByTopic(metrics.rules_bad_records)
         self._broken = ByTopic(metrics.rules_broken)
         self._failed = ByTopic(metrics.rules_failed)
+        self._quarantined = ByTopic(metrics.rules_quarantined)
+        self._aside: dict[str, SetAside] = {}
         self._rules: dict[str, set[str]] = {}
         self._newest: deque[Observed] = deque(maxlen=NEWEST_MAX)
 
@@ -87,10 +98,25 @@ class RuleFigures:
             client=host,
         )
 
+    def set_aside(self, topic: str, records: int) -> None:
+        """Records of the topic are in its quarantine: they were stored there with the rest of their batch."""
+        self._quarantined.labels(topic).inc(records)
+        name = topic if topic in self._aside or len(self._aside) < TOPICS_MAX else OTHERS
+        before = self._aside.pop(name, None)
+        total = records + (before.records if before is not None else 0)
+        self._aside[name] = SetAside(name, total, self._clock.now_ms())
+
+    @property
+    def quarantined(self) -> list[SetAside]:
+        """What was set aside by topic, the newest first."""
+        return list(reversed(self._aside.values()))
+
     def keep(self, wanted: Callable[[str], bool]) -> None:
         """Name no topic any more that is not wanted."""
-        for each in (self._records, self._bad, self._broken, self._failed):
+        for each in (self._records, self._bad, self._broken, self._failed, self._quarantined):
             each.keep(wanted)
+        for topic in [each for each in self._aside if each != OTHERS and not wanted(each)]:
+            del self._aside[topic]
         for topic in [each for each in self._rules if not wanted(each)]:
             del self._rules[topic]
 

@@ -30,6 +30,11 @@ def name_of(topic: str) -> str:
     return topic + SUFFIX
 
 
+def topic_of(name: str) -> str:
+    """Whose quarantine is called so."""
+    return name.removesuffix(SUFFIX)
+
+
 def of(state: StateData, topic: Topic) -> Topic | None:
     """The quarantine of a topic; None where none is called so, or it is bound to something else."""
     found = state.topics.get(name_of(topic.name))

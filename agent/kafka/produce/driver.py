@@ -149,6 +149,8 @@ class ProduceDriver:
         self._closed = False
         self.away: Callable[[], bool] = lambda: False
         """Whether this agent has stepped aside: nothing is taken then."""
+        self.on_companion: Callable[[int, int], None] = lambda handle, records: None
+        """Told of a companion that is stored: the handle of its partition and how many records it has."""
 
     async def room(self, size: int) -> None:
         """Take `size` bytes of the budget; `append` gives them back when the outcome is known."""
@@ -316,8 +318,10 @@ class ProduceDriver:
             if error:
                 message = JUDGE_AGAIN if error == BOUND_ANEW else None
                 self._resolve(pending, Outcome(Code(error), message=message))
-            else:
+            elif pending.asked_for:
                 self._resolve(pending, Outcome(Code.NONE, base))
+            else:
+                self.on_companion(pending.offered.handle, pending.offered.header.record_count)
         if BOUND_ANEW in result.errors:  # what stands behind must not come first
             self._give_up_all(Overtaken())
 

@@ -71,13 +71,14 @@ def dispose(figures: RuleFigures, sent: Sent, found: Findings, bad_max: int) -> 
     for each in found.bad:
         by_policy[sent.policies[each.role]].append(each)
     refused, aside = by_policy[REJECT], by_policy[QUARANTINE]
-    if QUARANTINE in sent.policies.values() and len(found.bad) >= bad_max:
-        refused = refused or found.bad  # there may be more that would have to be set aside
+    limit = ""
+    if not refused and QUARANTINE in sent.policies.values() and len(found.bad) >= bad_max:
+        refused, limit = found.bad, f"; {too_many(bad_max - 1)}"
     if refused:
         first = refused[0]
         raise Rejected(
             Code.INVALID_RECORD,
-            f"{len(refused)} records break rules; record {first.index}: {first.reason}",
+            f"{len(refused)} records break rules{limit}; record {first.index}: {first.reason}",
             tuple((each.index, each.reason) for each in refused[:BAD_RECORDS_MAX]),
         )
     if by_policy[OBSERVE]:
@@ -85,6 +86,12 @@ def dispose(figures: RuleFigures, sent: Sent, found: Findings, bad_max: int) -> 
         records = found.bad_records if not aside else len({each.index for each in by_policy[OBSERVE]})
         _observed(figures, sent, records, f"record {first.index}: {first.reason}")
     return aside
+
+
+def too_many(limit: int) -> str:
+    """Why a batch is refused of which too many records would be set aside."""
+    what = f"no more than {limit} of a batch are set aside (produce.quarantine_records_max)"
+    return f"{what}: send smaller batches"
 
 
 def _observed(figures: RuleFigures, sent: Sent, records: int, message: str) -> None:

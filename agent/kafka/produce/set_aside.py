@@ -13,6 +13,7 @@ from typing import TypeVar
 from agent.config import ProduceConfig
 from agent.kafka.produce.admission import Rejected
 from agent.kafka.produce.buffer import Offered
+from agent.kafka.produce.obeyed import too_many
 from coordination.kafka_codes import Code
 from coordination.state import quarantine
 from coordination.state.state import State
@@ -43,11 +44,7 @@ def place_for(state: State, partition: Partition, broken: Broken, limits: Produc
             f"set floe.value.rules=quarantine of topic '{partition.topic.name}' again",
         )
     if len(broken) > limits.quarantine_records_max:
-        raise _rejected(
-            broken,
-            f"no more than {limits.quarantine_records_max} of a batch are set aside "
-            "(produce.quarantine_records_max): send smaller batches",
-        )
+        raise _rejected(broken, too_many(limits.quarantine_records_max))
     return found.partitions[partition.index % len(found.partitions)]
 
 

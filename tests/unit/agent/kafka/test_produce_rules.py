@@ -70,7 +70,8 @@ async def test_what_is_no_policy_is_refused(agent: Agent, name: str) -> None:
     answer = await policy(agent, "maybe", name.split(".")[1])
     assert isinstance(answer, Refused)
     assert answer.message == (
-        f"Invalid value maybe for configuration {name}: String must be one of: off, observe, reject"
+        f"Invalid value maybe for configuration {name}: String must be one of: off, observe, reject, "
+        "quarantine"
     )
 
 
