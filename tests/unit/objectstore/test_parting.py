@@ -12,11 +12,14 @@ from objectstore.batch import (
     NewRecord,
     build,
     check_crc,
+    patch_all,
     peek,
     records,
     with_append_time,
 )
+from objectstore.compact import Pass, Rules
 from objectstore.compression import Compression
+from objectstore.offset_map import OffsetMap
 from objectstore.parting import part
 
 T0 = 1_700_000_000_000
@@ -80,3 +83,20 @@ def test_what_cannot_be_read_is_not_parted() -> None:
         part(sent[:-4], [1], ROOM)
     with pytest.raises(CorruptBatch):
         part(sent, [1], 10)
+
+
+def test_log_compaction_takes_what_was_parted() -> None:
+    """Records of a key go for newer ones wherever holes are; an empty batch goes but for the last."""
+    older, _ = part(batch(3), [1], ROOM)
+    nothing, _ = part(batch(3), [0, 1, 2], ROOM)
+    newer, _ = part(batch(6), [0, 2], ROOM)
+    log = bytearray(older + nothing + newer + nothing)
+    end = patch_all(log, 100)
+    assert end == 115
+    compaction = Pass(OffsetMap(100), Rules(T0, 1000))
+    assert compaction.learn(log)
+    kept = [each for part_ in compaction.clean(log) for each in records(part_)]
+    assert [(each.offset, each.key) for each in kept] == [(100, b"k0"), (109, b"k3")]
+    last = compaction.clean(log)[-1]
+    assert (peek(last).record_count, peek(last).last_offset) == (0, 114)
+    assert compaction.counts.unreadable == 0
