@@ -1,4 +1,4 @@
-"""Rules of protovalidate where a topic follows a subject: each record by those of the version that it names."""
+"""Rules of protovalidate where a topic follows a subject: those of the version that a record names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_versions_without_rules_start_no_worker(agent: Agent) -> None:
 
 
 async def test_other_messages_of_a_file_have_their_own_rules(agent: Agent) -> None:
-    """By the indexes of the frame, those of nested ones too; what has no rules is not sent to be looked at."""
+    """By the indexes of the frame, nested ones too; what has no rules is not evaluated."""
     await create(agent, **REJECT)
     schema_id = await register(agent, RULED)
     note = framing.prefix(schema_id, (1,)) + b"\x0a\x01x"
