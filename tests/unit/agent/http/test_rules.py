@@ -9,8 +9,10 @@ import pytest
 
 from agent.http import Parts
 from coordination.commands import AlterTopicConfigs
+from coordination.state import Applied
+from coordination.state import binding as schema_bindings
 from coordination.state.types import Done
-from tests.unit.agent.http.conftest import Edge
+from tests.unit.agent.http.conftest import Edge, connect
 from tests.unit.agent.http.registry_rig import Registry
 from tests.unit.agent.http.test_admin import post
 
@@ -113,3 +115,62 @@ async def test_what_a_change_of_the_topics_configs_undoes(edge: Edge, client: ht
         after = edge.replica.state.topics["orders"].bound_revision
         assert (after > before) is again, f"{name}: whether records are judged anew"
         before = after
+
+
+async def test_a_binding_larger_than_an_entry_and_its_policy_come_at_one_place_of_the_log(edge: Edge) -> None:
+    await edge.topic("orders")
+    http = edge.parts.config.http.model_copy(update={"body_bytes_max": 8 << 20, "barrier_timeout_ms": 60_000})
+    app = edge.rebuilt(config=edge.parts.config.model_copy(update={"http": http}))
+    long = "x" * edge.log.entry_bytes_max
+    cel = f'{{ id: "long", message: "{long}", expression: "this >= 0" }}'
+    seen: list[tuple[int, str]] = []
+
+    def note(applied: Applied) -> None:
+        topic = edge.replica.state.topics["orders"]
+        seen.append((topic.value_schema_id or 0, topic.configs.get("floe.value.rules", "")))
+
+    edge.replica.add_listener(note)
+    text = HEAD + f"double total = 1 [(buf.validate.field).cel = {cel}]; }}"
+    async with connect(app) as client:
+        assert await bound(client, text) == (True, "reject")
+    (schema,) = edge.replica.state.schemas.values()
+    assert len(schema.descriptor_set) > edge.log.entry_bytes_max, "it came in parts"
+    assert seen[0] == (0, "")
+    assert set(seen) == {(0, ""), (schema.schema_id, "reject")}, "never one without the other"
+
+
+async def test_a_binding_that_is_refused_is_told_whatever_came_before_it(
+    edge: Edge, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await edge.topic("orders")
+    monkeypatch.setattr(schema_bindings, "SCHEMAS_MAX", 0)
+    status, body = await post(client, binding(RULED))
+    assert (status, body["error"]["message"]) == (
+        409,
+        "POLICY_VIOLATION: the cluster has 0 schemas, the most it takes",
+    )
+
+
+async def test_rules_of_the_subject_that_is_to_be_followed(edge: Edge, registry: Registry) -> None:
+    """Of its newest version, or of the one named: they are tried, and a first binding has them refuse."""
+    for text in (PLAIN, RULED, BROKEN):
+        await registry.ask("POST", "/subjects/s/versions", {"schema": text, "schemaType": "PROTOBUF"})
+    path = "/admin/topics/{}/schema"
+    for name in ("newest", "two", "one", "other"):
+        await edge.topic(name)
+
+    async def bind(topic: str, **more: Any) -> tuple[int, dict[str, Any]]:
+        answer = await registry.client.post(path.format(topic), json={"subject": "s", **more})
+        return answer.status_code, answer.json()
+
+    status, body = await bind("newest")
+    assert status == 400
+    assert "shop.Order.total: rule total.positive: does not compile" in body["error"]["message"]
+    status, body = await bind("two", subject_version=2)
+    assert (status, body["has_rules"], body["rules"]) == (200, True, "reject")
+    status, body = await bind("one", subject_version=1)
+    assert (status, body["has_rules"], body["rules"]) == (200, False, "off")
+    status, body = await bind("other", message="shop.Another")
+    assert (status, body["has_rules"], body["rules"]) == (200, False, "off"), "that message has none"
+    status, body = await bind("newest", force=True, rules="off")
+    assert (status, body["has_rules"], body["rules"]) == (200, True, "off")
