@@ -22,7 +22,6 @@ _THROTTLE = re.compile(r"(\*|none|\d+:\d+(,\d+:\d+)*)?")
 NEW_CONFIGS = 2  # the feature level from which on configs are known that came later
 OFF, OBSERVE, REJECT, QUARANTINE = "off", "observe", "reject", "quarantine"
 RULES = (OFF, OBSERVE, REJECT, QUARANTINE)  # values of floe.value.rules and floe.key.rules
-RULES_CONFIGS = ("floe.value.rules", "floe.key.rules")
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 

@@ -109,8 +109,7 @@ def assemble(
         config.produce.buffer_bytes_max,
         metrics,
     )
-    figures = rule_figures or RuleFigures(clock, metrics)
-    produce.on_companion = partial(_set_aside, replica, figures)
+    figures = _figures(replica, produce, rule_figures or RuleFigures(clock, metrics))
     found = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
     replica.add_listener(fetch.applied)
@@ -141,6 +140,12 @@ def assemble(
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _figures(replica: Replica, produce: ProduceDriver, figures: RuleFigures) -> RuleFigures:
+    """They are told what quarantines get."""
+    produce.on_companion = partial(_set_aside, replica, figures)
+    return figures
 
 
 def _set_aside(replica: Replica, figures: RuleFigures, handle: int, records: int) -> None:

@@ -17,8 +17,9 @@ from coordination.state import binding, configs, schemas, topics
 from coordination.state.data import StateData
 from coordination.state.levels import QUARANTINES
 from coordination.state.types import At, Refused, Result, Topic
-from coordination.topic_configs import QUARANTINE, RULES_CONFIGS
+from coordination.topic_configs import QUARANTINE
 
+RULES_CONFIGS = ("floe.value.rules", "floe.key.rules")
 SUFFIX = ".quarantine"
 RECORD = "floe.quarantine.v1.Record"
 """Full name of the protobuf message that its values are."""

@@ -227,71 +227,90 @@ def test_below_its_level_nobody_looks() -> None:
     assert answer.errors == [0, 0]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_companions_are_there_exactly_as_often_as_what_they_go_with(script: Script, seed: int) -> None:
+class Story:
     """Retries, gaps, new epochs, transactions and deletions at random, through snapshots and two agents.
 
-    Each leader has five offsets and its companion one: so many of these there are, and nothing else.
+    A leader has five offsets and its companion one. Topics `side` are deleted and made again, behind `main`.
     """
-    draw = random.Random(seed)
-    producer = Producer(script, A, "x")
-    pair = producer.init()
-    sent: dict[int, int] = {P: 0, P + 1: 0}
-    appended = 0
-    for step in range(80):
-        if draw.random() < 0.3:
-            script.through_snapshot()
-        if draw.random() < 0.08:
-            script.one(A, DeleteTopic(name="side"))
-            script.one(A, CreateTopic(name="side", topic_id=bytes([seed, step]) * 8, partitions=1))
-        side = script.state.topics["side"].partitions[0].handle
-        leaders: list[tuple[int, ...]] = []
-        kinds: list[int] = []
-        for _ in range(draw.randrange(1, 4)):
-            if draw.random() < 0.3:
-                sequence = producer.sequences.get(MAIN, 0) + draw.choice((0, 0, 0, -5, 5))
-                leaders.append((MAIN, 5, *pair, max(0, sequence)))
-                kinds.append(2)
-            else:
-                who = draw.choice(list(sent))
-                leaders.append((MAIN, 5, who, 0, max(0, sent[who] + draw.choice((0, 0, 0, -5, 5)))))
-                kinds.append(0)
-        count = len(leaders)
+
+    def __init__(self, script: Script, seed: int) -> None:
+        self.script, self.draw = script, random.Random(seed)
+        self.producer = Producer(script, A, "x")
+        self.producer.init()
+        self.sent = {P: 0, P + 1: 0}
+        self.lives = 0
+
+    def main_end(self) -> int:
+        """The high watermark of the leaders' partition."""
+        return self.script.state.topics["main"].partitions[0].high_watermark
+
+    def delete(self) -> None:
+        """The companions' topic is deleted."""
+        assert isinstance(self.script.one(B, DeleteTopic(name="side")), Done)
+
+    def make_again(self) -> None:
+        """It is there again, under another handle."""
+        self.lives += 1
+        topic_id = bytes([self.lives]) * 16
+        assert isinstance(self.script.one(A, CreateTopic(name="side", topic_id=topic_id, partitions=1)), Done)
+
+    def leader(self) -> tuple[tuple[int, ...], int]:
+        """A batch that is due, was there or is not due yet, and its transaction."""
+        off = self.draw.choice((0, 0, 0, -5, 5))
+        if self.draw.random() < 0.3:
+            return (MAIN, 5, *self.producer.pair, max(0, self.producer.sequences.get(MAIN, 0) + off)), 2
+        who = self.draw.choice(list(self.sent))
+        return (MAIN, 5, who, 0, max(0, self.sent[who] + off)), 0
+
+    def step(self, side: int, *, gone: bool) -> int:
+        """A chunk of some leaders with their companions; how many of them were appended."""
+        made = [self.leader() for _ in range(self.draw.randrange(1, 4))]
+        leaders, kinds = [one for one, _ in made], [kind for _, kind in made]
+        count, none = len(made), [0] * len(made)
         sides = [(side, 1)] * count
-        first = side < MAIN
-        batches = (*sides, *leaders) if first else (*leaders, *sides)
-        leading = [count + number + 1 for number in range(count)] if first else list(range(1, count + 1))
-        column = leading + [0] * count if first else [0] * count + leading
-        transaction = [0] * count + kinds if first else kinds + [0] * count
-        gone = draw.random() < 0.1
+        before, author = self.main_end(), self.draw.choice((A, B))
+        if side < MAIN:  # they stand first in the chunk
+            column, batches, parts = [*range(count + 1, 2 * count + 1)], (*sides, *leaders), none + kinds
+            answer = committed(self.script, column + none, *batches, author=author, transaction=parts)
+            mine, theirs = slice(count, None), slice(0, count)
+        else:
+            column, batches, parts = [*range(1, count + 1)], (*leaders, *sides), kinds + none
+            answer = committed(self.script, none + column, *batches, author=author, transaction=parts)
+            mine, theirs = slice(0, count), slice(count, None)
+        grown = (self.main_end() - before) // 5
+        assert [not error for error in answer.errors[theirs]].count(True) == grown, (
+            "one with each, and no other"
+        )
+        assert not (gone and grown)
+        for (batch, kind), error, base in zip(
+            made, answer.errors[mine], answer.base_offsets[mine], strict=True
+        ):
+            if not error and base >= before:
+                self.note(batch, kind)
+        return grown
+
+    def note(self, batch: tuple[int, ...], kind: int) -> None:
+        """It was appended: what its producer sends next."""
+        if kind:
+            self.producer.sequences[MAIN] = batch[4] + 5
+        else:
+            self.sent[batch[2]] = batch[4] + 5
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_companions_are_there_exactly_as_often_as_what_they_go_with(script: Script, seed: int) -> None:
+    story = Story(script, seed)
+    appended = 0
+    for _ in range(60):
+        if story.draw.random() < 0.3:
+            script.through_snapshot()
+        side, gone = script.state.topics["side"].partitions[0].handle, story.draw.random() < 0.15
         if gone:
-            script.one(B, DeleteTopic(name="side"))
-        main_before = script.state.topics["main"].partitions[0].high_watermark
-        answer = committed(script, column, *batches, author=draw.choice((A, B)), transaction=transaction)
-        mine = slice(count, None) if first else slice(0, count)
-        done = [
-            number
-            for number, (error, base) in enumerate(
-                zip(answer.errors[mine], answer.base_offsets[mine], strict=True)
-            )
-            if not error and base >= main_before
-        ]
+            story.delete()
+        appended += story.step(side, gone=gone)
         if gone:
-            assert done == []
-            assert set(answer.errors) <= {ALONE, BOUND_ANEW}
-            script.one(A, CreateTopic(name="side", topic_id=bytes([99, step]) * 8, partitions=1))
-        grown = (script.state.topics["main"].partitions[0].high_watermark - main_before) // 5
-        appended += grown
-        there = [error == 0 for error in (answer.errors[:count] if first else answer.errors[count:])]
-        assert sum(there) == grown
-        for number in done:
-            _, _, who, _, sequence = leaders[number]
-            if kinds[number]:
-                producer.sequences[MAIN] = sequence + 5
-            else:
-                sent[who] = sequence + 5
-        if draw.random() < 0.2:
-            producer.end(commit=draw.random() < 0.5)
-            pair = producer.pair
-    assert appended > 30
+            story.make_again()
+        if story.draw.random() < 0.2:
+            story.producer.end(commit=story.draw.random() < 0.5)
+    assert appended > 20
     assert canonical_digest(script.replayed()) == canonical_digest(script.state)
