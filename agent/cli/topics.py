@@ -126,8 +126,8 @@ def bind(
     rules: Annotated[
         str,
         typer.Option(
-            help="What becomes of records that break rules of protovalidate: off, observe, reject. Without: "
-            "reject where nothing was bound before and nobody has set it, else as it is."
+            help="What becomes of records that break rules of protovalidate: off, observe, reject, "
+            "quarantine. Without: reject where nothing was bound before and nobody has set it, else as it is."
         ),
     ] = "",
     http: Http = HTTP_DEFAULT,

@@ -38,7 +38,7 @@ from schema.registry.known import imported_by
 
 Role = Literal["value", "key"]
 Framing = Literal["any", "plain", "confluent"]
-Policy = Literal["off", "observe", "reject"]
+Policy = Literal["off", "observe", "reject", "quarantine"]
 SOURCES_MAX = 256
 
 

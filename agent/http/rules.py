@@ -8,10 +8,11 @@ from typing import NamedTuple
 from agent.http.answers import Problem
 from agent.http.parts import Parts
 from agent.rules.pool import Busy, Unusable
+from agent.rules.quarantine import new_quarantine
 from coordination.commands import AlterTopicConfigs, Command, command
 from coordination.state.following import imported
 from coordination.state.types import Topic
-from coordination.topic_configs import NEW_CONFIGS, REJECT, TOPIC_CONFIGS
+from coordination.topic_configs import NEW_CONFIGS, QUARANTINE, REJECT, TOPIC_CONFIGS
 from schema.followed import PROTOBUF
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
@@ -100,4 +101,5 @@ def policy_wanted(parts: Parts, topic: Topic, role: str, asked: str, *, ruled: b
             return []
         asked = REJECT
     change = AlterTopicConfigs.Change(name=name, operation=AlterTopicConfigs.Change.SET, value=asked)
-    return [command(AlterTopicConfigs(topic=topic.name, changes=[change]))]
+    made = new_quarantine(parts.clock) if asked == QUARANTINE else None
+    return [command(AlterTopicConfigs(topic=topic.name, changes=[change], quarantine=made))]

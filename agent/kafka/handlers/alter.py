@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
-from agent.kafka.handlers.quarantines import new_quarantine
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
+from agent.rules.quarantine import new_quarantine
 from coordination.broker_configs import BROKER_CONFIGS
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.config_types import NAME_SHOWN_MAX
@@ -84,7 +84,7 @@ def _command(
         case Resource.TOPIC:
             altered = AlterTopicConfigs(topic=name, changes=translated, replace_all=replace_all)
             if asked_for((change.name, change.value) for change in translated):
-                altered.quarantine.CopyFrom(new_quarantine(ctx))
+                altered.quarantine.CopyFrom(new_quarantine(ctx.services.clock))
             return altered
         case Resource.GROUP:
             return AlterGroupConfigs(group=name, changes=translated, replace_all=replace_all)

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from agent.kafka.context import Context
 from agent.kafka.handlers.assignment import refusal_of_all
 from agent.kafka.handlers.configs import topic_source
-from agent.kafka.handlers.quarantines import new_quarantine
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
 from agent.net.wire.api import Encoded
@@ -30,6 +29,7 @@ from agent.net.wire.generated.create_topics import (
     CreateTopicsResponse,
 )
 from agent.net.wire.steps import Pace, encoded
+from agent.rules.quarantine import new_quarantine
 from coordination import broker_configs
 from coordination.commands import CreateTopic, config_entries
 from coordination.kafka_codes import Code
@@ -124,7 +124,7 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
         topic_id=ctx.services.clock.random_bytes(16),
         partitions=count,
         configs=config_entries(configs),
-        quarantine=new_quarantine(ctx) if asked_for(configs.items()) else None,
+        quarantine=new_quarantine(ctx.services.clock) if asked_for(configs.items()) else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Topics of which records go to a quarantine: how it comes to be, and which records go there."""
+"""Which records of a batch go to their topic's quarantine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ from agent.kafka.handlers.schemas import judged, refuse, ruling, sent_by
 from agent.kafka.produce.buffer import Offered
 from agent.kafka.produce.obeyed import broken_rules
 from agent.kafka.produce.set_aside import origin_of, parted, place_for, without
-from coordination.commands import Quarantine
-from coordination.state.topics import TOPIC_ID_BYTES
 from coordination.state.types import Partition
 from coordination.topic_configs import QUARANTINE
 from objectstore.batch import peek
-from schema.quarantine import NO_MESSAGE, Violation, descriptor_set
-
-
-def new_quarantine(ctx: Context) -> Quarantine:
-    """What a command says of how a topic's quarantine is made, should there be none."""
-    topic_id = ctx.services.clock.random_bytes(TOPIC_ID_BYTES)
-    return Quarantine(topic_id=topic_id, descriptor_set=descriptor_set())
+from schema.quarantine import NO_MESSAGE, Violation
 
 
 async def judged_apart(

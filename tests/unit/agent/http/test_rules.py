@@ -62,11 +62,18 @@ async def test_a_policy_that_is_set_stays(edge: Edge, client: httpx.AsyncClient,
     assert await bound(client, RULED, rules="reject") == (True, "reject")
 
 
+async def test_a_quarantine_is_made_with_the_binding(edge: Edge, client: httpx.AsyncClient) -> None:
+    await edge.topic("orders")
+    assert await bound(client, RULED, rules="quarantine") == (True, "quarantine")
+    made = edge.replica.state.topics["orders.quarantine"]
+    assert edge.replica.state.schemas[made.value_schema_id or 0].message == "floe.quarantine.v1.Record"
+
+
 async def test_a_policy_that_is_none_is_refused(edge: Edge, client: httpx.AsyncClient) -> None:
     await edge.topic("orders")
     status, body = await post(client, binding(RULED, rules="maybe"))
     assert status == 400
-    assert body["error"]["message"] == "rules: Input should be 'off', 'observe' or 'reject'"
+    assert body["error"]["message"] == "rules: Input should be 'off', 'observe', 'reject' or 'quarantine'"
 
 
 async def test_rules_that_cannot_be_used_are_refused_with_their_place(
