@@ -33,13 +33,17 @@ BATCH_RECORDS = 4_000  # 0.5 MB, a large batch
 BATCHES = 8  # of a measurement
 PARTITIONS, CONNECTIONS, REQUESTS, WINDOW = 2, 3, 8, 3
 WORKERS = 4
+BAD_MONTH = bytes((2 << 3, 13))  # field 2, a varint
 KIND = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")
 _topics = itertools.count(1)
 
 
-def batch() -> bytes:
-    """Flights that obey their rules."""
-    return build([NewRecord(NOW, None, value) for value in flight_values(BATCH_RECORDS)])
+def batch(bad_every: int = 0) -> bytes:
+    """Flights that obey their rules, but for one of so many."""
+    values = list(flight_values(BATCH_RECORDS))
+    for place in range(0, BATCH_RECORDS, bad_every) if bad_every else ():
+        values[place] += BAD_MONTH  # the last value of a field counts
+    return build([NewRecord(NOW, None, value) for value in values])
 
 
 def per_core(sent: bytes) -> float:
@@ -109,7 +113,7 @@ def measured(run: Callable[..., Coroutine[Any, Any, float]], *given: Any) -> flo
 
 
 def figures() -> Iterable[Figure]:
-    """One core; several workers where there are cores for them; produce with `reject` and with `off`."""
+    """One core; several workers where there are cores; produce with `reject`, `off`, and `quarantine`."""
     sent = batch()
     name = "rules of flights, three standard ones and one in CEL"
     yield Figure(name, per_core(sent), "records/s/core", goal=100_000)
@@ -121,6 +125,11 @@ def figures() -> Iterable[Figure]:
         with FloeAgent("bench", settings, Path(folder)) as agent:
             peers = [partial(measured, load, agent, policy, sent) for policy in ("reject", "off")]
             reject, off = interleaved(peers)
+            apart = [partial(measured, load, agent, "quarantine", each) for each in (batch(100), sent)]
+            bad, good = interleaved(apart)
+    yield Figure(
+        "produce with 1 % of the flights to quarantine", bad, "records/s", "all good", good, goal=0.8
+    )
     yield Figure(
         "produce of flights with these rules, large batches", reject, "records/s", "off", off, goal=0.6
     )
