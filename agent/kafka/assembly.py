@@ -109,7 +109,6 @@ def assemble(
         config.produce.buffer_bytes_max,
         metrics,
     )
-    figures = _figures(replica, produce, rule_figures or RuleFigures(clock, metrics))
     found = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
     replica.add_listener(fetch.applied)
@@ -130,7 +129,7 @@ def assemble(
         consumer_groups=consumer_groups,
         validators=_validators(config),
         rules=rules or RulesPool(config.rules),
-        rule_figures=figures,
+        rule_figures=_figures(replica, produce, rule_figures or RuleFigures(clock, metrics)),
         metrics=metrics,
         damages=found,
         refusals=refusals or Refusals(clock, metrics),
