@@ -9,8 +9,8 @@ one that comes late (a sequence out of order, a store or a log that fails), whic
 can notice.
 Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS
 stands for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown
-outcome. Records that break rules of a topic with the policy `quarantine` leave holes, of which the producer is
-not told.
+outcome. Records that break rules of a topic with the policy `quarantine` leave holes, of which the producer
+is not told.
 """
 
 from __future__ import annotations

@@ -347,7 +347,7 @@ class ProduceDriver:
         """Answer those that are not answered yet."""
         code, message = code_of(error)
         for pending in pendings:
-            if pending.asked_for and pending.request.outcomes[pending.slot] is WAITING:
+            if pending.request.outcomes[pending.slot] is WAITING:
                 self._resolve(pending, Outcome(code, message=message))
 
     def _give_up_all(self, error: Exception) -> None:

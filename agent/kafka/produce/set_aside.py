@@ -8,6 +8,7 @@ answered as if all of it were there. What left it is a batch of the quarantine's
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from agent.config import ProduceConfig
@@ -74,7 +75,8 @@ async def parted(
     def work(batch: memoryview, decoded_bytes_max: int) -> tuple[bytes, bytes]:
         places = sorted(broken)
         left, taken = part(batch, places, decoded_bytes_max)
-        aside = (SetAside(at, record, broken[at]) for at, record in zip(places, taken, strict=True))
+        told = [sorted(broken[at], key=attrgetter("role")) for at in places]
+        aside = map(SetAside, places, taken, told)
         return left, batch_of(origin, header, aside, now_ms)
 
     left, companion = await _opened(batch, work)

@@ -28,7 +28,12 @@ ROOM = 1 << 20
 
 def batch(count: int, compression: Compression = Compression.NONE) -> bytes:
     made = [
-        NewRecord(T0 + at, None if at % 3 else b"k%d" % at, b"v" * (at * 7), [("h", b"%d" % at), ("n", None)])
+        NewRecord(
+            T0 + at * 7 % 11,
+            None if at % 3 else b"k%d" % at,
+            b"v" * (at * 7),
+            [("h", b"%d" % at), ("n", None)],
+        )
         for at in range(count)
     ]
     return build(
