@@ -52,7 +52,7 @@ def produce(
     async def work() -> Written:
         async with session(bootstrap) as kafka:
             found = await requests.topic(kafka, topic, create=True)
-            values = _values(topic, http)
+            values = known_values(topic, http)
             texts = given(value, LINES_PER_REQUEST) if value else piped(sys.stdin, LINES_PER_REQUEST)
             lines = (_lines(each, key, separator, values) async for each in texts)
             with progress() as bar:
@@ -69,7 +69,7 @@ def produce(
     )
 
 
-def _values(topic: str, http: str) -> Values:
+def known_values(topic: str, http: str) -> Values:
     """The topic's bindings; without the agent's HTTP side records are plain bytes."""
     try:
         path = f"/admin/topics/{topic}/schema"
@@ -146,7 +146,7 @@ def consume(
             bounds = await requests.bounds(kafka, await requests.topic(kafka, topic))
         if partition >= len(bounds):
             raise refused(f"topic {topic!r} has the partitions 0 to {len(bounds) - 1}")
-        return await read(bootstrap, reading, bounds, _values(topic, http))
+        return await read(bootstrap, reading, bounds, known_values(topic, http))
 
     try:
         count = run(work())

@@ -56,15 +56,25 @@ class Values:
         following = [str(each["role"]) for each in schemas if each.get("naming")]
         return Values(bound, following, {number: base64.b64decode(each) for number, each in files.items()})
 
+    def typed(self, role: str, data: bytes) -> tuple[MessageType, bytes] | None:
+        """The message type and the message in a record's bytes; None where neither is known.
+
+        Raises FramingError and DescriptorError.
+        """
+        bound = self._bound.get(role)
+        if bound is None and not self._is_registered(role, data):
+            return None
+        start = framing.parse(data).start if data[:1] == b"\x00" else 0
+        return bound.kind if bound is not None else self._kind(data), data[start:]
+
     def show(self, role: str, data: bytes | None) -> object:
         """A JSON value: the message's fields, or text, or base64 of what is neither."""
-        bound = self._bound.get(role)
-        if data is None or (bound is None and not self._is_registered(role, data)):
-            return _text(data)
         try:
-            start = framing.parse(data).start if data[:1] == b"\x00" else 0
-            kind = bound.kind if bound is not None else self._kind(data)
-            message = kind.message_class.FromString(data[start:])
+            typed = None if data is None else self.typed(role, data)
+            if typed is None:
+                return _text(data)
+            kind, payload = typed
+            message = kind.message_class.FromString(payload)
             pool = kind.descriptor.file.pool
             return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
         except (framing.FramingError, DecodeError, DescriptorError, *_NOT_SHOWN) as error:
