@@ -14,9 +14,8 @@ from google.protobuf.message import DecodeError
 from agent.cli import requests
 from agent.cli.failures import Failure, Status
 from agent.cli.reading import Record, newest
-from agent.cli.records import known_values
 from agent.cli.session import session
-from agent.cli.values import Bound, Values
+from agent.cli.values import Bound, Values, known_values
 from schema.descriptors import DescriptorError, MessageType, load
 from schema.framing import FramingError
 from schema.rules.evaluation import Evaluator, RulesError, Violation

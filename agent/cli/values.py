@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from agent.cli import agent_http
 from agent.cli.failures import Failure, Status
+from agent.cli.output import remarks
 from schema import framing
 from schema.descriptors import DescriptorError, MessageType, load, message_at
 
@@ -108,6 +110,22 @@ class Values:
         data = message.SerializeToString()
         framed = bound.framing == "confluent"
         return framing.prefix(bound.schema_id, bound.kind.indexes) + data if framed else data
+
+
+def known_values(topic: str, http: str) -> Values:
+    """The topic's bindings; without the agent's HTTP side records are plain bytes."""
+    try:
+        path = f"/admin/topics/{topic}/schema"
+        schemas = agent_http.ask(http, path)["schemas"]
+        registered, after = [], 0 if any(each.get("naming") for each in schemas) else None
+        while after is not None:
+            answer = agent_http.ask(http, f"{path}?registered_after={after}")
+            registered += answer["registered"]
+            after = answer.get("next_registered")
+        return Values.from_schemas(schemas, registered)
+    except Failure as failure:
+        remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
+        return Values({})
 
 
 def _text(data: bytes | None) -> object:
