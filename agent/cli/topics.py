@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from agent.cli import agent_http, requests
-from agent.cli.failures import EPILOG, usage
+from agent.cli.failures import EPILOG, Status, usage
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 
 DEFAULT_SOURCE = 5
+LAST_MAX = 10_000_000  # records that are looked at for `floe topic rules`
 FRAMINGS = ("any", "plain", "confluent")
 RULES = ("off", "observe", "reject")
 
@@ -307,6 +309,42 @@ def skip_damaged(
         ]
         print_table(("from", "to", "passed over", "reason"), rows)
     damage.say(name, partition, found, recorded=yes)
+
+
+@app.command("rules")
+def rules_of(
+    name: TopicName,
+    last: Annotated[
+        int, typer.Option(min=1, max=LAST_MAX, help="So many of the newest records, shared by partitions.")
+    ] = 1_000,
+    proto: Proto = None,
+    message: Message = "",
+    proto_path: ProtoPath = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """How many of the newest records break rules of protovalidate, by field and rule. Nothing is changed.
+
+    By the message that the topic is bound to; with --proto and --message by that one, before it is bound.
+    """
+    if bool(proto) != bool(message):
+        raise usage("--proto and --message belong together")
+    from agent.cli import rules
+    from agent.cli.protos import descriptor_set
+
+    values = None
+    if proto:
+        files = base64.b64decode(descriptor_set(proto, proto_path or [], message))
+        values = rules.by_message(files, message)
+    outcome = run(rules.tried(bootstrap, http, name, last, values))
+    if output is Form.JSON:
+        print_json(rules.as_json(name, outcome))
+    elif outcome.broken:
+        print_table(("field", "rule", "times", "example", "what it says"), rules.rows(outcome))
+    remarks().print(rules.said(name, outcome), style="dim")
+    if outcome.bad:
+        raise typer.Exit(Status.FAILED)
 
 
 def _pairs(assignments: Iterable[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from schema import framing
 from tests.compat.conftest import Embedded, start, stop
 from tests.unit.agent.cli.conftest import Ran, fails, inside
 from tests.unit.schema import samples
@@ -118,3 +119,66 @@ def test_rules_that_cannot_be_used_are_told_by_the_command_line(agent: Embedded,
         "it goes with good-value"
         in floe(agent, "schema", "check", "good-value", str(protos / "flights.proto")).out
     )
+
+
+def test_a_dry_run_over_what_is_stored(agent: Embedded, protos: Path) -> None:
+    """Before a message with rules is bound, and after; the newest of all partitions, and no more."""
+    environment = {"FLOE_BOOTSTRAP": agent.bootstrap, "FLOE_HTTP": agent.http}
+    floe(agent, "topic", "create", "stored", "--partitions", "1")
+    assert send(agent, "stored", *[GOOD] * 5, BAD, *[GOOD] * 3, b"\xff") == [None] * 10
+    rules = ("topic", "rules", "stored", "--output", "json")
+    unbound = floe(agent, *rules)
+    assert json.loads(unbound.out)["with_rules"] == 0
+    assert "10 records of stored were read; none has a message with rules" in unbound.err
+    given = ("--proto", str(protos / "flights.proto"), "--message", "nyc.Flight")
+    ran = inside(*rules, *given, **environment)
+    assert ran.status == 1
+    assert (
+        "1 of the newest 10 records of stored break rules; 1 keys or values are not that message" in ran.err
+    )
+    found = json.loads(ran.out)
+    (broken,) = found["broken"]
+    assert (broken["role"], broken["field"], broken["rule"]) == ("value", "distance", "double.gte")
+    (example,) = broken["examples"]
+    assert example == {"partition": 0, "offset": 5, "text": "must be greater than or equal to 0"}
+    counts = [found[each] for each in ("records", "with_rules", "bad_records", "unreadable")]
+    assert counts == [10, 10, 1, 1]
+    floe(agent, "topic", "bind", "stored", *given)
+    assert inside(*rules, **environment).status == 1
+    assert json.loads(floe(agent, *rules, "--last", "4").out)["bad_records"] == 0
+    table = inside("topic", "rules", "stored", **environment).out.splitlines()
+    assert table[1].split()[:6] == ["value.distance", "double.gte", "1", "0", "at", "5"]
+
+
+def test_a_dry_run_where_values_name_versions_of_a_subject(agent: Embedded, protos: Path) -> None:
+    environment = {"FLOE_BOOTSTRAP": agent.bootstrap, "FLOE_HTTP": agent.http}
+    floe(agent, "topic", "create", "named", "--config", "confluent.value.schema.validation=true")
+    plain = protos / "plain.proto"
+    plain.write_bytes(samples.FLIGHTS)
+    register = "schema", "register", "named-value", "--output", "json"
+    ids = [
+        json.loads(floe(agent, *register, str(file)).out)[-1]["id"]
+        for file in (plain, protos / "flights.proto")
+    ]
+    assert send(agent, "named", *[framing.prefix(each, (0,)) + BAD for each in ids]) == [None, None]
+    ran = inside("topic", "rules", "named", "--output", "json", **environment)
+    found = json.loads(ran.out)
+    assert (ran.status, found["with_rules"], found["bad_records"]) == (1, 1, 1)
+    floe(agent, "topic", "config", "named", "--set", "floe.value.rules=reject")
+    first, second = (framing.prefix(each, (0,)) + BAD for each in ids)
+    assert send(agent, "named", first) == [None]
+    (error,) = send(agent, "named", second)
+    assert error is not None
+    assert error.code() == KafkaError.INVALID_RECORD
+
+
+def test_a_dry_run_that_cannot_be_done(agent: Embedded, protos: Path) -> None:
+    environment = {"FLOE_BOOTSTRAP": agent.bootstrap, "FLOE_HTTP": agent.http}
+    floe(agent, "topic", "create", "undone")
+    assert send(agent, "undone", GOOD) == [None]
+    given = ("--proto", str(protos / "broken.proto"), "--message", "nyc.Flight")
+    status, words = fails("topic", "rules", "undone", *given, **environment)
+    assert status == 1
+    assert "the rules of nyc.Flight do not compile: failed to compile expression flight.route" in words
+    assert fails("topic", "rules", "undone", "--message", "nyc.Flight", **environment)[0] == 2
+    assert fails("topic", "rules", "nowhere", **environment)[0] == 5

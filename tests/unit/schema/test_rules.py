@@ -9,9 +9,10 @@ import pytest
 
 from objectstore.batch import NewRecord, build
 from objectstore.compression import Compression
-from schema import framing
+from schema import followed, framing
+from schema.registry import protobuf
 from schema.rules.evaluation import REASON_CHARS_MAX, Evaluator, RulesError, Violation, messages, told
-from schema.rules.ruled import RUNS_MAX, Ruled, Run, TooMixed
+from schema.rules.ruled import NO_RULES, RUNS_MAX, Ruled, Run, TooMixed
 from schema.rules.trial import PROBLEMS_MAX, problems
 from schema.validator import Validator
 from tests.unit.schema import samples
@@ -183,6 +184,41 @@ async def test_records_that_do_not_parse_are_told_as_before() -> None:
     raw = build([NewRecord(1, None, value) for value in (b"", b"\xff\xff")])
     bad, _ = await validator.judge_off_loop(memoryview(raw), ["value"])
     assert [each.index for each in bad] == [1]
+
+
+def test_messages_without_rules_are_passed_over() -> None:
+    """A worker is not told of them, whatever else is in their batch."""
+    plain = samples.message_type(samples.FLIGHTS, "nyc.Flight")
+    ruled = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")
+    noted = Ruled(["value"])
+    noted.note("value", 0, plain, 0)
+    assert not noted
+    noted.note("value", 1, ruled, 0)
+    noted.note("value", 2, plain, 6)
+    assert noted
+    assert noted.kinds == [ruled]
+    assert noted.runs["value"] == [Run(0, NO_RULES, 0), Run(1, 0, 0), Run(2, NO_RULES, 6)]
+    assert [*messages([b"a", b"b", b"plains"], noted.runs["value"], 0)] == [(1, 0, b"b")]
+
+
+@pytest.mark.parametrize("schema_type", [followed.PROTOBUF, "AVRO"])
+def test_what_was_forgotten_before_it_is_noted_is_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch, schema_type: str
+) -> None:
+    monkeypatch.setattr(followed, "KINDS_MAX", 1)
+    bound = samples.Bound(b"", "", naming=1)
+    part = followed.FollowedPart("value", bound, allow_unknown=False)
+    form = protobuf.parse(samples.FLIGHTS.decode(), {}).canonical
+    records = [framing.prefix(1, (0,)), b"\x00\x00\x00\x00\x01\xff"]
+    record = records[schema_type == "AVRO"]
+    for schema_id in (1, 2):
+        named = followed.Named(schema_type, form, {}, frozenset())
+        assert part.settle((schema_id, (0,)), named) is None
+        if schema_id == 1:
+            part.note([record, None], Ruled(["value"]), 0)
+    with pytest.raises(followed.UnknownSchemas) as raised:
+        part.note([record], Ruled(["value"]), 0)
+    assert raised.value.framed == [(1, (0,) if schema_type == followed.PROTOBUF else ())]
 
 
 def test_records_that_change_again_and_again_are_bounded() -> None:
