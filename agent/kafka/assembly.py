@@ -27,7 +27,7 @@ from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
 from coordination.clock import Clock
 from coordination.replica import Replica
-from coordination.state.quarantine import topic_of
+from coordination.state.quarantine_names import topic_of
 from objectstore.flush import ChunkPutter, HedgePolicy
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId

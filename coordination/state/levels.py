@@ -23,7 +23,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | floe.value.rules, floe.key.rules; batches that were judged while another of these policies was in force are refused as with bindings |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 | 2 | CommitChunk.companion_of: a batch that is appended with another one or not at all |
-| 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules |
+| 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules; when it is deleted or bound anew, batches of the topic that were judged before are refused |
 """  # noqa: E501 - a table
 
 from __future__ import annotations

@@ -2,13 +2,10 @@
 
 The quarantine of topic `t` is topic `t.quarantine`, whose values are bound to RECORD. It is made at the same
 point of the log at which a config of `t` first asks for it, with as many partitions; one that is there
-already is taken when it is bound so. It has its own
-configs, retention and table, and outlives the policy.
+already is taken when it is bound so. It has its own configs, retention and table, and outlives the policy.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from coordination.commands import AlterTopicConfigs, BindSchema, CreateTopic
 from coordination.commands import Quarantine as Made
@@ -16,24 +13,13 @@ from coordination.kafka_codes import Code
 from coordination.state import binding, configs, schemas, topics
 from coordination.state.data import StateData
 from coordination.state.levels import QUARANTINES
+from coordination.state.quarantine_names import SUFFIX, asked_for, name_of
 from coordination.state.types import At, Refused, Result, Topic
 from coordination.topic_configs import QUARANTINE
 
-RULES_CONFIGS = ("floe.value.rules", "floe.key.rules")
-SUFFIX = ".quarantine"
 RECORD = "floe.quarantine.v1.Record"
 """Full name of the protobuf message that its values are."""
 _BINDINGS = 3  # that one command makes at most: the quarantine's, and those of a new topic's keys and values
-
-
-def name_of(topic: str) -> str:
-    """What a topic's quarantine is called."""
-    return topic + SUFFIX
-
-
-def topic_of(name: str) -> str:
-    """Whose quarantine is called so."""
-    return name.removesuffix(SUFFIX)
 
 
 def of(state: StateData, topic: Topic) -> Topic | None:
@@ -73,11 +59,6 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     if not isinstance(result, Refused):
         _make(state, state.topics[message.name], message.quarantine, at)
     return result
-
-
-def asked_for(values: Iterable[tuple[str, str]]) -> bool:
-    """Whether configs, by name and value, send records that break rules to a quarantine."""
-    return any(name in RULES_CONFIGS and value == QUARANTINE for name, value in values)
 
 
 def _takes_records(state: StateData, topic: Topic) -> bool:

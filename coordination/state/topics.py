@@ -143,6 +143,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     at.touched += handles
     leave(state, topic.partitions, at.now_ms)
     binding.forget(state, topic)
+    binding.judge_kept(state, topic, at)
     for schema_id in topic.schema_ids:
         del state.schemas[schema_id]
     return Done(topic.topic_id)

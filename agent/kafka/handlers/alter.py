@@ -17,7 +17,7 @@ from coordination.broker_configs import BROKER_CONFIGS
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
-from coordination.state.quarantine import asked_for
+from coordination.state.quarantine_names import asked_for
 from coordination.state.topics import name_refusal
 from coordination.state.types import Done, Refused, Result
 

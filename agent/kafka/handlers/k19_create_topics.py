@@ -33,7 +33,7 @@ from agent.rules.quarantine import new_quarantine
 from coordination import broker_configs
 from coordination.commands import CreateTopic, config_entries
 from coordination.kafka_codes import Code
-from coordination.state.quarantine import asked_for
+from coordination.state.quarantine_names import asked_for
 from coordination.state.types import Refused, Result
 from coordination.topic_configs import TOPIC_CONFIGS, effective
 

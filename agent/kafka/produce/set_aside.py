@@ -17,6 +17,7 @@ from agent.kafka.produce.buffer import Offered
 from agent.kafka.produce.obeyed import too_many
 from coordination.kafka_codes import Code
 from coordination.state import quarantine
+from coordination.state.quarantine_names import name_of
 from coordination.state.state import State
 from coordination.state.types import Partition, Schema, Topic
 from objectstore.batch import BatchHeader, CorruptBatch, peek
@@ -38,7 +39,7 @@ def place_for(state: State, partition: Partition, broken: Broken, limits: Produc
     """The partition of the quarantine for records of this one. Raises Rejected where there is none."""
     found = quarantine.of(state, partition.topic)
     if found is None:
-        name = quarantine.name_of(partition.topic.name)
+        name = name_of(partition.topic.name)
         raise _rejected(
             broken,
             f"topic '{name}', which would keep them, does not exist or is not bound to {quarantine.RECORD}: "

@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from coordination.commands import BindSchema, CommitChunk, CreateTopic, DeleteTopic
+from coordination.commands import (
+    AlterTopicConfigs,
+    BindSchema,
+    CommitChunk,
+    CreateTopic,
+    DeleteTopic,
+    Quarantine,
+)
 from coordination.kafka_codes import Code
 from coordination.snapshot import canonical_digest
 from coordination.state import ChunkCommitted, Done, Refused
@@ -134,6 +141,34 @@ def test_where_the_companion_has_no_place_its_leader_is_sent_again_and_nothing_o
     main = script.state.partitions[MAIN]
     assert main is not None
     assert (main.high_watermark, main.producers) == (0, {}), "its sequence can be sent again"
+
+
+@pytest.mark.parametrize("change", ["delete", "bind"])
+def test_nothing_that_was_judged_with_it_overtakes_what_a_quarantine_that_is_gone_holds_up(
+    script: Script, change: str
+) -> None:
+    made = Quarantine(topic_id=b"q" * 16, descriptor_set=b"d")
+    rules = AlterTopicConfigs.Change(name="floe.value.rules", value="quarantine")
+    alter = AlterTopicConfigs(topic="main", changes=[rules], quarantine=made)
+    assert isinstance(script.one(A, alter), Done)
+    aside = script.state.topics["main.quarantine"].partitions[0].handle
+    judged = script.state.revision
+    if change == "delete":
+        assert isinstance(script.one(B, DeleteTopic(name="main.quarantine")), Done)
+    else:
+        bind = BindSchema(topic="main.quarantine", descriptor_set=b"e", message="m")
+        assert isinstance(script.one(B, bind), Done)
+    for number, (batches, column) in enumerate(
+        [(((MAIN, 5, P, 0, 0), (aside, 1)), [0, 1]), (((MAIN, 5, P, 0, 5),), []), (((OTHER, 1),), [])], 1
+    ):
+        message = chunk(number, *batches)
+        message.judged_revision = judged
+        message.companion_of.extend(column)
+        answer = script.one(A, message)
+        assert isinstance(answer, ChunkCommitted)
+        assert answer.errors[0] == (BOUND_ANEW if number < 3 else 0)
+    assert ends(script)[:3] == (0, 0, 1)
+    assert canonical_digest(script.replayed()) == canonical_digest(script.state)
 
 
 def test_a_full_or_newly_bound_partition_of_companions_holds_up_their_leaders(script: Script) -> None:

@@ -11,7 +11,7 @@ from agent.net.wire.generated import create_partitions as cp
 from agent.net.wire.generated import incremental_alter_configs as iac
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, BindSchema, DeleteTopic
 from coordination.kafka_codes import Code
-from coordination.state import quarantine
+from coordination.state.quarantine_names import name_of
 from coordination.state.types import Done, Refused
 from objectstore.batch import NewRecord, build, peek, records, split
 from objectstore.compression import Compression
@@ -258,4 +258,4 @@ async def test_a_cluster_s_default_is_not_to_set_aside(agent: Agent) -> None:
     assert isinstance(answer, Refused)
     assert "is for single topics" in answer.message
     assert isinstance(await policy(agent, "quarantine", topic="nope"), Refused)
-    assert quarantine.name_of("t") not in agent.services.replica.state.topics
+    assert name_of("t") not in agent.services.replica.state.topics
