@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.net.wire.generated import create_partitions as cp
+from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import incremental_alter_configs as iac
 from coordination.commands import AlterClusterConfigs, AlterTopicConfigs, BindSchema, DeleteTopic
 from coordination.kafka_codes import Code
@@ -259,3 +260,22 @@ async def test_a_cluster_s_default_is_not_to_set_aside(agent: Agent) -> None:
     assert "is for single topics" in answer.message
     assert isinstance(await policy(agent, "quarantine", topic="nope"), Refused)
     assert name_of("t") not in agent.services.replica.state.topics
+
+
+async def test_a_new_topic_comes_with_its_quarantine_and_who_only_asks_makes_none(agent: Agent) -> None:
+    state = agent.services.replica.state
+    wanted = ct.CreatableTopic(name="t", num_partitions=3, replication_factor=-1)
+    wanted.configs = [ct.CreatableTopicConfig("floe.value.rules", "quarantine")]
+    for validate_only, there in ((True, []), (False, ["t", ASIDE])):
+        request = ct.CreateTopicsRequest(topics=[wanted], timeout_ms=10_000, validate_only=validate_only)
+        answer = await agent.call("CreateTopics", request, 7)
+        assert answer.topics[0].error_code == 0, answer
+        assert list(state.topics) == there
+    assert len(state.topics[ASIDE].partitions) == 3
+    assert isinstance(await agent.services.replica.propose(DeleteTopic(name=ASIDE)), Done)
+    change = iac.AlterableConfig(name="floe.key.rules", value="quarantine")
+    resource = iac.AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+    request = iac.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+    answer = await agent.call("IncrementalAlterConfigs", request, 1)
+    assert answer.responses[0].error_code == 0, answer
+    assert list(state.topics) == ["t"]
