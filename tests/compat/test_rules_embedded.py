@@ -146,6 +146,7 @@ def test_a_dry_run_over_what_is_stored(agent: Embedded, protos: Path) -> None:
     floe(agent, "topic", "bind", "stored", *given)
     assert inside(*rules, **environment).status == 1
     assert json.loads(floe(agent, *rules, "--last", "4").out)["bad_records"] == 0
+    assert json.loads(inside(*rules, "--last", "5", **environment).out)["bad_records"] == 1
     table = inside("topic", "rules", "stored", **environment).out.splitlines()
     assert table[1].split()[:6] == ["value.distance", "double.gte", "1", "0", "at", "5"]
 
