@@ -30,12 +30,14 @@ from agent.net.connection import Limits
 from agent.net.server import Listener, RequestContext, Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
+from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.episodes import Episodes
 from agent.telemetry.logs import logger
 from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
+from agent.telemetry.rule_figures import RuleFigures
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
@@ -77,6 +79,7 @@ class App:
         self.metrics = Metrics()
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
+        self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
         self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
@@ -137,10 +140,11 @@ class App:
             self.standing,
             self.damages,
             self.refusals,
+            self.rules,
+            self.rule_figures,
         )
         services.hang_up = self._server.hang_up
-        self._services = services
-        self._dispatcher = Dispatcher(services)
+        self._services, self._dispatcher = services, Dispatcher(services)
         listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
         self.kafka_ports = await self._server.start(listeners)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
@@ -178,6 +182,7 @@ class App:
             # Requests of a start that was given up wait for what will not come.
             seconds = config.timeout_ms / 1000 * STOP_SHARE if self._serving.is_set() else 0.0
             await self._finish(self._services, seconds)
+        await self.rules.close()
         await self.warmer.close()
         if self.peers is not None:
             await self.peers.stop()
@@ -283,6 +288,8 @@ class App:
             catalog=self.background.catalog,
             damages=self.damages,
             refusals=self.refusals,
+            rules=self.rules,
+            rule_figures=self.rule_figures,
             committers=self.background.committers,
             latest=self.background.latest,
             publishers=self.background.publishers,
@@ -296,7 +303,7 @@ class App:
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""
         topics = self.replica.state.topics
-        for each in (self.damages, self.refusals.topics):
+        for each in (self.damages, self.refusals.topics, self.rule_figures):
             each.keep(topics.__contains__)
 
     def _reads(self) -> Mapping[str, int]:
@@ -322,6 +329,7 @@ class App:
             "tail_hits": stats.tail_hits,
             "cold_hits": stats.cold_hits,
             "cold_reads": stats.misses,
+            **self.rules.sizes,
         }
         if self._services is not None:
             sizes["produce_buffered_bytes"] = self._services.produce.buffered_bytes

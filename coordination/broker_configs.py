@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordination.config_types import INT_MAX, LONG_MAX, NAME_SHOWN_MAX, Config, ConfigType, split_list
-from coordination.topic_configs import HOUR_MS, MINUTE_MS, TOPIC_CONFIGS
+from coordination.topic_configs import HOUR_MS, MINUTE_MS, QUARANTINE, TOPIC_CONFIGS
 
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_PER_ANSWER_MAX = 100_000
@@ -313,7 +313,10 @@ def refusal(name: str, value: str) -> str | None:
     config = BROKER_CONFIGS.get(name)
     if config is None:
         return f"Unknown broker config name: {name[:NAME_SHOWN_MAX]}"
-    return config.refusal(value)
+    problem = config.refusal(value)
+    if problem is None and value == QUARANTINE:
+        return f"{name}={value} is for single topics, each of which gets a quarantine with it: set it there"
+    return problem
 
 
 _AT_MOST = (

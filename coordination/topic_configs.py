@@ -20,6 +20,8 @@ _TABLE_NAME = re.compile(rf"({_IDENTIFIER}(\.{_IDENTIFIER})?)?")
 _THROTTLE = re.compile(r"(\*|none|\d+:\d+(,\d+:\d+)*)?")
 
 NEW_CONFIGS = 2  # the feature level from which on configs are known that came later
+OFF, OBSERVE, REJECT, QUARANTINE = "off", "observe", "reject", "quarantine"
+RULES = (OFF, OBSERVE, REJECT, QUARANTINE)  # values of floe.value.rules and floe.key.rules
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 
@@ -222,6 +224,14 @@ _TABLE: tuple[TopicConfig, ...] = (
         )
         for role in ("key", "value")
     ),
+    TopicConfig("floe.value.rules", _S, OFF,
+                "What becomes of records whose values break rules of protovalidate that the bound message "
+                "has. `off`: rules are not looked at. `observe`: they are kept, counted and told in /status. "
+                "`reject`: their batches are refused. `quarantine`: they go to the topic of this name with "
+                "`.quarantine` behind it, as do values that are no such message; the others are kept.",
+                choices=RULES, broker_name="floe.value.rules", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.key.rules", _S, OFF, "The same for keys.",
+                choices=RULES, broker_name="floe.key.rules", in_effect=True, known_from=NEW_CONFIGS),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
@@ -284,3 +294,8 @@ def deletes(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
 def compacts(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
     """Whether only the newest record of each key stays (`cleanup.policy` holds `compact`)."""
     return "compact" in split_list(effective("cleanup.policy", topic, cluster))
+
+
+def rules_in_force(topic: Mapping[str, str], cluster: Mapping[str, str]) -> tuple[str, str]:
+    """What becomes of keys and of values that break rules of their message."""
+    return effective("floe.key.rules", topic, cluster), effective("floe.value.rules", topic, cluster)

@@ -159,7 +159,7 @@ class Pass:
             if until is None:
                 return batch
             plain, _ = opened(batch, header, self.rules.decoded_bytes_max)
-            return _rebuilt(header, plain, [True] * header.record_count, header.max_timestamp, until)
+            return rebuilt(header, plain, [True] * header.record_count, header.max_timestamp, until)
         return None if self.rules.over(horizon) else batch
 
     def _clean_records(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
@@ -174,7 +174,7 @@ class Pass:
         if False not in stays and horizon is None:
             return batch
         newest_ms = header.max_timestamp if header.timestamp_type else newest_ms
-        return _rebuilt(header, plain, stays, newest_ms, horizon)
+        return rebuilt(header, plain, stays, newest_ms, horizon)
 
     def _chosen(self, header: BatchHeader, reader: DefaultRecordBatch) -> tuple[list[bool], bool, int]:
         """Per record whether it stays; whether a tombstone does; the newest timestamp of those that do."""
@@ -211,7 +211,7 @@ class Pass:
         return horizon_ms if horizon_ms <= HORIZON_MS_MAX else None
 
 
-def _rebuilt(
+def rebuilt(
     header: BatchHeader, plain: bytearray, stays: Sequence[bool], newest_ms: int, horizon_ms: int | None
 ) -> bytes:
     """The batch with the records that stay, at their offsets; with `horizon_ms` as its base timestamp.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+
+from schema.rules.presence import has_rules
 
 DESCRIPTOR_SET_BYTES_MAX = 4 << 20
 """Bytes of one serialized FileDescriptorSet."""
@@ -32,14 +35,18 @@ class MessageType:
     """A message of a descriptor set, ready to parse.
 
     `indexes` is its path in its file as the Confluent wire format counts it: position of the
-    outermost message, then of each nested one.
+    outermost message, then of each nested one. `has_rules`: it, or a message inside it, has rules of
+    protovalidate. `digest`: of the descriptor set and the name, SHA-256: the same for the same type.
     """
 
+    descriptor_set: bytes
     descriptor: Descriptor
     message_class: type[Message]
     indexes: tuple[int, ...]
     has_submessages: bool
     has_required: bool
+    has_rules: bool
+    digest: bytes
 
     @property
     def name(self) -> str:
@@ -65,11 +72,14 @@ def load(descriptor_set: bytes, message: str) -> MessageType:
     except KeyError:
         raise DescriptorError(_missing(message, files)) from None
     return MessageType(
+        descriptor_set=descriptor_set,
         descriptor=descriptor,
         message_class=message_factory.GetMessageClass(descriptor),
         indexes=_indexes(descriptor),
         has_submessages=any(field.message_type for field in descriptor.fields),
         has_required=_any_required(descriptor, set()),
+        has_rules=has_rules(descriptor),
+        digest=hashlib.sha256(message.encode() + b"\0" + descriptor_set).digest(),
     )
 
 

@@ -17,6 +17,7 @@ from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
+from schema.rules.ruled import Ruled
 from schema.strict import BAD_RECORDS_MAX, BadRecord, problem, told
 
 KINDS_MAX = 1_024
@@ -85,6 +86,8 @@ class FollowedPart:
         self._kinds: dict[Framed, MessageType] = {}
         self._first: dict[bytes, MessageType] = {}  # the same of first messages, by the whole prefix
         self._others: set[int] = set()  # schemas of other types, whose payload is not looked at
+        self.has_rules = False
+        """Whether a message that was looked up has rules of protovalidate."""
 
     def check(self, records: Sequence[bytes | None], refused: Refused) -> list[BadRecord]:
         """The bad ones among `records`, at most BAD_RECORDS_MAX. Raises UnknownSchemas. Null is good."""
@@ -138,6 +141,36 @@ class FollowedPart:
             return None
         return refused[framed]
 
+    def note(self, records: Sequence[bytes | None], ruled: Ruled, first: int) -> None:
+        """Of which messages these are, the batch's from record `first` on: all were found good.
+
+        Raises TooMixed, and UnknownSchemas where what they name was forgotten meanwhile.
+        """
+        for index, record in enumerate(records, first):
+            if record is None:
+                continue
+            kind, start = self._first.get(record[:_PREFIX]), _PREFIX
+            if kind is None:
+                found = self._framed_kind(record)
+                if found is None:
+                    continue
+                kind, start = found
+            ruled.note(self._role, index, kind, start)
+
+    def _framed_kind(self, record: bytes) -> tuple[MessageType, int] | None:
+        """Of which message a good record is, and where it begins; None: of another schema type."""
+        schema_id = framing.schema_id(record)
+        if schema_id in self._others:
+            return None
+        try:
+            frame = framing.parse(record)
+        except framing.FramingError:
+            raise UnknownSchemas(self._role, [(schema_id, ())]) from None
+        kind = self._kinds.get((schema_id, frame.indexes))
+        if kind is None:
+            raise UnknownSchemas(self._role, [(schema_id, frame.indexes)])
+        return kind, frame.start
+
     def settle(self, framed: Framed, named: Named) -> str | None:
         """What a frame names is this: from now on it may be named (None), or why not; empty: ask the frame.
 
@@ -173,6 +206,7 @@ class FollowedPart:
     def _keep(self, framed: Framed, kind: MessageType) -> None:
         if len(self._kinds) >= KINDS_MAX:
             self._kinds, self._first = {}, {}
+        self.has_rules = self.has_rules or kind.has_rules
         self._kinds[framed] = kind
         prefix = framing.prefix(*framed)
         if len(prefix) == _PREFIX:

@@ -24,6 +24,11 @@ class BadRecord:
     index: int
     reason: str
 
+    @property
+    def role(self) -> str:
+        """Whether its key or its value is bad; reasons begin with it."""
+        return self.reason.partition(":")[0]
+
 
 def problem(payload: bytes, kind: MessageType, allow_unknown: bool) -> str | None:
     """Why the bytes are not the message, by the strict parse (README.md); None when they are."""

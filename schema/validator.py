@@ -18,6 +18,7 @@ from objectstore import batch as record_batch
 from objectstore.opening import opened
 from schema import descriptors, framing
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
+from schema.rules.ruled import Ruled
 from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
 
 __all__ = ["BAD_RECORDS_MAX", "REASON_CHARS_MAX", "BadRecord", "Framing", "Validator", "ValidatorCache"]
@@ -96,6 +97,8 @@ class _Part:
             for known in (*earlier, schema)
             if not known.naming
         }
+        self.has_rules = any(kind.has_rules for kind in self._types.values())
+        """Whether a message that is taken has rules of protovalidate."""
 
     def check(self, records: Sequence[bytes | None], _refused: Refused) -> list[BadRecord]:
         """The bad ones among `records`, at most BAD_RECORDS_MAX."""
@@ -107,6 +110,19 @@ class _Part:
                 if len(bad) == BAD_RECORDS_MAX:
                     break
         return bad
+
+    def note(self, records: Sequence[bytes | None], ruled: Ruled, first: int) -> None:
+        """Of which messages these good ones are, the batch's from record `first` on. Raises TooMixed."""
+        for index, record in enumerate(records, first):
+            if record is None:
+                continue
+            if record[:1] != b"\x00":
+                ruled.note(self._role, index, self._type, 0)
+            elif record.startswith(self._prefix):
+                ruled.note(self._role, index, self._type, len(self._prefix))
+            else:
+                frame = framing.parse(record)
+                ruled.note(self._role, index, self._types[frame.schema_id], frame.start)
 
     def _judge(self, record: bytes | None) -> str | None:
         if record is None:
@@ -173,7 +189,7 @@ class Validator:
 
     def followed(self, role: str) -> FollowedPart:
         """What judges the keys or values ("key", "value"), which follow a subject: UnknownSchemas told so."""
-        found = self._key if role == "key" else self._value
+        found = self._part(role)
         assert isinstance(found, FollowedPart), f"the {role}s follow no subject"
         return found
 
@@ -192,15 +208,54 @@ class Validator:
         return self.check_records(record_batch.records(batch, decoded_bytes_max), refused)
 
     def check_records(
-        self, records: Iterable[_Record], refused: Refused = NOTHING_REFUSED
+        self, records: Iterable[_Record], refused: Refused = NOTHING_REFUSED, ruled: Ruled | None = None
     ) -> list[BadRecord]:
-        """The same for records as they are decoded: some at a time, a small batch may have millions."""
+        """The same for records as they are decoded: some at a time, a small batch may have millions.
+
+        `ruled` is told of which messages they are, as long as none is bad. Raises TooMixed.
+        """
         bad: list[BadRecord] = []
         rest, start = iter(records), 0
         while len(bad) < BAD_RECORDS_MAX and (some := list(islice(rest, RECORDS_PER_LOOK))):
             bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some, refused)]
+            if ruled is not None and not bad:
+                self._note(some, ruled, start)
             start += len(some)
         return bad[:BAD_RECORDS_MAX]
+
+    async def judge_off_loop(
+        self, batch: memoryview, roles: Iterable[str] = (), refused: Refused = NOTHING_REFUSED
+    ) -> tuple[list[BadRecord], Ruled | None]:
+        """`check` as `check_off_loop` does it, and which rules of those roles are to be evaluated besides.
+
+        None where there are no such, or records are bad. Raises TooMixed.
+        """
+        wanted = [role for role in roles if self._may_have_rules(role)]
+        if not wanted:
+            return await self.check_off_loop(batch, refused), None
+
+        def judged(batch: memoryview, decoded_bytes_max: int) -> tuple[list[BadRecord], Ruled]:
+            ruled = Ruled(wanted)
+            return self.check_records(record_batch.records(batch, decoded_bytes_max), refused, ruled), ruled
+
+        compressed = record_batch.peek(batch).compression
+        bad, ruled = await opened(judged, batch, 0 if compressed else INLINE_BYTES_MAX)
+        return bad, ruled if ruled and not bad else None
+
+    def _may_have_rules(self, role: str) -> bool:
+        """Of what follows a subject it is known once its records were looked at."""
+        part = self._part(role)
+        return part is not None and (part.has_rules or isinstance(part, FollowedPart))
+
+    def _part(self, role: str) -> _Part | FollowedPart | None:
+        return self._key if role == "key" else self._value
+
+    def _note(self, records: Sequence[_Record], ruled: Ruled, first: int) -> None:
+        for role in ruled.roles:
+            part = self._part(role)
+            if part is not None and part.has_rules:
+                values = [one.key for one in records] if role == "key" else [one.value for one in records]
+                part.note(values, ruled, first)
 
     def _check_some(self, records: Sequence[_Record], refused: Refused) -> list[BadRecord]:
         bad: list[BadRecord] = []
@@ -210,10 +265,34 @@ class Validator:
             bad += self._value.check([record.value for record in records], refused)
         return sorted(bad)
 
-    async def check_off_loop(self, batch: memoryview, refused: Refused = NOTHING_REFUSED) -> list[BadRecord]:
-        """`check`, in a thread unless the batch is small and not compressed."""
+    def check_all(
+        self,
+        batch: memoryview | bytes,
+        decoded_bytes_max: int = record_batch.DECODED_BYTES_MAX,
+        refused: Refused = NOTHING_REFUSED,
+        *,
+        bad_max: int,
+    ) -> list[BadRecord]:
+        """`check` to the end of the batch, or until there are more than `bad_max` bad ones."""
+        bad: list[BadRecord] = []
+        rest, start = iter(record_batch.records(batch, decoded_bytes_max)), 0
+        # No more at once than are named of one look: none is left out.
+        while len(bad) <= bad_max and (some := list(islice(rest, BAD_RECORDS_MAX))):
+            bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some, refused)]
+            start += len(some)
+        return bad
+
+    async def check_off_loop(
+        self, batch: memoryview, refused: Refused = NOTHING_REFUSED, all_up_to: int = 0
+    ) -> list[BadRecord]:
+        """`check`, in a thread unless the batch is small and not compressed.
+
+        With `all_up_to`, `check_all` of so many bad ones.
+        """
         compressed = record_batch.peek(batch).compression
         check = partial(self.check, refused=refused)
+        if all_up_to:
+            check = partial(self.check_all, refused=refused, bad_max=all_up_to)
         return await opened(check, batch, 0 if compressed else INLINE_BYTES_MAX)
 
 

@@ -1,14 +1,15 @@
 """Which offsets of a topic hold no record for readers of committed data, and why that is right.
 
-A second reading, of batches' headers only: markers, records of aborted transactions, batches without records,
-and what is gone between batches where an aborted transaction explains it. Everything else that a consumer
-does not get is a gap, and the audit says so.
+A second reading, of batches' headers: markers, records of aborted transactions, batches without records, and
+what is gone between batches where an aborted transaction explains it. Of a batch that has fewer records than
+offsets, whose others were set aside in the topic's quarantine, also of its records. Everything else that a
+consumer does not get is a gap, and the audit says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.cli.failures import refused
@@ -51,12 +52,24 @@ class Walk:
             hidden = header.transactional and header.producer_id in out
             if header.control or hidden or not header.record_count:
                 self.ranges.append((max(self.due, header.base_offset), header.last_offset + 1))
+            elif header.record_count <= header.last_offset_delta:
+                self.ranges += self._inside(raw[position : position + size], header)
             if aborts:
                 out.discard(header.producer_id)
                 self._explain(header)
             if header.transactional:
                 self._seen[header.producer_id] = header.base_offset
             self.due = header.last_offset + 1
+
+    def _inside(self, batch: memoryview, header: BatchHeader) -> Iterator[Range]:
+        """The offsets of a batch that have no record."""
+        due = max(self.due, header.base_offset)
+        for each in records(batch):
+            if each.offset > due:
+                yield due, each.offset
+            due = max(due, each.offset + 1)
+        if due <= header.last_offset:
+            yield due, header.last_offset + 1
 
     def _explain(self, marker: BatchHeader) -> None:
         """An abort's records may have been wherever its producer has written nothing since."""

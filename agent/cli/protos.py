@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.cli.failures import Failure, Status, usage
 from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, load
+from schema.registry.known import NAMES, imported_by
 
 IMPORT = re.compile(r'(?:^|;|\*/)\s*import\s+(?:public\s+|weak\s+|option\s+)?"([^"]+)"\s*;', re.MULTILINE)
 BUILT_IN = "google/protobuf/"
@@ -22,7 +23,7 @@ def descriptor_set(files: Sequence[Path], folders: Sequence[Path], message: str)
     """
     texts = {name: text.encode() for name, text in sources(files, folders).items()}
     try:
-        compiled = compile_protos(texts)
+        compiled = compile_protos(texts, imported_by(texts))
         load(compiled, message)
     except (CompileError, DescriptorError) as error:
         raise Failure(Status.FAILED, f"{', '.join(map(str, files))}: {error}") from None
@@ -42,8 +43,11 @@ def sources(files: Sequence[Path], folders: Sequence[Path]) -> dict[str, str]:
         name = waiting.pop()
         if name in found:
             continue
-        found[name] = _read(name, roots)
-        waiting += [path for path in IMPORT.findall(found[name]) if not path.startswith(BUILT_IN)]
+        text = _read(name, roots, needed=name not in NAMES)
+        if text is None:
+            continue
+        found[name] = text
+        waiting += [path for path in IMPORT.findall(text) if not path.startswith(BUILT_IN)]
     return found
 
 
@@ -55,7 +59,7 @@ def _import_path(file: Path, roots: Sequence[Path]) -> str:
     return whole.relative_to(root).as_posix()
 
 
-def _read(name: str, roots: Sequence[Path]) -> str:
+def _read(name: str, roots: Sequence[Path], *, needed: bool) -> str | None:
     for root in roots:
         file = root / name
         if file.is_file():
@@ -63,5 +67,7 @@ def _read(name: str, roots: Sequence[Path]) -> str:
                 return file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise Failure(Status.FAILED, f"{file} cannot be read: {error}") from None
+    if not needed:  # it comes with Floe
+        return None
     looked = ", ".join(dict.fromkeys(str(root) for root in roots))
     raise usage(f'import "{name}" is in none of {looked}; name its root with --proto-path')

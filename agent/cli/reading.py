@@ -1,10 +1,12 @@
-"""Reading records for `floe consume`, through aiokafka, without a group."""
+"""Reading records for `floe consume` and `floe topic rules`, through aiokafka, without a group."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
@@ -15,6 +17,8 @@ from agent.cli.session import CLIENT_ID
 from agent.cli.values import Values, line
 
 POLL_MS = 500
+
+Record: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +35,46 @@ class Reading:
 
 async def read(bootstrap: str, given: Reading, bounds: Sequence[Bounds], values: Values) -> int:
     """Print what is asked for; returns how many records. Raises Failure."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what matters comes as an error
     wanted = {
         TopicPartition(given.topic, b.partition): b for b in bounds if given.partition in (-1, b.partition)
     }
     if not given.follow and all(_begin(given, bound) >= bound.end for bound in wanted.values()):
         return 0  # nothing is there; a client that is stopped while it starts gives its work up
-    consumer = AIOKafkaConsumer(
+    begins = {where: _begin(given, bound) for where, bound in wanted.items()}
+    ends = {where: bound.end for where, bound in wanted.items() if begins[where] < bound.end}
+    count = 0
+    async with _reader(bootstrap, begins) as consumer:
+        async for record in _records(consumer, ends, follow=given.follow):
+            print(_line(record, values), flush=given.follow)
+            count += 1
+            if count == given.records_max:
+                break
+    return count
+
+
+async def newest(
+    bootstrap: str, topic: str, bounds: Sequence[Bounds], count: int, look: Callable[[Record], None]
+) -> None:
+    """Look at the newest records of a topic, at most `count`: as many of each partition. Raises Failure."""
+    share = -(-count // max(1, len(bounds)))
+    begins = {TopicPartition(topic, b.partition): max(b.start, b.end - share) for b in bounds}
+    ends = {TopicPartition(topic, b.partition): b.end for b in bounds}
+    ends = {where: end for where, end in ends.items() if begins[where] < end}
+    if not ends:
+        return
+    async with _reader(bootstrap, {where: begins[where] for where in ends}) as consumer:
+        async for record in _records(consumer, ends, follow=False):
+            if count == 0:
+                return
+            count -= 1
+            look(record)
+
+
+@asynccontextmanager
+async def _reader(bootstrap: str, begins: Mapping[TopicPartition, int]) -> AsyncIterator[AIOKafkaConsumer]:
+    """A consumer that stands at these offsets. Raises Failure for what fails while it is used."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what matters comes as an error
+    consumer: AIOKafkaConsumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         client_id=CLIENT_ID,
         enable_auto_commit=False,
@@ -46,10 +83,10 @@ async def read(bootstrap: str, given: Reading, bounds: Sequence[Bounds], values:
     )
     try:
         await consumer.start()
-        consumer.assign(list(wanted))
-        for where, bound in wanted.items():
-            consumer.seek(where, _begin(given, bound))
-        return await _print(consumer, given, wanted, values)
+        consumer.assign(list(begins))
+        for where, offset in begins.items():
+            consumer.seek(where, offset)
+        yield consumer
     except KafkaConnectionError as error:
         raise unreachable(f"no agent is reached at {bootstrap}: {error}") from None
     except KafkaError as error:
@@ -64,27 +101,23 @@ def _begin(given: Reading, bound: Bounds) -> int:
     return bound.start if given.offset < 0 else max(bound.start, min(given.offset, bound.end))
 
 
-async def _print(
-    consumer: AIOKafkaConsumer, given: Reading, wanted: Mapping[TopicPartition, Bounds], values: Values
-) -> int:
-    count = 0
-    ends = {where: bound.end for where, bound in wanted.items() if _begin(given, bound) < bound.end}
-    while given.follow or ends:
+async def _records(
+    consumer: AIOKafkaConsumer, before: Mapping[TopicPartition, int], *, follow: bool
+) -> AsyncIterator[Record]:
+    """Records up to those offsets, or for ever."""
+    ends = dict(before)
+    while follow or ends:
         for where, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
             for record in records:
-                if not given.follow and record.offset >= ends.get(where, 0):
+                if not follow and record.offset >= ends.get(where, 0):
                     break
-                print(_line(record, values), flush=given.follow)
-                count += 1
-                if count == given.records_max:
-                    return count
+                yield record
         for where in list(ends):  # a transaction's marker takes an offset and is no record
             if await consumer.position(where) >= ends[where]:
                 del ends[where]
-    return count
 
 
-def _line(record: ConsumerRecord[bytes | None, bytes | None], values: Values) -> str:
+def _line(record: Record, values: Values) -> str:
     shown: dict[str, object] = {
         "key": values.show("key", record.key),
         "value": values.show("value", record.value),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.cli import agent_http, requests
+from agent.cli import requests
 from agent.cli.failures import Failure, Status, refused, usage
 from agent.cli.input import Numbered, given, piped
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Form, Http, Output, TopicName
@@ -17,7 +17,7 @@ from agent.cli.output import print_json, progress, remarks
 from agent.cli.reading import Reading, read
 from agent.cli.session import Session, session
 from agent.cli.topics import run
-from agent.cli.values import Values
+from agent.cli.values import Values, known_values
 from agent.cli.writing import Line, Written, write
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def produce(
     async def work() -> Written:
         async with session(bootstrap) as kafka:
             found = await requests.topic(kafka, topic, create=True)
-            values = _values(topic, http)
+            values = known_values(topic, http)
             texts = given(value, LINES_PER_REQUEST) if value else piped(sys.stdin, LINES_PER_REQUEST)
             lines = (_lines(each, key, separator, values) async for each in texts)
             with progress() as bar:
@@ -67,22 +67,6 @@ def produce(
     remarks().print(
         f"{written.count} record{'s' if written.count != 1 else ''} written to {topic}: partition {places}"
     )
-
-
-def _values(topic: str, http: str) -> Values:
-    """The topic's bindings; without the agent's HTTP side records are plain bytes."""
-    try:
-        path = f"/admin/topics/{topic}/schema"
-        schemas = agent_http.ask(http, path)["schemas"]
-        registered, after = [], 0 if any(each.get("naming") for each in schemas) else None
-        while after is not None:
-            answer = agent_http.ask(http, f"{path}?registered_after={after}")
-            registered += answer["registered"]
-            after = answer.get("next_registered")
-        return Values.from_schemas(schemas, registered)
-    except Failure as failure:
-        remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
-        return Values({})
 
 
 def _lines(texts: Sequence[Numbered], key: str | None, separator: str, values: Values) -> Iterator[Line]:
@@ -146,7 +130,7 @@ def consume(
             bounds = await requests.bounds(kafka, await requests.topic(kafka, topic))
         if partition >= len(bounds):
             raise refused(f"topic {topic!r} has the partitions 0 to {len(bounds) - 1}")
-        return await read(bootstrap, reading, bounds, _values(topic, http))
+        return await read(bootstrap, reading, bounds, known_values(topic, http))
 
     try:
         count = run(work())

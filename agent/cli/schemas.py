@@ -13,7 +13,7 @@ from agent.cli import registry_copy, schema_files
 from agent.cli.failures import EPILOG, Failure, Status, refused, usage
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table, progress, remarks, results
-from agent.cli.registry import LATEST, Registry, Version, deleted_too, named
+from agent.cli.registry import LATEST, Registry, Told, Version, deleted_too, named
 
 app = typer.Typer(help="Schemas: register, check, compare, take over from another registry.", epilog=EPILOG)
 
@@ -165,19 +165,36 @@ def check(
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
-    """Tell whether a schema would go with the subject's versions, and what breaks whom; status 1 if not."""
+    """Tell whether a schema would go with the subject's versions, and what breaks whom; status 1 if not.
+
+    Also which rules of protovalidate that it has cannot be used, where the registry is Floe's.
+    """
     registry, text = Registry(http), schema_files.text_of(file)
     said = _said(schema_files.kind_of(file, kind), text, schema_files.given_references(reference or ()))
     problems = _against(registry, subject, said, version)
+    rules = _unusable_rules(registry, subject, said)
     if output is Form.JSON:
-        print_json({"compatible": not problems, "problems": problems})
+        print_json({"compatible": not problems, "problems": problems, "unusable_rules": rules})
     else:
-        for line in problems:
+        for line in [*problems, *(f"rule that cannot be used: {each}" for each in rules)]:
             results().print(line)
         if not problems:
             results().print(f"it goes with {subject}")
     if problems:
         raise Failure(Status.FAILED, f"{file} does not go with {subject}: {len(problems)} reasons")
+    if rules:
+        raise Failure(Status.FAILED, f"{file}: {len(rules)} rules cannot be used")
+
+
+def _unusable_rules(registry: Registry, subject: str, said: object) -> list[str]:
+    """Rules of protovalidate that cannot be used; none of a registry that does not look at them."""
+    try:
+        answer = registry.ask("POST", f"/admin/subjects/{named(subject)}/rules", said)
+        return [str(each) for each in answer["problems"]]
+    except Told as told:
+        if told.code in (404, 405):
+            return []
+        raise
 
 
 def _against(registry: Registry, subject: str, said: object, version: str | None) -> list[str]:

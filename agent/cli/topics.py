@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from agent.cli import agent_http, requests
-from agent.cli.failures import EPILOG, usage
+from agent.cli.failures import EPILOG, Status, usage
 from agent.cli.options import (
     BOOTSTRAP_DEFAULT,
     HTTP_DEFAULT,
@@ -28,7 +29,9 @@ app = typer.Typer(
 )
 
 DEFAULT_SOURCE = 5
+LAST_MAX = 10_000_000  # records that are looked at for `floe topic rules`
 FRAMINGS = ("any", "plain", "confluent")
+RULES = ("off", "observe", "reject")
 
 Configs = Annotated[
     list[str] | None,
@@ -117,8 +120,18 @@ def bind(
     key_version: KeyVersion = 0,
     unbind: Annotated[str, typer.Option(help="Remove the binding of: value, key.")] = "",
     force: Annotated[
-        bool, typer.Option(help="Also where columns of the topic's table get another meaning.")
+        bool,
+        typer.Option(
+            help="Also where columns of the topic's table get another meaning, or rules cannot be used."
+        ),
     ] = False,
+    rules: Annotated[
+        str,
+        typer.Option(
+            help="What becomes of records that break rules of protovalidate: off, observe, reject, "
+            "quarantine. Without: reject where nothing was bound before and nobody has set it, else as it is."
+        ),
+    ] = "",
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
@@ -140,8 +153,10 @@ def bind(
         raise usage(
             "nothing to bind: give --proto and --message, or --subject, those of keys (--key-…), or --unbind"
         )
-    if force:
-        bindings = [{**each, "force": True} for each in bindings]
+    if rules and rules not in RULES:
+        raise usage(f"--rules {rules!r}: give one of {', '.join(RULES)}")
+    more: dict[str, object] = {**({"force": True} if force else {}), **({"rules": rules} if rules else {})}
+    bindings = [{**each, **more} for each in bindings]
     schemas = _bind(http, name, bindings, output)
     if output is Form.JSON:
         print_json({"topic": name, "schemas": schemas})
@@ -296,6 +311,42 @@ def skip_damaged(
     damage.say(name, partition, found, recorded=yes)
 
 
+@app.command("rules")
+def rules_of(
+    name: TopicName,
+    last: Annotated[
+        int, typer.Option(min=1, max=LAST_MAX, help="So many of the newest records, shared by partitions.")
+    ] = 1_000,
+    proto: Proto = None,
+    message: Message = "",
+    proto_path: ProtoPath = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """How many of the newest records break rules of protovalidate, by field and rule. Nothing is changed.
+
+    By the message that the topic is bound to; with --proto and --message by that one, before it is bound.
+    """
+    if bool(proto) != bool(message):
+        raise usage("--proto and --message belong together")
+    from agent.cli import rules
+    from agent.cli.protos import descriptor_set
+
+    values = None
+    if proto:
+        files = base64.b64decode(descriptor_set(proto, proto_path or [], message))
+        values = rules.by_message(files, message)
+    outcome = run(rules.tried(bootstrap, http, name, last, values))
+    if output is Form.JSON:
+        print_json(rules.as_json(name, outcome))
+    elif outcome.broken:
+        print_table(("field", "rule", "times", "example", "what it says"), rules.rows(outcome))
+    remarks().print(rules.said(name, outcome), style="dim")
+    if outcome.bad:
+        raise typer.Exit(Status.FAILED)
+
+
 def _pairs(assignments: Iterable[str]) -> dict[str, str]:
     pairs = {}
     for assignment in assignments:
@@ -371,7 +422,8 @@ def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form)
     """Make the bindings one after the other; gives all that the topic has then."""
     schemas: list[dict[str, object]] = []
     for binding in bindings:
-        schemas = _plain(agent_http.ask(http, f"/admin/topics/{name}/schema", binding))
+        answer = agent_http.ask(http, f"/admin/topics/{name}/schema", binding)
+        schemas = _plain(answer)
         if output is Form.JSON:
             continue
         if "unbind" in binding:
@@ -381,6 +433,9 @@ def _bind(http: str, name: str, bindings: list[dict[str, object]], output: Form)
         results().print(
             f"bound the {bound['role']}s of {name} to {_bound_to(bound)}, schema id {bound['schema_id']}"
         )
+        if answer.get("has_rules"):
+            policy = f"floe.{bound['role']}.rules={answer['rules']}"
+            remarks().print(f"its message has rules: {policy} (floe topic config --set)", style="dim")
     if bindings:
         remarks().print("records that do not fit are refused with INVALID_RECORD from now on", style="dim")
     return schemas

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from agent.cli import agent_http
 from agent.cli.failures import Failure, Status
+from agent.cli.output import remarks
 from schema import framing
 from schema.descriptors import DescriptorError, MessageType, load, message_at
 
@@ -56,15 +58,25 @@ class Values:
         following = [str(each["role"]) for each in schemas if each.get("naming")]
         return Values(bound, following, {number: base64.b64decode(each) for number, each in files.items()})
 
+    def typed(self, role: str, data: bytes) -> tuple[MessageType, bytes] | None:
+        """The message type and the message in a record's bytes; None where neither is known.
+
+        Raises FramingError and DescriptorError.
+        """
+        bound = self._bound.get(role)
+        if bound is None and not self._is_registered(role, data):
+            return None
+        start = framing.parse(data).start if data[:1] == b"\x00" else 0
+        return bound.kind if bound is not None else self._kind(data), data[start:]
+
     def show(self, role: str, data: bytes | None) -> object:
         """A JSON value: the message's fields, or text, or base64 of what is neither."""
-        bound = self._bound.get(role)
-        if data is None or (bound is None and not self._is_registered(role, data)):
-            return _text(data)
         try:
-            start = framing.parse(data).start if data[:1] == b"\x00" else 0
-            kind = bound.kind if bound is not None else self._kind(data)
-            message = kind.message_class.FromString(data[start:])
+            typed = None if data is None else self.typed(role, data)
+            if typed is None:
+                return _text(data)
+            kind, payload = typed
+            message = kind.message_class.FromString(payload)
             pool = kind.descriptor.file.pool
             return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
         except (framing.FramingError, DecodeError, DescriptorError, *_NOT_SHOWN) as error:
@@ -98,6 +110,22 @@ class Values:
         data = message.SerializeToString()
         framed = bound.framing == "confluent"
         return framing.prefix(bound.schema_id, bound.kind.indexes) + data if framed else data
+
+
+def known_values(topic: str, http: str) -> Values:
+    """The topic's bindings; without the agent's HTTP side records are plain bytes."""
+    try:
+        path = f"/admin/topics/{topic}/schema"
+        schemas = agent_http.ask(http, path)["schemas"]
+        registered, after = [], 0 if any(each.get("naming") for each in schemas) else None
+        while after is not None:
+            answer = agent_http.ask(http, f"{path}?registered_after={after}")
+            registered += answer["registered"]
+            after = answer.get("next_registered")
+        return Values.from_schemas(schemas, registered)
+    except Failure as failure:
+        remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
+        return Values({})
 
 
 def _text(data: bytes | None) -> object:

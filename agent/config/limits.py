@@ -52,6 +52,13 @@ class ProduceConfig(Section):
     """How long such a batch is waited for, milliseconds (clients' request.timeout.ms): one that was
     left out for good holds its producer up no longer."""
 
+    quarantine_records_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100_000
+    """Most records of one batch that are set aside (topic policy `quarantine`); with more the batch is
+    refused."""
+
+    quarantine_bytes_max: Bytes = 32 * MIB
+    """Most bytes of the batch that they become in the topic's quarantine."""
+
 
 class FetchConfig(Section):
     """The fetch path: the tail from memory, old data in a pool of its own."""
@@ -169,6 +176,28 @@ class SchemaConfig(Section):
 
     validators_max: Annotated[int, Field(ge=1, le=1_000_000)] = 4_096
     """Topics whose validators are kept ready; the least used is built anew when needed."""
+
+
+class RulesConfig(Section):
+    """Rules of protovalidate (docs/schemas.md): worker processes evaluate them for topics that want it."""
+
+    workers: Annotated[int, Field(ge=1, le=64)] = 2
+    """Worker processes at most, each started when it is first needed, of about 70 MB. A topic has all but one
+    of them at most, so that one whose rules take too long does not stop the others."""
+
+    batch_s_max: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Longest time for the rules of one batch, seconds; then its worker is ended, and the batch refused where
+    the policy is `reject`. Also for the rules of a message that is to be bound."""
+
+    wait_ms_max: Millis = 10_000
+    """How long a batch waits for a worker, milliseconds; then the producer is told to send it again."""
+
+    bytes_in_flight_max: Bytes = 128 * MIB
+    """Bytes of batches whose rules are evaluated or wait for it, half of it for a topic; above it producers
+    are told to send again."""
+
+    worker_bytes_max: Annotated[int, Field(ge=256 * MIB, le=64 * GIB)] = GIB
+    """Memory that one worker may have, bytes; one that wants more ends, and the batch is refused."""
 
 
 class TablesConfig(Section):

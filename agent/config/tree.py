@@ -17,6 +17,7 @@ from agent.config.limits import (
     MergingConfig,
     ProduceConfig,
     ReplicaConfig,
+    RulesConfig,
     SchemaConfig,
     SnapshotsConfig,
     TablesConfig,
@@ -50,6 +51,7 @@ class Tree(Section):
     limits: LimitsConfig = LimitsConfig()
     schemas: SchemaConfig = SchemaConfig()
     redaction: RedactionConfig = RedactionConfig()
+    rules: RulesConfig = RulesConfig()
     tables: TablesConfig = TablesConfig()
     catalogs: Annotated[tuple[CatalogConfig, ...], Field(max_length=16)] = ()
     snapshots: SnapshotsConfig = SnapshotsConfig()

@@ -21,6 +21,7 @@ from agent.http.barrier import barrier, submit
 from agent.http.bindings import as_json, bound_ever, bound_now, registered_as_json, registered_of, spans_of
 from agent.http.parts import Parts
 from agent.http.registry.requests import qualified
+from agent.http.rules import Ruled, of_subject, policy_wanted, require_usable
 from coordination.commands import BindSchema, command
 from coordination.state.bounds import SCHEMA_ID_MAX
 from coordination.state.levels import FOLLOWED_SUBJECTS
@@ -28,13 +29,16 @@ from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
 from coordination.state.subject_types import RegisteredSchema
 from coordination.state.subjects import NAME_LENGTH_MAX
 from coordination.state.types import Refused, Topic
+from coordination.topic_configs import effective
 from iceberg.compatibility import LOOKED_AT_MAX, changes
 from iceberg.head import enabled
 from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, load
+from schema.registry.known import imported_by
 
 Role = Literal["value", "key"]
 Framing = Literal["any", "plain", "confluent"]
+Policy = Literal["off", "observe", "reject", "quarantine"]
 SOURCES_MAX = 256
 
 
@@ -56,6 +60,7 @@ class Binding(BaseModel):
     subject_version: int = Field(default=0, ge=0, le=SCHEMA_ID_MAX, strict=True)
     unbind: bool = False
     force: bool = False
+    rules: Policy | None = None
 
 
 class AdminRoutes:
@@ -109,10 +114,10 @@ class AdminRoutes:
         if wanted.subject and self._parts.replica.state.feature_level < FOLLOWED_SUBJECTS:
             why = f"subject: topics follow subjects from feature level {FOLLOWED_SUBJECTS} on"
             raise Problem(409, why, "finalize it: kafka-features upgrade --feature floe.level=2")
-        own = not wanted.unbind and not wanted.subject
-        descriptor_set = await _descriptor_set(wanted) if own else b""
-        if own and not wanted.force:
-            await self._refuse_changed_columns(topic_of(self._parts, request), wanted, descriptor_set)
+        descriptor_set, ruled = await self._looked_at(request, wanted)
+        topic = topic_of(self._parts, request)
+        has_rules = bool(ruled.messages)
+        policy = policy_wanted(self._parts, topic, wanted.role, wanted.rules or "", ruled=has_rules)
         message = BindSchema(
             topic=topic.name,
             role=BindSchema.Role.Value(wanted.role.upper()),
@@ -124,10 +129,28 @@ class AdminRoutes:
             subject=qualified(wanted.subject, ""),
             subject_version=wanted.subject_version,
         )
-        result = await submit(self._parts, command(message))
+        result = await submit(self._parts, *policy, command(message))
         if isinstance(result, Refused):
             raise refused(result)
-        return JSONResponse({"topic": topic.name, "schemas": self._bindings(topic_of(self._parts, request))})
+        topic, cluster = topic_of(self._parts, request), self._parts.replica.state.cluster_configs
+        rules = effective(f"floe.{wanted.role}.rules", topic.configs, cluster)
+        told = {"topic": topic.name, "schemas": self._bindings(topic), "has_rules": has_rules, "rules": rules}
+        return JSONResponse(told)
+
+    async def _looked_at(self, request: Request, wanted: Binding) -> tuple[bytes, Ruled]:
+        """The descriptor set to bind, and what has rules. Raises Problem where it must be forced."""
+        if wanted.unbind:
+            return b"", Ruled(b"", [])
+        if wanted.subject:
+            subject, version = qualified(wanted.subject, ""), wanted.subject_version
+            files, ruled = b"", await of_subject(self._parts, subject, version, wanted.message)
+        else:
+            files, ruled = await _descriptor_set(wanted)
+            if not wanted.force:
+                await self._refuse_changed_columns(topic_of(self._parts, request), wanted, files)
+        if ruled.messages and not wanted.force:
+            await require_usable(self._parts, ruled)
+        return files, ruled
 
     async def _refuse_changed_columns(self, topic: Topic, wanted: Binding, descriptor_set: bytes) -> None:
         """Raises Problem 409 where a name would stand for another column of the table from now on."""
@@ -159,14 +182,14 @@ def topic_of(parts: Parts, request: Request) -> Topic:
     return topic
 
 
-async def _descriptor_set(wanted: Binding) -> bytes:
-    """The descriptor set given or compiled, checked off the event loop to hold the message."""
+async def _descriptor_set(wanted: Binding) -> tuple[bytes, Ruled]:
+    """The descriptor set given or compiled, checked off the event loop, and what of it has rules."""
     if wanted.descriptor_set:
         found = _decode(wanted.descriptor_set)
     else:
         sources = {name: text.encode() for name, text in wanted.sources.items()}
         try:
-            found = await asyncio.to_thread(compile_protos, sources)
+            found = await asyncio.to_thread(lambda: compile_protos(sources, imported_by(sources)))
         except CompileError as error:
             raise Problem(400, f"sources: {error}", "correct the .proto files") from None
         except OSError as error:  # the compiler works in a temporary folder
@@ -176,10 +199,10 @@ async def _descriptor_set(wanted: Binding) -> bytes:
         message = f"the descriptor set has {len(found)} bytes, at most {DESCRIPTOR_BYTES_MAX} are taken"
         raise Problem(413, message, "leave out files that the message does not need")
     try:
-        await asyncio.to_thread(load, found, wanted.message)
+        kind = await asyncio.to_thread(load, found, wanted.message)
     except DescriptorError as error:
         raise Problem(400, str(error), "name a message of the descriptor set in full") from None
-    return found
+    return found, Ruled(found, [wanted.message] if kind.has_rules else [])
 
 
 def _binding(body: bytes) -> Binding:

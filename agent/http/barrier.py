@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent.http.answers import Problem
 from coordination.log import LogError
 from coordination.replica import OutcomeUnknown, Unavailable
+from coordination.state.types import Refused
 
 if TYPE_CHECKING:
     from agent.http.parts import Parts
@@ -27,14 +28,17 @@ async def barrier(parts: Parts) -> int:
         raise Problem(503, f"the log is not reached: {error}", "try again") from None
 
 
-async def submit(parts: Parts, proposal: Command) -> Result:
-    """What apply decided about one command. Raises Problem 503 (nothing happened) or 504 (it may have)."""
+async def submit(parts: Parts, *proposals: Command) -> Result:
+    """What apply decided about the last of the commands, or about the first one that it refused.
+
+    Raises Problem 503 (nothing happened) or 504 (it may have).
+    """
     try:
-        results = await parts.replica.submit([proposal])
+        results = await parts.replica.submit(proposals)
     except OutcomeUnknown as error:
         raise Problem(
             504, f"the outcome is not known: {error}", "read the topic's state, then repeat"
         ) from None
     except (LogError, Unavailable) as error:
         raise Problem(503, f"the log is not reached, nothing was changed: {error}", "try again") from None
-    return results[0]
+    return next((each for each in results if isinstance(each, Refused)), results[-1])

@@ -29,6 +29,8 @@ TABLE_COLUMNS = (
     "problems",
 )
 
+OBSERVED_COLUMNS = ("at", "topic", "partition", "records", "message", "client_id", "host")
+
 
 def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
@@ -59,6 +61,7 @@ def render(status: Mapping[str, object]) -> str:
         _table(
             _rows(status["refused"]), ("at", "topic", "partition", "code", "message", "client_id", "host")
         ),
+        *_ruled(status),
         "<h2>Queues</h2>",
         _pairs(queues.items()),
         "<h2>Replica</h2>",
@@ -68,6 +71,16 @@ def render(status: Mapping[str, object]) -> str:
     ]
     head = f"<meta charset=utf-8><title>Floe {escape(str(status['agent']))}</title><style>{STYLE}</style>"
     return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(sections)}</body></html>"
+
+
+def _ruled(status: Mapping[str, object]) -> Sequence[str]:
+    """What became of records that broke rules."""
+    return (
+        "<h2>Records that broke rules and were kept, the newest</h2>",
+        _table(_rows(status["observed"]), OBSERVED_COLUMNS),
+        "<h2>Records in quarantine since this agent started, by topic</h2>",
+        _table(_rows(status["quarantined"]), ("topic", "records", "at")),
+    )
 
 
 def _rows(value: object) -> Sequence[Mapping[str, object]]:

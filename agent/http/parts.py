@@ -12,8 +12,10 @@ from agent.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from agent.health.files import Files
     from agent.health.health import Health
+    from agent.rules.pool import RulesPool
     from agent.telemetry.damages import Damages
     from agent.telemetry.refusals import Refusals
+    from agent.telemetry.rule_figures import RuleFigures
     from coordination.clock import Clock
     from coordination.replica import Replica
     from iceberg.publish.publisher import Publisher
@@ -52,6 +54,10 @@ class Parts:
     """What readers met that is damaged or lost; shown by /status."""
     refusals: Refusals | None = None
     """The newest batches that were refused; shown by /status."""
+    rules: RulesPool | None = None
+    """What tries the rules of a message that is to be bound; None: nobody does."""
+    rule_figures: RuleFigures | None = None
+    """The newest batches that broke rules and were kept; shown by /status."""
     committers: CommitterService | None = None
     """The tables that this agent commits, and how far all are behind; None: it does not look at tables."""
     latest: UpsertService | None = None

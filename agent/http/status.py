@@ -78,6 +78,8 @@ class StatusRoutes:
             "catalogs": catalogs(parts),
             "damaged": self._damaged(),
             "refused": self._refused(),
+            "observed": self._observed(),
+            "quarantined": self._quarantined(),
             "claims": {name: f"{held.incarnation:016x}" for name, held in sorted(state.claims.items())},
             "queues": dict(parts.queues()),
             "files": dict(parts.files.stale) if parts.files is not None else {},
@@ -106,6 +108,16 @@ class StatusRoutes:
         refusals = self._parts.refusals
         newest = refusals.newest if refusals is not None else []
         return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
+
+    def _observed(self) -> list[dict[str, object]]:
+        figures = self._parts.rule_figures
+        newest = figures.newest if figures is not None else []
+        return [{"at": when(each.at_ms), **asdict(each)} for each in newest]
+
+    def _quarantined(self) -> list[dict[str, object]]:
+        figures = self._parts.rule_figures
+        found = figures.quarantined if figures is not None else []
+        return [{"at": when(each.at_ms), **asdict(each)} for each in found]
 
 
 def _defects() -> list[dict[str, object]]:

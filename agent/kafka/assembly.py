@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
@@ -20,11 +21,14 @@ from agent.kafka.handlers import HANDLERS
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
+from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
+from agent.telemetry.rule_figures import RuleFigures
 from coordination.clock import Clock
 from coordination.replica import Replica
+from coordination.state.quarantine_names import topic_of
 from objectstore.flush import ChunkPutter, HedgePolicy
 from objectstore.merged import MergedRanges
 from objectstore.naming import ChunkId
@@ -93,6 +97,8 @@ def assemble(
     standing: Standing,
     damages: Damages | None = None,
     refusals: Refusals | None = None,
+    rules: RulesPool | None = None,
+    rule_figures: RuleFigures | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -122,9 +128,9 @@ def assemble(
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,
-        validators=ValidatorCache(
-            entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
-        ),
+        validators=_validators(config),
+        rules=rules or RulesPool(config.rules),
+        rule_figures=_figures(replica, produce, rule_figures or RuleFigures(clock, metrics)),
         metrics=metrics,
         damages=found,
         refusals=refusals or Refusals(clock, metrics),
@@ -139,6 +145,25 @@ def assemble(
 def _wake_when_applied(replica: Replica, fetch: FetchDriver) -> None:
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+
+
+def _figures(replica: Replica, produce: ProduceDriver, figures: RuleFigures) -> RuleFigures:
+    """They are told what quarantines get."""
+    produce.on_companion = partial(_set_aside, replica, figures)
+    return figures
+
+
+def _set_aside(replica: Replica, figures: RuleFigures, handle: int, records: int) -> None:
+    """Count what a quarantine got."""
+    partition = replica.state.partitions[handle]
+    if partition is not None:
+        figures.set_aside(topic_of(partition.topic.name), records)
+
+
+def _validators(config: Config) -> ValidatorCache:
+    return ValidatorCache(
+        entries_max=config.schemas.validators_max, allow_unknown=config.schemas.allow_unknown
+    )
 
 
 def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCoordinator, ConsumerGroups]:

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from agent.kafka.produce.driver import ProduceDriver
     from agent.kafka.topic_bodies import TopicBodies
     from agent.net.wire.errors import WireError
+    from agent.rules.pool import RulesPool
     from agent.telemetry.damages import Damages
     from agent.telemetry.metrics import Metrics
     from agent.telemetry.refusals import Refusals
+    from agent.telemetry.rule_figures import RuleFigures
     from coordination.clock import Clock
     from coordination.replica import Replica
     from coordination.state.state import State
@@ -68,6 +70,8 @@ class Services:
     groups: GroupCoordinator
     consumer_groups: ConsumerGroups
     validators: ValidatorCache
+    rules: RulesPool
+    rule_figures: RuleFigures
     metrics: Metrics
     damages: Damages
     refusals: Refusals

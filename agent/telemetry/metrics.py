@@ -46,6 +46,7 @@ class Metrics:
         self.build = Info("floe_build", "Version of the code", registry=self.registry)
         self._wire()
         self._produce()
+        self._rules()
         self._fetch()
         self._log()
         self._tables()
@@ -85,6 +86,22 @@ class Metrics:
         self.puts_in_flight = self._gauge("puts_in_flight", "Chunks being written")
         self.chunk_bytes = Histogram(
             "floe_chunk_bytes", "Size of a chunk", buckets=CHUNK_BYTES, registry=self.registry
+        )
+
+    def _rules(self) -> None:
+        """Of rules of protovalidate (`floe.value.rules`, `floe.key.rules`)."""
+        self.rules_records = self._counter("rules_records", "Records whose rules were evaluated", "topic")
+        self.rules_bad_records = self._counter(
+            "rules_bad_records", "Of these, records that broke rules, kept or refused", "topic"
+        )
+        self.rules_broken = self._counter(
+            "rules_broken", "How often a rule was broken", "topic", "role", "rule"
+        )
+        self.rules_failed = self._counter(
+            "rules_failed", "Batches whose rules could not be evaluated", "topic"
+        )
+        self.rules_quarantined = self._counter(
+            "rules_quarantined", "Records that were set aside in the topic's quarantine", "topic"
         )
 
     def _fetch(self) -> None:

@@ -318,6 +318,7 @@ class CommitChunk(_message.Message):
     BASE_SEQUENCE_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
     JUDGED_REVISION_FIELD_NUMBER: _builtins.int
+    COMPANION_OF_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """with the entry's incarnation it names the object"""
     size: _builtins.int
@@ -356,6 +357,13 @@ class CommitChunk(_message.Message):
         the transaction before, 2: it adds its partition itself (transactions v2, KIP-890).
         """
 
+    @_builtins.property
+    def companion_of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Empty when no batch goes with another; else per batch 0, or 1 + the place of the batch that it goes with: it is
+        appended if and only if that one is, in that one's transaction, and has no producer of its own in these
+        columns. It stands behind the other batches of its partition. From feature level 2 on.
+        """
+
     def __init__(
         self,
         *,
@@ -371,10 +379,11 @@ class CommitChunk(_message.Message):
         base_sequence: _abc.Iterable[_builtins.int] | None = ...,
         transaction: _abc.Iterable[_builtins.int] | None = ...,
         judged_revision: _builtins.int = ...,
+        companion_of: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_sequence", b"base_sequence", "first_position", b"first_position", "judged_revision", b"judged_revision", "length", b"length", "max_timestamp_ms", b"max_timestamp_ms", "number", b"number", "offsets", b"offsets", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "size", b"size", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_sequence", b"base_sequence", "companion_of", b"companion_of", "first_position", b"first_position", "judged_revision", b"judged_revision", "length", b"length", "max_timestamp_ms", b"max_timestamp_ms", "number", b"number", "offsets", b"offsets", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "size", b"size", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -587,6 +596,7 @@ class CreateTopic(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    QUARANTINE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.bytes
     """16 random bytes, stamped by the author"""
@@ -597,6 +607,10 @@ class CreateTopic(_message.Message):
     """
     @_builtins.property
     def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]: ...
+    @_builtins.property
+    def quarantine(self) -> Global___Quarantine:
+        """where its configs ask for one. From feature level 2 on."""
+
     def __init__(
         self,
         *,
@@ -605,14 +619,41 @@ class CreateTopic(_message.Message):
         partitions: _builtins.int = ...,
         configs: _abc.Iterable[Global___ConfigEntry] | None = ...,
         request: _builtins.bytes = ...,
+        quarantine: Global___Quarantine | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quarantine", b"quarantine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "name", b"name", "partitions", b"partitions", "request", b"request", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "name", b"name", "partitions", b"partitions", "quarantine", b"quarantine", "request", b"request", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateTopic: _TypeAlias = CreateTopic  # noqa: Y015
+
+@_typing.final
+class Quarantine(_message.Message):
+    """What a topic's quarantine is made of where there is none yet: records that break the topic's rules are kept in it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    DESCRIPTOR_SET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """16 random bytes, stamped by the author"""
+    descriptor_set: _builtins.bytes
+    """of floe.quarantine.v1.Record, to which its values are bound"""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        descriptor_set: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor_set", b"descriptor_set", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Quarantine: _TypeAlias = Quarantine  # noqa: Y015
 
 @_typing.final
 class DeleteTopic(_message.Message):
@@ -707,21 +748,27 @@ class AlterTopicConfigs(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     REPLACE_ALL_FIELD_NUMBER: _builtins.int
+    QUARANTINE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     replace_all: _builtins.bool
     """AlterConfigs (legacy): what is not named returns to its default"""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterTopicConfigs.Change]: ...
+    @_builtins.property
+    def quarantine(self) -> Global___Quarantine:
+        """where the changes ask for one. From feature level 2 on."""
+
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         changes: _abc.Iterable[Global___AlterTopicConfigs.Change] | None = ...,
         replace_all: _builtins.bool = ...,
+        quarantine: Global___Quarantine | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quarantine", b"quarantine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "replace_all", b"replace_all", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "quarantine", b"quarantine", "replace_all", b"replace_all", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,7 +13,8 @@ from coordination.commands import BindSchema
 from coordination.kafka_codes import Code
 from coordination.state import bounds, spans
 from coordination.state.data import StateData
-from coordination.state.levels import BINDING_SPANS, JUDGED_BATCHES
+from coordination.state.levels import BINDING_SPANS, JUDGED_BATCHES, QUARANTINES
+from coordination.state.quarantine_names import SUFFIX, asked_for, topic_of
 from coordination.state.types import At, Naming, Refused, Schema, Topic
 
 SCHEMAS_MAX = 100_000
@@ -77,6 +78,20 @@ def put(state: StateData, topic: Topic, role: int, schema_id: int | None, at: At
 def judge_again(state: StateData, topic: Topic, at: At) -> None:
     """Records of the topic that were judged before this entry are refused."""
     topic.bound_revision = state.bound_revision = at.revision
+    judge_kept(state, topic, at)
+
+
+def judge_kept(state: StateData, topic: Topic, at: At) -> None:
+    """The topic is not what it was: if it is a quarantine, so are records of the topic that it belongs to.
+
+    A batch whose bad records have no place any more is refused (companions.py); what was judged with it and
+    is on its way behind it must not come before it.
+    """
+    if state.feature_level < QUARANTINES or not topic.name.endswith(SUFFIX):
+        return
+    led = state.topics.get(topic_of(topic.name))
+    if led is not None and asked_for(led.configs.items()):
+        led.bound_revision = state.bound_revision = at.revision
 
 
 def note(state: StateData, topic: Topic) -> None:

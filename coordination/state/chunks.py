@@ -7,13 +7,13 @@ once at each thing; tests/bench/bench_apply.py says what it costs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 
 from coordination.commands import CommitChunk, ForgetChunks
 from coordination.kafka_codes import Code
-from coordination.state import bounds, transaction_batches
+from coordination.state import bounds, companions, transaction_batches
 from coordination.state.data import StateData
-from coordination.state.levels import TRANSACTIONS
+from coordination.state.levels import COMPANIONS, TRANSACTIONS
 from coordination.state.producers import own
 from coordination.state.slices import ROW
 from coordination.state.spans import begin as begin_span
@@ -26,7 +26,8 @@ Columns = Iterator[tuple[int, int, int, int, int, int, int, int]]
 Partitions = list[Partition | None] | dict[int, Partition | None]
 
 BOUND_ANEW = int(Code.NOT_ENOUGH_REPLICAS)
-"""Of a batch whose topic was bound to another schema since it was judged: clients send it again."""
+"""Of a batch whose topic was bound to another schema since it was judged, or of which a part has no place any
+more (companions.py): clients send it again."""
 _UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 _FULL = int(Code.UNKNOWN_SERVER_ERROR)  # of a partition whose offsets are used up
 REMEMBERED = 2 * 5  # numbers in ProducerEntry.recent: five batches, as Kafka's NUM_BATCHES_TO_RETAIN
@@ -36,7 +37,9 @@ def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
     """Give the chunk's batches their offsets. Refused whole when malformed or out of the author's order."""
     handles = list(message.partition)
     transaction = message.transaction if state.feature_level >= TRANSACTIONS else ()
+    leaders = message.companion_of if state.feature_level >= COMPANIONS else ()
     refusal = _malformed(message, handles, len(state.partitions), transaction) or _out_of_order(message, at)
+    refusal = refusal or (companions.malformed(message, handles, transaction) if leaders else None)
     if refusal:
         return Refused(Code.INVALID_REQUEST, refusal)
     at.author.next_chunk_number = message.number + 1
@@ -52,11 +55,19 @@ def commit_chunk(state: StateData, message: CommitChunk, at: At) -> Result:
         transaction or repeat(0),
     )
     late = _bound_since(state, message.judged_revision, handles)
+    if leaders:
+        late |= companions.held_up(state, message, handles, late)
     partitions = {h: None if h in late else state.partitions[h] for h in handles} if late else None
     answer = ChunkCommitted([0] * len(handles), [])
-    references = _append(state, partitions or state.partitions, columns, message.first_position, at, answer)
+    position, known = message.first_position, partitions or state.partitions
+    if leaders:
+        references = _append_apart(state, known, list(columns), position, at, answer, leaders)
+    else:
+        references = _append(state, known, columns, position, at, answer)
     for place in [place for place, handle in enumerate(handles) if handle in late] if late else ():
         answer.errors[place] = BOUND_ANEW
+    if leaders:
+        references += companions.append(state, message, transaction, at, answer)
     state.chunks.add(ChunkId(at.author.incarnation, message.number), references, at.now_ms)
     at.touched += handles
     return answer
@@ -115,6 +126,28 @@ def _append(
     return references
 
 
+def _append_apart(
+    state: StateData,
+    partitions: Partitions,
+    rows: list[tuple[int, int, int, int, int, int, int, int]],
+    position: int,
+    at: At,
+    answer: ChunkCommitted,
+    leaders: Sequence[int],
+) -> int:
+    """`_append` of the batches that go with no other; those that do are refused for now."""
+    references = 0
+    for goes_along, run in groupby(zip(rows, leaders, strict=True), key=lambda one: one[1] > 0):
+        batches = [row for row, _ in run]
+        if goes_along:
+            for _ in batches:
+                _refuse(answer, companions.ALONE, -1)
+        else:
+            references += _append(state, partitions, iter(batches), position, at, answer)
+        position += sum(row[1] for row in batches)
+    return references
+
+
 def _remember(entry: ProducerEntry, sequence: int, base: int, last_sequence: int, now_ms: int) -> None:
     recent = entry.recent
     if len(recent) == REMEMBERED:
@@ -126,6 +159,8 @@ def _remember(entry: ProducerEntry, sequence: int, base: int, last_sequence: int
 
 
 def _refuse(answer: ChunkCommitted, error: int, base_offset: int) -> None:
+    if not error:
+        answer.duplicates.append(len(answer.base_offsets))
     answer.errors[len(answer.base_offsets)] = error
     answer.base_offsets.append(base_offset)
 

@@ -13,15 +13,17 @@ from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterT
 from coordination.config_types import NAME_SHOWN_MAX, Config, ConfigType, split_list
 from coordination.group_configs import GROUP_CONFIGS
 from coordination.kafka_codes import Code
-from coordination.state import following, table_names
+from coordination.state import binding, following, table_names
 from coordination.state.data import StateData
-from coordination.state.types import At, Done, Refused, Result
+from coordination.state.levels import RULES_POLICY
+from coordination.state.types import At, Done, Refused, Result, Topic
 from coordination.topic_configs import TOPIC_CONFIGS
 
 GROUPS_WITH_CONFIGS_MAX = 100_000
 GROUP_ID_LENGTH_MAX = 32_767  # characters, what Kafka's wire allows
 
 _Change = AlterTopicConfigs.Change
+_Configs = tuple[Mapping[str, str] | None, Mapping[str, str]]  # of topics, None: each its own; of the cluster
 
 
 def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) -> Result:
@@ -45,10 +47,27 @@ def alter_topic_configs(state: StateData, message: AlterTopicConfigs, at: At) ->
     if unbound is not None:
         return unbound
     table_names.forget(state, topic)
+    _judge_anew(state, [topic], (configs, state.cluster_configs), at)
     before, topic.configs = topic.configs, configs
     table_names.note(state, topic)
     following.follow(state, topic, before, at)
     return Done()
+
+
+def _judge_anew(state: StateData, changed: Iterable[Topic], then: _Configs, at: At) -> None:
+    """Records that were judged while another policy for rules was in force are to be judged again.
+
+    `then`: the configs that the topics and the cluster are about to have.
+    """
+    own, cluster = then
+    if state.feature_level < RULES_POLICY:
+        return
+    for topic in changed:
+        if topic.key_schema_id is None and topic.value_schema_id is None:
+            continue
+        before = topic_configs.rules_in_force(topic.configs, state.cluster_configs)
+        if before != topic_configs.rules_in_force(topic.configs if own is None else own, cluster):
+            binding.judge_again(state, topic, at)
 
 
 def topic_refusal(configs: Mapping[str, str], cluster: Mapping[str, str], level: int) -> str | None:
@@ -79,6 +98,7 @@ def alter_cluster_configs(state: StateData, message: AlterClusterConfigs, at: At
     refusal = next((reason for reason in reasons if reason), None) or broker_configs.contradiction(configs)
     if refusal:
         return Refused(Code.INVALID_REQUEST, refusal)  # not INVALID_CONFIG, as Kafka's brokers
+    _judge_anew(state, state.topics.values(), (None, configs), at)
     state.cluster_configs = configs
     return Done()
 

@@ -48,25 +48,14 @@ def name_refusal(name: str) -> str | None:
 def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     """Create a topic with its partitions. Done's value: the topic id."""
     name = message.name
-    refusal = name_refusal(name)
-    if refusal:
-        return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
-    if name in state.topics:
-        return Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     unified = name.replace(".", "_")
     twins = state.names_without_dots.get(unified, ())
-    if twins and not _of_this_request(state, message, twins[0], at):
-        return Refused(
-            Code.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic: {twins[0]}",
-        )
-    refusal = _count_refusal(state, message.partitions, message.partitions)
-    if refusal:
-        return Refused(Code.INVALID_PARTITIONS, refusal)
-    if len(message.topic_id) != TOPIC_ID_BYTES or message.topic_id in state.topics_by_id:
-        return Refused(
-            Code.INVALID_REQUEST, f"topic id {message.topic_id.hex()!r}: 16 fresh bytes are needed"
-        )
+    beside = bool(twins) and _of_this_request(state, message, twins[0], at)
+    refused = new_refusal(
+        state, name, message.topic_id, message.partitions, message.partitions, beside=beside
+    )
+    if refused is not None:
+        return refused
     configs = {entry.name: entry.value for entry in message.configs}
     refusal = topic_refusal(configs, state.cluster_configs, state.feature_level)
     refusal = refusal or table_names.refusal_of_new(state, name, configs)
@@ -83,6 +72,30 @@ def create_topic(state: StateData, message: CreateTopic, at: At) -> Result:
     following.follow(state, topic, {}, at)
     add_partitions(state, topic, message.partitions)
     return Done(topic.topic_id)
+
+
+def new_refusal(
+    state: StateData, name: str, topic_id: bytes, partitions: int, more: int, *, beside: bool = False
+) -> Refused | None:
+    """Why there can be no new topic of this name, id and number of partitions; None when there can.
+
+    `more`: partitions that the cluster is to have more; `beside`: names that differ by dots only may stand.
+    """
+    refusal = name_refusal(name)
+    if refusal:
+        return Refused(Code.INVALID_TOPIC_EXCEPTION, refusal)
+    if name in state.topics:
+        return Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    twins = state.names_without_dots.get(name.replace(".", "_"), ())
+    if twins and not beside:
+        what = f"Topic '{name}' collides with existing topic: {twins[0]}"
+        return Refused(Code.INVALID_TOPIC_EXCEPTION, what)
+    refusal = _count_refusal(state, partitions, more)
+    if refusal:
+        return Refused(Code.INVALID_PARTITIONS, refusal)
+    if len(topic_id) != TOPIC_ID_BYTES or topic_id in state.topics_by_id:
+        return Refused(Code.INVALID_REQUEST, f"topic id {topic_id.hex()!r}: 16 fresh bytes are needed")
+    return None
 
 
 def _of_this_request(state: StateData, message: CreateTopic, twin: str, at: At) -> bool:
@@ -130,6 +143,7 @@ def delete_topic(state: StateData, message: DeleteTopic, at: At) -> Result:
     at.touched += handles
     leave(state, topic.partitions, at.now_ms)
     binding.forget(state, topic)
+    binding.judge_kept(state, topic, at)
     for schema_id in topic.schema_ids:
         del state.schemas[schema_id]
     return Done(topic.topic_id)

@@ -315,11 +315,12 @@ class SnapshotRecord:
 class ChunkCommitted:
     """Per batch of the chunk, in the command's order: Kafka's error code and the base offset (-1 on error).
 
-    A duplicate has error 0 and the base offset of its first appearance.
+    A duplicate has error 0 and the base offset of its first appearance; `duplicates` are their places.
     """
 
     errors: list[int]
     base_offsets: list[int]
+    duplicates: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

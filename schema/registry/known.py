@@ -6,7 +6,8 @@ google/protobuf/*.proto come with the compiler; Confluent's, protovalidate's and
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2
@@ -28,6 +29,7 @@ _WITH_THE_COMPILER = tuple(
         *("timestamp", "type", "wrappers"),
     )
 )
+_IMPORT = re.compile(rb"""\bimport\s+(?:public\s+|weak\s+|option\s+)?["']([^"'\n]+)["']""")
 NAMES = frozenset({*_PLACES, *_WITH_THE_COMPILER})
 """Import paths."""
 
@@ -45,6 +47,20 @@ def with_imports(names: Iterable[str]) -> dict[str, bytes]:
             found[name], imports = _compiled()[name]
             waiting += imports
     return found
+
+
+def imported_by(sources: Mapping[str, bytes]) -> bytes:
+    """A FileDescriptorSet of the known files that sources import and that are not among them.
+
+    Empty where there are none. Blocks and raises as `with_imports`.
+    """
+    names = {name.decode() for text in sources.values() for name in _IMPORT.findall(text)} & _PLACES.keys()
+    files = with_imports(sorted(names - sources.keys())) if names - sources.keys() else {}
+    made = descriptor_pb2.FileDescriptorSet()
+    for name, content in files.items():
+        if name not in sources:
+            made.file.add().ParseFromString(content)
+    return made.SerializeToString()
 
 
 @functools.cache

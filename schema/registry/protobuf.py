@@ -9,10 +9,10 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
@@ -22,6 +22,7 @@ from schema.registry import known
 from schema.registry.canonical import canonical
 from schema.registry.parsed import Imports, InvalidSchema, Parsed, check_imports
 from schema.registry.printer import printed
+from schema.rules.presence import has_rules
 
 NESTING_MAX = 64
 """Messages within messages, levels. The wire format's paths end long before (schema/framing.py)."""
@@ -82,6 +83,19 @@ def _descriptor_set(form: bytes, given: tuple[tuple[str, bytes], ...]) -> bytes:
     except DescriptorError as error:
         raise InvalidSchema(str(error)) from None
     return descriptor_pb2.FileDescriptorSet(file=ordered).SerializeToString()
+
+
+def ruled_messages(form: bytes, imports: Imports) -> list[str]:
+    """Full names of a canonical file's messages that have rules of protovalidate. Raises InvalidSchema."""
+    declared = load(form, imports).message_types_by_name.values()
+    return [each.full_name for each in _messages(declared) if has_rules(each)]
+
+
+def _messages(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
+    """These and those declared inside them, over all levels."""
+    for message in messages:
+        yield message
+        yield from _messages(message.nested_types)
 
 
 def serialized(form: bytes) -> str:

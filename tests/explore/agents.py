@@ -40,7 +40,8 @@ class Scope:
     """How much there is to explore. `targets`: per client the partition of each of its batches.
 
     `reduced`: leave out orders that make no difference (README.md); `alone`: those too in which several
-    commands are in one entry. `broken`: a negative control.
+    commands are in one entry. `companions`: each batch goes with another one in one more partition, the last.
+    `broken`: a negative control.
     """
 
     budget: Budget
@@ -49,6 +50,7 @@ class Scope:
     targets: tuple[tuple[int, ...], ...] = ((0, 0), (0, 1))
     reduced: bool = True
     alone: bool = False
+    companions: bool = False
     broken: str = ""
     state: type[State] = field(default=State)
 
@@ -60,8 +62,13 @@ class AgentMoves:
         self.scope = scope
         self.stories: Counter[str] = Counter()
         self.numbers = Numbers()
-        language = Commits(scope.targets, dedup=scope.broken != "no dedup", exact=not scope.reduced)
-        self.history = History(language, self.numbers, scope.state)
+        self.language = Commits(
+            scope.targets,
+            dedup=scope.broken != "no dedup",
+            exact=not scope.reduced,
+            companions=scope.partitions if scope.companions else -1,
+        )
+        self.history = History(self.language, self.numbers, scope.state)
         self._live: dict[int, tuple[int, ...]] = {}
         self._verdicts: dict[tuple[int, ChunkId, bool], bool] = {}
 
@@ -111,7 +118,7 @@ class AgentMoves:
         records = tuple((send.client, send.batch) for send in sends)
         ready = Ready(("commit", chunk.number, records), sends, agent.incarnation)
         after = agent._replace(received=(), next_chunk=agent.next_chunk + 1)
-        stored = Stored(chunk, records)
+        stored = Stored(chunk, self.language.held(records))
         done = world._replace(stored=tuple(sorted((*world.stored, stored))))
         name, names = NAMES[number], ", ".join(map(named, sends))
         queued = done.with_agent(number, after._replace(queue=(*agent.queue, ready)))
@@ -425,7 +432,10 @@ def settle(world: World, ready: Ready, result: object) -> World:
     """Answer what hangs on a command, by what apply decided."""
     if not isinstance(result, ChunkCommitted):
         return refuse(world, ready.sends)
-    for send, error, base in zip(ready.sends, result.errors, result.base_offsets, strict=True):
+    count = len(ready.sends)  # behind these their companions stand, of whom nobody is told
+    for send, error, base in zip(
+        ready.sends, result.errors[:count], result.base_offsets[:count], strict=True
+    ):
         world = refuse(world, (send,)) if error else answer(world, send, base)
     return world
 

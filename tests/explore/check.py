@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from agent.kafka.fetch.planner import Wanted, plan_fetch
 from coordination.state import Partition
 from objectstore.naming import ChunkId
@@ -90,11 +92,20 @@ def parked_for_ever(world: World) -> list[str]:
     ]
 
 
+def _torn(logs: list[list[Record | None]]) -> list[str]:
+    """The last partition has the companions of what is in the others: of each, and of no other."""
+    *leaders, companions = (Counter(each for each in log if each is not None) for log in logs)
+    there = sum(leaders, Counter[Record]())
+    return [] if companions == there else [f"torn-batch: companions of {companions}, batches {there}"]
+
+
 def _clients(world: World, logs: list[list[Record | None]], scope: Scope) -> list[str]:
     found = []
     for log in logs:
         seen = [record for record in log if record is not None]
         found += [f"duplicate: {record}" for record in set(seen) if seen.count(record) > 1]
+    if scope.companions:
+        found += _torn(logs)
     for number, client in enumerate(world.clients):
         for batch, base in enumerate(client.acked):
             log = logs[scope.targets[number][batch]]

@@ -15,11 +15,13 @@ from coordination.commands import (
     FenceIncarnation,
     Heartbeat,
     RegisterAgent,
+    SetFeatureLevel,
     command,
 )
 from coordination.snapshot import canonical_digest
 from coordination.state import State
 from coordination.state.digest import START
+from coordination.state.levels import COMPANIONS
 from objectstore.naming import ChunkId
 from tests.explore.history import NOW_MS, Node
 from tests.explore.world import Item
@@ -29,16 +31,24 @@ FIRST_POSITION = 64
 RUNS_MAX = 16  # incarnations of one agent
 NAMES = "abcdefgh"
 
-Records = dict[ChunkId, tuple[tuple[int, int], ...]]
+Batches = tuple[tuple[int, int], ...]
+Records = dict[ChunkId, Batches]
 
 
 class Commits:
     """Registrations, fences, heartbeats, a topic, and chunks of batches of one record each."""
 
-    def __init__(self, targets: tuple[tuple[int, ...], ...], dedup: bool, exact: bool) -> None:
+    def __init__(
+        self, targets: tuple[tuple[int, ...], ...], dedup: bool, exact: bool, companions: int = -1
+    ) -> None:
         self._targets = targets
         self._dedup = dedup
         self._exact = exact
+        self._companions = companions  # the handle of their partition; -1: there are none
+
+    def held(self, records: Batches) -> Batches:
+        """What a chunk of these batches holds, in its order: behind them their companions, if any."""
+        return records if self._companions < 0 else records + records
 
     def encode(self, author: int, item: Item) -> bytes:
         """See Language."""
@@ -47,7 +57,11 @@ class Commits:
             case "commit":
                 made = command(self._commit(number, records))
             case "register":
-                made = command(RegisterAgent(name=NAMES[number], node_id=-1, feature_min=1, feature_max=1))
+                most = 1 if self._companions < 0 else COMPANIONS
+                agent = RegisterAgent(name=NAMES[number], node_id=-1, feature_min=1, feature_max=most)
+                made = command(agent)
+            case "level":
+                made = command(SetFeatureLevel(level=number))
             case "fence":
                 made = command(FenceIncarnation(incarnation=number))
             case "heartbeat":
@@ -72,7 +86,19 @@ class Commits:
             message.producer_id.extend([client for client, _ in records])
             message.producer_epoch.extend([0] * len(records))
             message.base_sequence.extend([self._sequence(client, batch) for client, batch in records])
+        if self._companions >= 0:
+            self._add_companions(message, len(records))
         return message
+
+    def _add_companions(self, message: CommitChunk, count: int) -> None:
+        message.size += BATCH_BYTES * count
+        message.partition.extend([self._companions] * count)
+        message.length.extend([BATCH_BYTES] * count)
+        message.offsets.extend([1] * count)
+        message.max_timestamp_ms.extend([NOW_MS] * count)
+        for column in (message.producer_id, message.producer_epoch, message.base_sequence):
+            column.extend([-1] * count)
+        message.companion_of.extend([0] * count + list(range(1, count + 1)))
 
     def _sequence(self, client: int, batch: int) -> int:
         """How many batches of its client went to the same partition before."""
@@ -84,7 +110,8 @@ class Commits:
         known: Records = node.notes or {}
         if node.content is not None:
             author, _, items = node.content
-            named = {ChunkId(author, number): records for kind, number, records in items if kind == "commit"}
+            commits = ((number, records) for kind, number, records in items if kind == "commit")
+            named = {ChunkId(author, number): self.held(records) for number, records in commits}
             node.notes = known = {**known, **named}
         if self._exact:
             return _canon(node.state)

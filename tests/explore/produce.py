@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from coordination.chain import KeyState
+from coordination.state.levels import COMPANIONS
 from objectstore.naming import ChunkId
 from tests.explore import check
 from tests.explore.agents import AgentMoves, Scope, named, refuse
@@ -30,8 +31,9 @@ class Produce(AgentMoves):
         world = World(agents, (0,) * scope.agents, clients, Etcd(0, (), 0, 0), (), (), (), Budget())
         for number in range(scope.agents):
             world = self._settled(self.register(world, number))
-        topic = Ready(("topic", scope.partitions, ()), (), 0)
-        world = self._settled(world.with_agent(0, world.agents[0]._replace(queue=(topic,))))
+        topic = Ready(("topic", scope.partitions + scope.companions, ()), (), 0)
+        queue = (Ready(("level", COMPANIONS, ()), (), 0), topic) if scope.companions else (topic,)
+        world = self._settled(world.with_agent(0, world.agents[0]._replace(queue=queue)))
         return world._replace(
             budget=scope.budget, etcd=world.etcd._replace(trimmed=world.etcd.head, snapshot=world.etcd.head)
         )

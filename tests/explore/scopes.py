@@ -7,8 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from coordination.commands import Command, Fence
-from coordination.state import Partition, Result, State, fence, group_offsets, groups, transactions
+from coordination.commands import Command, CommitChunk, Fence
+from coordination.state import (
+    ChunkCommitted,
+    Partition,
+    Result,
+    State,
+    companions,
+    fence,
+    group_offsets,
+    groups,
+    transactions,
+)
 from coordination.state.data import StateData
 from coordination.state.state import HANDLERS
 from coordination.state.transaction_types import Transaction
@@ -39,9 +49,9 @@ class Named:
 
 
 def _produce(
-    budget: Budget, targets: tuple[tuple[int, ...], ...], *, alone: bool = False
+    budget: Budget, targets: tuple[tuple[int, ...], ...], *, alone: bool = False, companions: bool = False
 ) -> Callable[[], Model]:
-    return lambda: Produce(Scope(budget, targets=targets, alone=alone))
+    return lambda: Produce(Scope(budget, targets=targets, alone=alone, companions=companions))
 
 
 def _transactions(chances: Chances, *speaks: tuple[bool, tuple[bool, ...]]) -> Callable[[], Model]:
@@ -83,6 +93,11 @@ SCOPES = (
     Named("produce, an agent is killed", _produce(Budget(crashes=1), RACE)),
     Named("produce, an agent is killed, 1 message", _produce(_ONE._replace(crashes=1), ONE)),
     Named("produce, an agent is killed, 2 messages", _produce(_TWO._replace(crashes=1), ONE)),
+    Named("produce, companions, 1 message", _produce(_ONE, RACE, companions=True), quick=True),
+    Named("produce, companions, a lease ends", _produce(Budget(leases=1), RACE, companions=True)),
+    Named(
+        "produce, companions, an agent is killed", _produce(_ONE._replace(crashes=1), ONE, companions=True)
+    ),
     Named("produce, a PUT fails", _produce(Budget(puts_failed=1), ORDER), quick=True),
     Named("v2, 3 messages, a timeout, an abort", _transactions(Chances(3, 1, 1), (V2, (C, C)))),
     Named("v2, 3 messages", _transactions(Chances(3), (V2, (C, A)))),
@@ -278,6 +293,20 @@ def _any_commit() -> Iterator[None]:
         group_offsets._overtaken = overtaken
 
 
+def _duplicates_have_companions() -> AbstractContextManager[None]:
+    """A companion is appended with whatever is answered without an error."""
+    append = companions.append
+
+    def always(
+        state: StateData, message: CommitChunk, transaction: Sequence[int], at: At, answer: ChunkCommitted
+    ) -> int:
+        answer.duplicates.clear()
+        return append(state, message, transaction, at, answer)
+
+    return _replaced("append", always, companions)
+
+
+_COMPANIONS = _produce(_ONE, RACE, companions=True)
 _APPEND = Budget(messages=1, appends=1)
 _STOLEN = "ended by another's EndTxn"
 _STALE = "stale-position"
@@ -296,6 +325,7 @@ CONTROLS = (
     _wrong("collect by lease, no barrier", _LOST, Budget(leases=1)),
     _wrong("trimmed too early", "stopped", Budget(trims=1)),
     _wrong("older entries stay parked", "stuck", _APPEND._replace(leases=2)),
+    Control("companion of a duplicate", "duplicate", _COMPANIONS, _duplicates_have_companions),
     Control("v1 without the connection fence", _STOLEN, _V1, _no_fence),
     Control("v1, only the end itself noted", _STOLEN, _V1, _ends_alone),
     Control("v1, positions from any connection", _STALE, _LATE, _positions_from_anywhere),

@@ -176,6 +176,8 @@ class Writer:
             message.judged_revision = self.state.revision  # else by an older binding, mostly
         if "transaction" in message.DESCRIPTOR.fields_by_name and draw(3):
             message.transaction.extend(draw(0, 3) for _ in range(batches))  # at level 1 it says nothing
+        if "companion_of" in message.DESCRIPTOR.fields_by_name and not draw(3):
+            message.companion_of.extend(draw(0, batches + 1) for _ in range(batches))  # likewise
 
     def _table(self, message: Any) -> None:
         """Mostly the commit of somebody who knows the table, and of the topic that it follows."""

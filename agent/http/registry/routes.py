@@ -51,6 +51,7 @@ def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handle
         ("GET", "/schemas", subjects.schemas),
         ("POST", f"{tested}/{{version}}", writes.test_one),
         ("POST", tested, writes.test_all),
+        ("POST", "/admin/subjects/{subject:path}/rules", writes.rules),
         *_settings(settings),
     ]
 

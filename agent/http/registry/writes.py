@@ -38,12 +38,14 @@ from agent.http.registry.requests import (
     version_named,
 )
 from agent.http.registry.shown import answer, guid, version_shown
+from agent.http.rules import in_file, unusable
 from coordination.commands import RegisterSchema, SchemaReference, command
 from coordination.kafka_codes import Code
 from coordination.state import State
 from coordination.state.subject_types import SubjectTable, identity
 from coordination.state.subjects import mode_refusal, registered
 from coordination.state.types import Done, Refused
+from schema.followed import PROTOBUF
 
 TRIES = 20
 """Judgements of one registration: each but the last was overtaken by another's."""
@@ -182,6 +184,16 @@ class WriteRoutes:
         self, request: Request, wanted: Wanted, earlier: list[Version], level: str
     ) -> Response:
         return _tested(request, await self._reader.compared(wanted, earlier, level))
+
+    async def rules(self, request: Request) -> Response:
+        """Which rules of protovalidate that the schema has cannot be used. Floe's own, not Confluent's."""
+        subject, given = subject_of(request), await self._given(request)
+        await barrier(self._parts)
+        wanted = await self._read(request, subject, given)
+        problems: list[str] = []
+        if wanted.schema_type == PROTOBUF:
+            problems = await unusable(self._parts, await in_file(wanted.parsed.canonical, wanted.imports))
+        return answer({"problems": problems})
 
     async def _given(self, request: Request) -> SchemaGiven:
         return schema_given(await object_of(request, self._parts.config.http.body_bytes_max))

@@ -12,10 +12,12 @@ from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
+from agent.rules.quarantine import new_quarantine
 from coordination.broker_configs import BROKER_CONFIGS
 from coordination.commands import AlterClusterConfigs, AlterGroupConfigs, AlterTopicConfigs
 from coordination.config_types import NAME_SHOWN_MAX
 from coordination.kafka_codes import Code
+from coordination.state.quarantine_names import asked_for
 from coordination.state.topics import name_refusal
 from coordination.state.types import Done, Refused, Result
 
@@ -80,7 +82,10 @@ def _command(
         return translated
     match kind:
         case Resource.TOPIC:
-            return AlterTopicConfigs(topic=name, changes=translated, replace_all=replace_all)
+            altered = AlterTopicConfigs(topic=name, changes=translated, replace_all=replace_all)
+            if asked_for((change.name, change.value) for change in translated):
+                altered.quarantine.CopyFrom(new_quarantine(ctx.services.clock))
+            return altered
         case Resource.GROUP:
             return AlterGroupConfigs(group=name, changes=translated, replace_all=replace_all)
     return AlterClusterConfigs(changes=translated, replace_all=replace_all)

@@ -9,7 +9,8 @@ one that comes late (a sequence out of order, a store or a log that fails), whic
 can notice.
 Deviations: batches are kept as sent; the maximum timestamp in a header is trusted; NOT_ENOUGH_REPLICAS
 stands for a log or store that cannot be reached (nothing written), REQUEST_TIMED_OUT for an unknown
-outcome.
+outcome. Records that break rules of a topic with the policy `quarantine` leave holes, of which the producer
+is not told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
-from agent.kafka.handlers.schemas import require_schemas
+from agent.kafka.handlers.quarantines import judged_apart
+from agent.kafka.handlers.schemas import require_current, require_schemas
 from agent.kafka.produce.admission import Rejected, TopicRules, admit, topic_rules
 from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import JUDGE_AGAIN
@@ -45,6 +47,7 @@ from coordination.state.levels import TRANSACTIONS
 from coordination.state.topics import TOPIC_NAME_LENGTH_MAX
 from coordination.state.transaction_batches import EXPLICIT, IMPLICIT
 from coordination.state.types import Partition, Topic
+from coordination.topic_configs import QUARANTINE
 from objectstore.batch import CorruptBatch, peek, with_append_time
 
 KEY = 0
@@ -90,7 +93,7 @@ class _Admitted:
     @property
     def size(self) -> int:
         """Record bytes of all batches."""
-        return sum(len(batch.data) for batch in self.offered)
+        return sum(batch.size for batch in self.offered)
 
 
 async def handle(ctx: Context, request: ProduceRequest, version: int) -> ProduceResponse | None:
@@ -313,12 +316,32 @@ async def _admit_batch(
     await require_records(data.records, header, rules)
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
+    offered = Offered(partition.handle, data.records, header, transaction * header.transactional)
     if topic.value_schema_id is not None or topic.key_schema_id is not None:
-        await require_schemas(ctx, topic, data.records)
+        offered = await _judged(ctx, partition, offered, rules, now_ms)
     if rules.append_time:
-        stamped = with_append_time(data.records, now_ms)
-        return Offered(partition.handle, stamped, peek(stamped), transaction * header.transactional)
-    return Offered(partition.handle, data.records, header, transaction * header.transactional)
+        stamped = with_append_time(offered.data, now_ms)
+        return offered._replace(data=stamped, header=peek(stamped))
+    return offered
+
+
+async def _judged(
+    ctx: Context, partition: Partition, offered: Offered, rules: TopicRules, now_ms: int
+) -> Offered:
+    """A bound topic's batch, without what goes to its quarantine. Raises Rejected.
+
+    Nobody is refused by a binding or a policy that was over when his records came.
+    """
+    bound = partition.topic.bound_revision
+    try:
+        if QUARANTINE in rules.policies.values():
+            return await judged_apart(ctx, partition, offered, rules.policies, now_ms)
+        await require_schemas(ctx, partition, memoryview(offered.data), offered.header, rules)
+    except Rejected as rejected:
+        if rejected.code is Code.INVALID_RECORD:
+            await require_current(ctx, partition.topic, bound)
+        raise
+    return offered
 
 
 async def _await_outcomes(

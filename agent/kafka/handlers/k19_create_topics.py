@@ -29,9 +29,11 @@ from agent.net.wire.generated.create_topics import (
     CreateTopicsResponse,
 )
 from agent.net.wire.steps import Pace, encoded
+from agent.rules.quarantine import new_quarantine
 from coordination import broker_configs
 from coordination.commands import CreateTopic, config_entries
 from coordination.kafka_codes import Code
+from coordination.state.quarantine_names import asked_for
 from coordination.state.types import Refused, Result
 from coordination.topic_configs import TOPIC_CONFIGS, effective
 
@@ -116,11 +118,13 @@ def _command(ctx: Context, topic: CreatableTopic) -> CreateTopic | Refused:
     absent = next((config.name for config in topic.configs if config.value is None), None)
     if absent is not None:
         return Refused(Code.INVALID_CONFIG, f"Null value not supported for topic configs: {absent}")
+    configs = {config.name: config.value or "" for config in topic.configs}
     return CreateTopic(
         name=topic.name,
         topic_id=ctx.services.clock.random_bytes(16),
         partitions=count,
-        configs=config_entries({config.name: config.value or "" for config in topic.configs}),
+        configs=config_entries(configs),
+        quarantine=new_quarantine(ctx.services.clock) if asked_for(configs.items()) else None,
     )
 
 

@@ -17,7 +17,7 @@ from coordination.commands import (
     CreateTopic,
     UpdateFeatures,
 )
-from coordination.state import configs, features, topics
+from coordination.state import configs, features, quarantine, topics
 from coordination.state.following import BINDING_CONFIGS
 from coordination.state.state import State
 from coordination.state.types import At, Incarnation, Result, Topic
@@ -47,14 +47,14 @@ def rehearse_all(state: State, messages: Sequence[Rehearsable]) -> list[Result]:
 def _rehearse(state: State, stage: State, message: Rehearsable, at: At) -> Result:
     match message:
         case CreateTopic():
-            return topics.create_topic(stage, message, at)
+            return quarantine.create_topic(stage, message, at)
         case CreatePartitions():
             _copy_topic(state, stage, message.topic)
             return topics.create_partitions(stage, message, at)
         case AlterTopicConfigs():
             _copy_topic(state, stage, message.topic)
             _copy_partitions(state, stage, message)
-            return configs.alter_topic_configs(stage, message, at)
+            return quarantine.alter_topic_configs(stage, message, at)
         case AlterGroupConfigs():
             return configs.alter_group_configs(stage, message, at)
         case UpdateFeatures():

@@ -9,44 +9,65 @@ was over when his records came: another agent may have answered for the next one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agent.kafka.context import Context
-from agent.kafka.produce.admission import Rejected
+from agent.kafka.produce.admission import Rejected, TopicRules
 from agent.kafka.produce.driver import JUDGE_AGAIN
+from agent.kafka.produce.obeyed import Sent, require_rules
+from agent.rules.pool import RulesPool
+from agent.telemetry.rule_figures import RuleFigures
 from coordination.kafka_codes import Code
 from coordination.state.following import Meaning, imported, meaning
-from coordination.state.types import Schema, Topic
-from objectstore.batch import CorruptBatch
+from coordination.state.types import Partition, Schema, Topic
+from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
-from schema.strict import BadRecord
+from schema.rules.ruled import Ruled, TooMixed
+from schema.strict import BAD_RECORDS_MAX, BadRecord
 from schema.validator import Validator
 
 LOOKS_MAX = 64
 """Times that schemas are looked up for one batch, some hundred at a time; beyond, it is refused."""
 
 
-async def require_schemas(ctx: Context, topic: Topic, records: memoryview) -> None:
-    """Every record must be what its topic is bound to (KIP-467). Raises Rejected."""
-    bound = topic.bound_revision
-    try:
-        validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
-        bad = await _bad(ctx, validator, records) if validator is not None else []
-    except CorruptBatch as error:
-        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
-    except DescriptorError as error:
-        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+async def require_schemas(
+    ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, rules: TopicRules
+) -> None:
+    """Every record must be what its topic is bound to (KIP-467), and obey the rules of its message.
+
+    Raises Rejected.
+    """
+    bad, ruled = await judged(ctx, partition.topic, records, rules.policies)
+    refuse(bad)
+    if ruled is not None:
+        await require_rules(*ruling(ctx), sent_by(ctx, partition, records, header, rules.policies), ruled)
+
+
+def ruling(ctx: Context) -> tuple[RulesPool, RuleFigures]:
+    """What evaluates rules, and counts what comes of it."""
+    return ctx.services.rules, ctx.services.rule_figures
+
+
+def sent_by(
+    ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, policies: Mapping[str, str]
+) -> Sent:
+    """A batch whose rules are to be evaluated."""
+    client = (ctx.client_id, ctx.client.host)
+    return Sent(partition.topic.name, partition.index, records, header.record_count, policies, *client)
+
+
+def refuse(bad: Sequence[BadRecord]) -> None:
+    """Raise Rejected where there are bad records."""
     if bad:
-        await _require_current(ctx, topic, bound)
         raise Rejected(
             Code.INVALID_RECORD,
             f"{len(bad)} records are not valid; record {bad[0].index}: {bad[0].reason}",
-            tuple((each.index, each.reason) for each in bad),
+            tuple((each.index, each.reason) for each in bad[:BAD_RECORDS_MAX]),
         )
 
 
-async def _require_current(ctx: Context, topic: Topic, bound: int) -> None:
+async def require_current(ctx: Context, topic: Topic, bound: int) -> None:
     """What records were judged by, which was put at revision `bound`, must still be so. Raises Rejected."""
     if not await ctx.barrier():
         raise Rejected(Code.NOT_ENOUGH_REPLICAS, "The log cannot be reached: send again.")
@@ -54,12 +75,38 @@ async def _require_current(ctx: Context, topic: Topic, bound: int) -> None:
         raise Rejected(Code.NOT_ENOUGH_REPLICAS, JUDGE_AGAIN)
 
 
-async def _bad(ctx: Context, validator: Validator, records: memoryview) -> list[BadRecord]:
-    """The bad records; what their frames name is looked up as often as needed."""
+async def judged(
+    ctx: Context, topic: Topic, records: memoryview, roles: Iterable[str], all_up_to: int = 0
+) -> tuple[list[BadRecord], Ruled | None]:
+    """The records that are not what their topic is bound to, and the rules to evaluate of the others.
+
+    Of bad ones the first, or with `all_up_to` all, up to the one that is too many. Raises Rejected where they
+    cannot be judged.
+    """
+    try:
+        validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
+        if validator is None:
+            return [], None
+        return await _judged(ctx, validator, records, roles, all_up_to)
+    except CorruptBatch as error:
+        raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
+    except DescriptorError as error:
+        raise Rejected(Code.INVALID_RECORD, f"The topic's schema cannot be used: {error}") from None
+    except TooMixed as error:
+        raise Rejected(Code.INVALID_RECORD, f"The topic's rules are not evaluated: {error}") from None
+
+
+async def _judged(
+    ctx: Context, validator: Validator, records: memoryview, roles: Iterable[str], all_up_to: int
+) -> tuple[list[BadRecord], Ruled | None]:
+    """The same; what frames name is looked up as often as needed."""
     refused: dict[Framed, str] = {}
     for _ in range(LOOKS_MAX):
         try:
-            return await validator.check_off_loop(records, refused)
+            bad, ruled = await validator.judge_off_loop(records, roles, refused)
+            if bad and all_up_to:
+                bad = await validator.check_off_loop(records, refused, all_up_to)
+            return bad, ruled
         except UnknownSchemas as unknown:
             refused |= await _look_up(ctx, validator.followed(unknown.role), unknown.framed)
     raise Rejected(Code.INVALID_RECORD, "The batch names too many schemas: send fewer records at once.")

@@ -11,10 +11,10 @@ Sequences and producers are judged by apply, where retries through any agent are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordination.kafka_codes import Code
-from coordination.topic_configs import compacts, effective, effective_int
+from coordination.topic_configs import OFF, compacts, effective, effective_int, rules_in_force
 from objectstore.batch import HEADER_BYTES, BatchHeader, CorruptBatch, check_crc, peek
 from objectstore.compression import Compression
 
@@ -48,6 +48,8 @@ class TopicRules:
     keys_required: bool
     check: str = UNCOMPRESSED
     """What of the records is looked at: HEADERS, UNCOMPRESSED or FULL."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """What becomes of records that break rules of their message, by role: none: OFF."""
 
 
 def topic_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
@@ -65,6 +67,11 @@ def _rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
         timestamp_after_ms_max=effective_int("message.timestamp.after.max.ms", topic, cluster),
         keys_required=compacts(topic, cluster),
         check=effective("floe.produce.check", topic, cluster),
+        policies={
+            role: policy
+            for role, policy in zip(("key", "value"), rules_in_force(topic, cluster), strict=True)
+            if policy != OFF
+        },
     )
 
 

@@ -32,6 +32,13 @@ class Offered(NamedTuple):
     transaction: int = 0
     judged: int = 0
     """The revision of the state by which its records were judged."""
+    companion: Offered | None = None
+    """What is stored with it in another partition, or not at all (CommitChunk.companion_of)."""
+
+    @property
+    def size(self) -> int:
+        """Record bytes, its companion's too."""
+        return len(self.data) + (len(self.companion.data) if self.companion is not None else 0)
 
 
 class Outcome(NamedTuple):
@@ -58,12 +65,21 @@ class Request:
     missing: int
 
 
+COMPANION = -1
+
+
 class Pending(NamedTuple):
     """One batch in the buffer and where its outcome goes."""
 
     offered: Offered
     request: Request
     slot: int
+    """Of its outcome among the request's; COMPANION: nobody asks for it."""
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether somebody waits for its outcome: not for a companion's, which is its leader's."""
+        return self.slot != COMPANION
 
 
 class ProduceBuffer:
@@ -87,13 +103,14 @@ class ProduceBuffer:
     def take(self, bytes_max: int, batches_max: int) -> tuple[list[Pending], int]:
         """The oldest batches up to the limits, at least one, and their bytes."""
         taken: list[Pending] = []
-        size = 0
-        while self._pending and len(taken) < batches_max:
-            length = len(self._pending[0].offered.data)
-            if taken and size + length > bytes_max:
+        size = batches = 0
+        while self._pending and batches < batches_max:
+            first = self._pending[0].offered
+            if taken and size + first.size > bytes_max:
                 break
             taken.append(self._pending.popleft())
-            size += length
+            size += first.size
+            batches += 1 if first.companion is None else 2
         return taken, size
 
 
@@ -112,17 +129,21 @@ class Flush:
 
 
 def make_flush(taken: Sequence[Pending], size: int, cluster_id: bytes, chunk: ChunkId, now: float) -> Flush:
-    """Lay the batches out by partition."""
-    writer = ChunkWriter()
+    """Lay the batches out by partition, companions behind its other ones."""
+    batches = [*taken]
     for pending in taken:
+        if pending.offered.companion is not None:
+            batches.append(Pending(pending.offered.companion, pending.request, COMPANION))
+    writer = ChunkWriter()
+    for pending in batches:
         writer.add(pending.offered.handle, pending.offered.data)
-    ordered = [taken[ticket] for ticket in writer.order()]
+    ordered = [batches[ticket] for ticket in writer.order()]
     return Flush(chunk, writer.finish(cluster_id, chunk), ordered, size, now)
 
 
 def commit_command(flush: Flush) -> Command:
     """The command that gives the chunk's batches their offsets."""
-    headers = [pending.offered.header for pending in flush.pending]
+    headers = [_as_told(pending) for pending in flush.pending]
     command = Command()
     commit: CommitChunk = command.commit_chunk
     commit.number = flush.chunk.number
@@ -138,5 +159,25 @@ def commit_command(flush: Flush) -> Command:
         commit.base_sequence.extend([header.base_sequence for header in headers])
     if any(header.transactional for header in headers):
         commit.transaction.extend([pending.offered.transaction for pending in flush.pending])
-    commit.judged_revision = min(pending.offered.judged for pending in flush.pending)
+    commit.judged_revision = min(pending.offered.judged for pending in flush.pending if pending.asked_for)
+    if not all(pending.asked_for for pending in flush.pending):
+        commit.companion_of.extend(_leaders(flush.pending))
     return command
+
+
+def _as_told(pending: Pending) -> BatchHeader:
+    """The header as the log is told of it: a companion's producer is its leader's."""
+    header = pending.offered.header
+    if pending.asked_for:
+        return header
+    return header._replace(producer_id=NO_PRODUCER_ID, producer_epoch=-1, base_sequence=-1)
+
+
+def _leaders(batches: Sequence[Pending]) -> list[int]:
+    """For each companion 1 + the place of the batch that it goes with; for each other batch 0."""
+    places = {
+        id(pending.offered.companion): place
+        for place, pending in enumerate(batches)
+        if pending.offered.companion is not None
+    }
+    return [0 if pending.asked_for else 1 + places[id(pending.offered)] for pending in batches]

@@ -55,7 +55,9 @@ PutChunk = Callable[[ChunkId, Sequence[Buffer]], Awaitable[object]]
 KeepOwn = Callable[[ChunkId, int, Sequence[Buffer], int], None]
 
 
-JUDGE_AGAIN = "The topic was bound to another schema meanwhile; nothing was written: send again."
+JUDGE_AGAIN = (
+    "The topic was bound anew meanwhile, or its quarantine is gone; nothing was written: send again."
+)
 
 
 class Submitter(Protocol):
@@ -151,6 +153,8 @@ class ProduceDriver:
         self._closed = False
         self.away: Callable[[], bool] = lambda: False
         """Whether this agent has stepped aside: nothing is taken then."""
+        self.on_companion: Callable[[int, int], None] = lambda handle, records: None
+        """Told of a companion that is stored: the handle of its partition and how many records it has."""
 
     async def room(self, size: int) -> None:
         """Take `size` bytes of the budget; `append` gives them back when the outcome is known."""
@@ -162,7 +166,7 @@ class ProduceDriver:
         Their bytes must have been taken with `room` before. Synchronous up to the return, so the order
         of the calls is the order of the batches.
         """
-        size = sum(len(batch.data) for batch in batches)
+        size = sum(batch.size for batch in batches)
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         request = Request(connection, self._loop.time(), size, future, [WAITING] * len(batches), len(batches))
         self._idle.clear()
@@ -319,8 +323,10 @@ class ProduceDriver:
             if error:
                 message = JUDGE_AGAIN if error == BOUND_ANEW else None
                 self._resolve(pending, Outcome(Code(error), message=message))
-            else:
+            elif pending.asked_for:
                 self._resolve(pending, Outcome(Code.NONE, base))
+            else:
+                self.on_companion(pending.offered.handle, pending.offered.header.record_count)
         if BOUND_ANEW in result.errors:  # what stands behind must not come first
             self._give_up_all(Overtaken())
 
@@ -370,6 +376,8 @@ class ProduceDriver:
         self._settled()
 
     def _resolve(self, pending: Pending, outcome: Outcome) -> None:
+        if not pending.asked_for:
+            return
         count, judged = self._open.pop(pending.offered.handle)
         if count > 1:
             self._open[pending.offered.handle] = count - 1, judged

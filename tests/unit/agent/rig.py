@@ -68,6 +68,7 @@ class Agent:
         await self.services.groups.stop()
         await self.services.produce.close()
         await self.services.replica.stop()
+        await self.services.rules.close()
         await self.services.reader.close()
         await self.log.close()
 

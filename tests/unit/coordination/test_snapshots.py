@@ -323,7 +323,7 @@ async def test_landed_then_snapshotted_and_trimmed_then_asked_again(agents: Agen
     (outcome,) = await asyncio.gather(future, return_exceptions=True)
     assert outcome == [ChunkCommitted([0], [0])] or "results went by" in str(outcome)
     retry = await a.propose(chunk(1, (0, 5, 7, 0, 0)))
-    assert retry == ChunkCommitted([0], [0])
+    assert retry == ChunkCommitted([0], [0], duplicates=[0])
     assert a.state.partitions[0].high_watermark == 5
 
 

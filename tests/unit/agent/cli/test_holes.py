@@ -7,6 +7,7 @@ from objectstore.batch import NewRecord, build, empty_batch, patch
 from objectstore.markers import marker_batch
 from objectstore.naming import MarkerId
 from objectstore.offset_ranges import joined
+from objectstore.parting import part
 
 STAMP_MS = 1_700_000_000_000
 
@@ -68,3 +69,13 @@ def test_nothing_else_explains_a_gap() -> None:
     assert walked(data(0), data(3, 1, producer=7), marker(4, 7), aborted=((3, 7),)) == [(3, 5)], (
         "begun behind"
     )
+
+
+def test_what_was_set_aside_of_a_batch_is_no_gap() -> None:
+    left, _ = part(data(0, 6), [0, 2, 3, 5], 1 << 20)
+    gone, _ = part(data(0, 2), [0, 1], 1 << 20)
+    story = bytearray(left), bytearray(gone)
+    for base, each in zip((10, 16), story, strict=True):
+        patch(each, 0, base)
+    assert walked(*map(bytes, story), start=10) == [(10, 11), (12, 14), (15, 18)]
+    assert walked(*map(bytes, story), start=13) == [(13, 14), (15, 18)], "from the log start on"

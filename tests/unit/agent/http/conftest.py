@@ -16,6 +16,7 @@ from agent.config import Config
 from agent.health.health import Health, Signals
 from agent.health.watched import WatchedLog, WatchedStore
 from agent.http import Parts, build
+from agent.rules.pool import RulesPool
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from coordination.commands import CreateTopic, Listener, RegisterAgent
@@ -64,6 +65,10 @@ async def edge() -> AsyncIterator[Edge]:
         yield one
 
 
+def _queues() -> dict[str, int]:
+    return {"cached_bytes": 7}
+
+
 @asynccontextmanager
 async def agent_on(
     server: MemoryServer, store: FaultyStore, name: str = "edge", **sections: dict[str, object]
@@ -89,8 +94,8 @@ async def agent_on(
     config = Config.model_validate({**settings, **sections})
     health = Health(config, replica, watched, signals, troubles)
     health.joining = False
-    parts = Parts(config, Metrics(), replica, watched, clock, health, queues=lambda: {"cached_bytes": 7})
-    app = build(parts)
+    rules = RulesPool(config.rules)
+    parts = Parts(config, Metrics(), replica, watched, clock, health, rules=rules, queues=_queues)
     async with asyncio.timeout(10):
         listener = Listener(name="PLAINTEXT", host="broker.example", port=9092)
         await replica.start(
@@ -103,7 +108,8 @@ async def agent_on(
                 feature_max=FEATURE_LEVEL_MAX,
             )
         )
-    yield Edge(parts, app, log, store)
+    yield Edge(parts, build(parts), log, store)
+    await rules.close()
     log.faults.refused = False
     await replica.stop()
     await log.close()

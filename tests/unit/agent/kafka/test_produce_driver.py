@@ -13,7 +13,7 @@ from agent.kafka.produce.buffer import Offered, Outcome
 from agent.kafka.produce.driver import ProduceDriver
 from agent.kafka.produce.planner import FlushLimits
 from agent.telemetry.metrics import Metrics
-from coordination.commands import Command, CreateTopic, Entry, RegisterAgent, command
+from coordination.commands import Command, CreateTopic, Entry, RegisterAgent, SetFeatureLevel, command
 from coordination.kafka_codes import Code
 from coordination.log import LogEntry, Unavailable
 from coordination.replica.errors import OutcomeUnknown, StaleIncarnation
@@ -43,7 +43,7 @@ class CrankedLog:
         self.proposals: list[tuple[list[Command], asyncio.Future[list[Result]]]] = []
         self.lines: list[Line | None] = []
         self._sequence = 0
-        self.apply([command(RegisterAgent(name="a", node_id=-1, feature_min=1, feature_max=1))])
+        self.apply([command(RegisterAgent(name="a", node_id=-1, feature_min=1, feature_max=2))])
         self.apply([command(CreateTopic(name="t", topic_id=b"t" * 16, partitions=PARTITIONS))])
 
     def apply(self, commands: Sequence[Command]) -> list[Result]:
@@ -113,7 +113,7 @@ class Harness:
         self.kept.append((chunk, position, b"".join(parts), base))
 
     async def send(self, *batches: Offered, connection: int = 1) -> asyncio.Future[list[Outcome]]:
-        await self.driver.room(sum(len(b.data) for b in batches))
+        await self.driver.room(sum(b.size for b in batches))
         return self.driver.append(connection, batches)
 
 
@@ -451,3 +451,49 @@ async def test_a_request_of_more_batches_than_one_chunk_takes_is_split(make: Cal
     assert [outcome.code for outcome in answer] == [Code.NONE] * 10
     assert harness.log.partition == [3, 3, 2, 2]
     assert len(harness.puts.started) == 4
+
+
+def parted(sequence: int, *, count: int = 4, aside: int = 2, size: int = 10) -> Offered:
+    """A batch for partition 1 of which records were set aside for partition 0."""
+    main = offer(1, count, producer=7, sequence=sequence, size=size)
+    return main._replace(companion=offer(0, aside, size=size))
+
+
+async def test_a_companion_is_stored_and_answered_with_its_batch(make: Callable[..., Harness]) -> None:
+    harness = make()
+    harness.log.apply([command(SetFeatureLevel(level=2))])
+    told: list[tuple[int, int]] = []
+    harness.driver.on_companion = lambda handle, records: told.append((handle, records))
+    first, second = await harness.send(parted(0), offer(0, 3)), await harness.send(parted(4), parted(0))
+    assert [each.base_offset for each in await first] == [0, 0]
+    assert [each.base_offset for each in await second] == [4, 0], "the last one is a duplicate"
+    assert harness.log.partition[:2] == [7, 8]
+    assert told == [(0, 2), (0, 2)]
+    assert harness.driver.budget.used == 0
+    for chunk in harness.puts.started:
+        number = ChunkId(7, chunk)
+        stored = await harness.puts.store.get(chunk_key(number))
+        assert [each.partition for each in verify(stored, number)] == [0, 1]
+
+
+async def test_what_fails_takes_both_and_gives_all_bytes_back(make: Callable[..., Harness]) -> None:
+    harness = make()
+    harness.log.apply([command(SetFeatureLevel(level=2))])
+    harness.puts.fail[1] = Retryable("no")
+    outcome = await harness.send(parted(0))
+    assert harness.driver.budget.used > len(parted(0).data)
+    assert [each.code for each in await outcome] == [Code.NOT_ENOUGH_REPLICAS]
+    harness.log.failures.append(OutcomeUnknown("?"))
+    assert [each.code for each in await (await harness.send(parted(0)))] == [Code.REQUEST_TIMED_OUT]
+    assert harness.log.partition[:2] == [0, 0]
+    assert harness.driver.budget.used == 0
+    assert [each.code for each in await (await harness.send(parted(0)))] == [Code.NONE]
+
+
+async def test_companions_count_towards_what_one_chunk_takes(make: Callable[..., Harness]) -> None:
+    limits = replace(LIMITS, batches_max=4)
+    harness = make(limits)
+    harness.log.apply([command(SetFeatureLevel(level=2))])
+    outcomes = [await harness.send(*(parted(4 * number) for number in range(5)))]
+    assert [[each.base_offset for each in await one] for one in outcomes] == [[0, 4, 8, 12, 16]]
+    assert len(harness.puts.started) == 3, "two batches with their companions in each"

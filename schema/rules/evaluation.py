@@ -1,0 +1,117 @@
+"""Evaluates the rules of one message type. In worker processes: what a rule costs is its author's choice.
+
+Only what evaluates imports this file: it loads the library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import protovalidate
+
+from schema import descriptors
+from schema.rules.ruled import NO_RULES, Run
+
+VIOLATIONS_SHOWN_MAX = 5
+"""Violations of one record that are told; how many more there are is said."""
+
+REASON_CHARS_MAX = 400
+"""Characters of what is told of one record."""
+
+RULE_CHARS_MAX = 100
+"""Characters of a rule's id."""
+
+PATH_CHARS_MAX = 150
+"""Characters of a field's path: keys of maps are what producers make them."""
+
+EVALUATION = re.compile(r"error evaluating (?P<rule>\S+): (?P<why>.+)", re.DOTALL)
+"""What the library says of a rule that failed on a message."""
+
+
+class Violation(NamedTuple):
+    """A rule that a message breaks. `path`: of the field; empty for a rule of the whole message."""
+
+    path: str
+    rule: str
+    text: str
+
+
+class RulesError(ValueError):
+    """The rules of the message type cannot be used."""
+
+
+class Evaluator:
+    """The rules of one message type, compiled when first needed."""
+
+    def __init__(self, descriptor_set: bytes, message: str) -> None:
+        self._parse = descriptors.load(descriptor_set, message).message_class.FromString
+        self._name = message
+        self._validator = protovalidate.Validator()
+
+    def violations(self, payload: bytes) -> Sequence[Violation]:
+        """The rules that a serialized message breaks. A rule that fails on it counts as broken.
+
+        Raises RulesError.
+        """
+        message = self._parse(payload)
+        try:
+            found = self._validator.collect_violations(message)
+        except protovalidate.EvaluationError as error:
+            return [_failed(str(error))]
+        except protovalidate.CompilationError as error:
+            raise RulesError(
+                f"the rules of {self._name} do not compile: {str(error)[:REASON_CHARS_MAX]}"
+            ) from None
+        return [_violation(each) for each in found] if found else ()
+
+
+def _failed(text: str) -> Violation:
+    known = EVALUATION.fullmatch(text)
+    if known is None:
+        return Violation("", "evaluation", f"a rule cannot be evaluated: {text}")
+    return Violation("", known["rule"][:RULE_CHARS_MAX], f"cannot be evaluated: {known['why']}")
+
+
+def _violation(found: protovalidate.Violation) -> Violation:
+    proto = found.proto
+    path = "" if proto.field is None else _path(proto.field)
+    rule = (proto.rule_id or "unnamed")[:RULE_CHARS_MAX]
+    return Violation(path, rule, proto.message or "does not hold")
+
+
+def _path(field: protovalidate.FieldPathPb) -> str:
+    """As `items[3].price`, `labels["a"]`."""
+    told = ""
+    for element in field.elements:
+        told += f".{element.field_name}" if told else element.field_name or ""
+        key = element.subscript
+        if key is not None:
+            quoted = str(key.value).replace('"', '\\"')
+            told += f'["{quoted}"]' if key.field == "string_key" else f"[{str(key.value).lower()}]"
+        if len(told) > PATH_CHARS_MAX:
+            return f"{told[:PATH_CHARS_MAX]}…"
+    return told
+
+
+def told(role: str, violations: Sequence[Violation]) -> str:
+    """What a producer reads: `value.total: must be greater than 0 (rule double.gt)`."""
+    shown = [
+        f"{role}{'.' if path else ''}{path}: {text} (rule {rule})"
+        for path, rule, text in violations[:VIOLATIONS_SHOWN_MAX]
+    ]
+    more = len(violations) - len(shown)
+    return ("; ".join(shown) + (f"; and {more} more" if more else ""))[:REASON_CHARS_MAX]
+
+
+def messages(
+    values: Iterable[bytes | None], runs: Sequence[Run], first: int
+) -> Iterator[tuple[int, int, bytes]]:
+    """Index, kind and payload of each record that has rules; `values` begin with record `first`."""
+    at = -1
+    for index, value in enumerate(values, first):
+        while at + 1 < len(runs) and runs[at + 1].first <= index:
+            at += 1
+        if value is not None and at >= 0 and runs[at].kind != NO_RULES:
+            yield index, runs[at].kind, value[runs[at].start :]
