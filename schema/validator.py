@@ -214,7 +214,8 @@ class Validator:
         """`check`, in a thread unless the batch is small and not compressed."""
         compressed = record_batch.peek(batch).compression
         check = partial(self.check, refused=refused)
-        return await opened(check, batch, 0 if compressed else INLINE_BYTES_MAX)
+        slow = any(isinstance(each, FollowedPart) and each.slow for each in (self._key, self._value))
+        return await opened(check, batch, 0 if compressed or slow else INLINE_BYTES_MAX)
 
 
 class ValidatorCache:
