@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from coordination.commands import BindSchema
 from iceberg import arrow_types, evolution, flat, mapping
+from iceberg.avro_decoder import AvroDecoder, AvroShape
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
 from iceberg.evolution import OWN_IDS, TooManyColumns
@@ -26,6 +27,7 @@ from iceberg.partitioning import Spec
 from iceberg.sorting import Order
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
+from schema.registry.parsed import InvalidSchema
 from schema.validator import BoundSchema
 
 LAYOUTS_MAX = 256
@@ -73,12 +75,17 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad."""
+    """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad.
+
+    Of AVRO `form` is the canonical one, and `imports` those of what it refers to; there is no descriptor set.
+    """
 
     framed: Framed
     descriptor_set: bytes = b""
     message: str = ""
     problem: str = ""
+    form: bytes = b""
+    imports: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,7 @@ class Part:
 
     indexes: tuple[int, ...] = ()
     prefix: bytes = b""
-    decoder: Decoder | None = None
+    decoder: Decoder | AvroDecoder | None = None
     follows: bool = False
     problem: str = ""
 
@@ -147,7 +154,7 @@ class Messages:
         schema_id = framing.schema_id(record)
         whole = self.registered.get((schema_id, None))
         if whole is not None:
-            return whole, 0
+            return whole, framing.ID_END
         indexes: tuple[int, ...] = ()
         start = 0
         with suppress(framing.FramingError):
@@ -295,10 +302,17 @@ class _Shaped:
     shape: Struct | None = None
     follows: bool = False
     problem: str = ""
+    avro: AvroShape | None = None
+    message: str = ""
 
     def part(self, table: _Table, top: int) -> Part:
         """How its messages become columns of the finished table."""
         kind, shape = self.kind, self.shape
+        if self.avro is not None:
+            fields = arrow_types.message_fields(
+                self.avro.struct, top, self.message, table.ids, table.inside(top)
+            )
+            return Part(decoder=AvroDecoder(self.avro, fields))
         if kind is None:
             return Part(follows=self.follows, problem=self.problem)
         prefix = framing.prefix(self.schema_id, kind.indexes)
@@ -319,7 +333,9 @@ def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _
         found[each.schema_id] = _shaped(each.schema_id, each, top, table, names=names)
     for one in sorted(bindings.registered, key=lambda one: (one.framed == bindings.names, _order(one))):
         schema_id, names = one.framed[0], one.framed == bindings.names
-        if one.message:
+        if one.form:
+            found[one.framed] = _avro(schema_id, one, top, table, names=names)
+        elif one.message:
             found[one.framed] = _shaped(schema_id, one, top, table, names=names)
         else:
             found[one.framed] = _Shaped(schema_id, problem=one.problem)
@@ -344,6 +360,19 @@ def _shaped(schema_id: int, each: Binding | Registered, top: int, table: _Table,
     except (DescriptorError, MappingError, TooManyColumns) as error:
         table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
     return _Shaped(schema_id, kind, shape)
+
+
+def _avro(schema_id: int, each: Registered, top: int, table: _Table, *, names: bool) -> _Shaped:
+    """A schema of AVRO, added to the table."""
+    try:
+        avro = AvroShape(each.form, dict(each.imports))
+        table.fields, table.ids = evolution.with_message(
+            table.fields, top, avro.struct, each.message, table.ids, names=names
+        )
+    except (InvalidSchema, MappingError, TooManyColumns) as error:
+        table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
+        return _Shaped(schema_id)
+    return _Shaped(schema_id, shape=avro.struct, avro=avro, message=each.message)
 
 
 def _messages(

@@ -20,6 +20,7 @@ from coordination.state.types import Schema, Span, Topic
 from coordination.topic_configs import effective
 from iceberg import flat, ledger, metadata, partitioning, sorting
 from iceberg import layout as layouts
+from iceberg.avro_decoder import avro_name
 from iceberg.head import Head, hoists
 from iceberg.layout import Binding, Bindings, Framed, Layout, MissingSchemas, Registered
 from iceberg.ledger import Range
@@ -28,7 +29,7 @@ from iceberg.pointer_commit import CommitError
 from iceberg.sorting import OrderError
 from schema import descriptors
 from schema.descriptors import DescriptorError
-from schema.followed import PROTOBUF
+from schema.followed import AVRO, PROTOBUF
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.validator import BoundSchema
@@ -185,7 +186,7 @@ def _sorted(built: Layout, wanted: str, head: Head | None) -> Layout:
 def _gives_names(bound: Schema | None, one: Registered) -> bool:
     if bound is None or not one.message:
         return False
-    return one.message == bound.message if bound.message else one.framed[1] == (0,)
+    return one.message == bound.message if bound.message else one.framed[1] in ((0,), None)
 
 
 def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Imports) -> Registered:
@@ -195,6 +196,13 @@ def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Import
         return Registered(
             (schema_id, None), problem=f"schema {schema_id} was deleted from the registry for good"
         )
+    if schema.schema_type == AVRO:
+        given = tuple(sorted(imports.items()))
+        try:
+            message = avro_name(schema.canonical, imports)
+        except InvalidSchema as error:
+            return Registered((schema_id, None), problem=f"schema {schema_id}: {error}")
+        return Registered((schema_id, None), message=message, form=schema.canonical, imports=given)
     if schema.schema_type != PROTOBUF:
         return Registered((schema_id, None))
     if not indexes:

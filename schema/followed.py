@@ -27,7 +27,7 @@ KINDS_MAX = 1_024
 UNKNOWN_MAX = 256
 """Schemas that are looked up for one batch at once."""
 
-PROTOBUF, JSON = "PROTOBUF", "JSON"
+PROTOBUF, AVRO, JSON = "PROTOBUF", "AVRO", "JSON"
 _PREFIX = 6  # bytes of a frame that names the first message of its file
 
 Framed: TypeAlias = tuple[int, tuple[int, ...]]

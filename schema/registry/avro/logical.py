@@ -23,6 +23,7 @@ _OF_KIND = {
     "string": ("uuid",),
 }
 _OF_SIZE = {16: "uuid", DURATION_BYTES: "duration"}
+_DIGITS_OF_BYTE = 2.41  # decimal digits that a byte holds at most
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 Check = Callable[[Any], str | None]
@@ -51,12 +52,15 @@ def check_of(one: Type) -> Check | None:
 
 
 def _decimal(precision: int) -> Check:
-    bound = 10**precision
+    bounds: list[int] = []  # made when it is needed: a schema may say a precision of thousands of millions
 
     def check(value: bytes) -> str | None:
         if not value:
             return "a decimal of no bytes"
-        if -bound < int.from_bytes(value, "big", signed=True) < bound:
+        if len(value) * _DIGITS_OF_BYTE < precision:
+            return None
+        bounds[:] = bounds or [10**precision]
+        if -bounds[0] < int.from_bytes(value, "big", signed=True) < bounds[0]:
             return None
         return f"a decimal of more than {precision} digits"
 
