@@ -24,7 +24,6 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "timestamptz": pa.timestamp("us", tz="UTC"),
     "timestamp": pa.timestamp("us"),
     "date": pa.date32(),
-    "time": pa.time64("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 

@@ -7,7 +7,7 @@
 | fixed | binary |
 | decimal | decimal(precision, scale), binary above 38 digits |
 | date | date |
-| time-millis, time-micros | time, µs |
+| time-millis, time-micros | long, µs of the day: Spark reads no table that has Iceberg's time |
 | timestamp-… | timestamptz, µs (nanoseconds cut off, out of range clamped) |
 | local-timestamp-… | timestamp, µs |
 | duration | struct of months, days, millis |
@@ -288,8 +288,8 @@ def _of_millis(value: int) -> int:
 
 
 _TIMES: dict[str, tuple[Kind, Callable[[int], int] | None]] = {
-    "time-millis": (Kind.TIME, _of_millis),
-    "time-micros": (Kind.TIME, None),
+    "time-millis": (Kind.INT64, _of_millis),
+    "time-micros": (Kind.INT64, None),
     "timestamp-millis": (Kind.TIMESTAMP, _of_millis),
     "timestamp-micros": (Kind.TIMESTAMP, None),
     "timestamp-nanos": (Kind.TIMESTAMP, lambda value: value // 1000),

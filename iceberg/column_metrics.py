@@ -207,7 +207,6 @@ _FORMS: Mapping[pa.DataType, str] = {
     pa.timestamp("us", tz="UTC"): "<q",
     pa.timestamp("us"): "<q",
     pa.date32(): "<i",
-    pa.time64("us"): "<q",
 }
 
 

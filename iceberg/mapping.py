@@ -61,7 +61,6 @@ class Kind(Enum):
     OPAQUE = "binary "
     DECIMAL = "decimal"  # a leaf says which (Leaf.exact)
     DATE = "date"
-    TIME = "time"
     LOCAL = "timestamp"
 
     @property

@@ -165,6 +165,8 @@ def shown(said: Any, value: Any) -> Any:
         return value
     if said.get("logicalType") == "uuid":
         return str(value)
+    if isinstance(value, datetime.time):
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if said["type"] == "record":
         fields = [each for each in said["fields"] if has_column(each["type"])]
         return {each["name"]: shown(each["type"], value[each["name"]]) for each in fields}

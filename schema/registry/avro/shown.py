@@ -1,7 +1,8 @@
 """A datum as JSON shows it, for people and for columns of JSON text.
 
 bytes and fixed are base64, as protobuf's JSON has them; decimals are text of all their digits, up to some
-thousand; NaN and the infinities are text. A union of null and one other type is the value itself, another one {"type": value}.
+thousand; NaN and the infinities are text. A union of null and one other type is the value itself, another
+one {"type": value}.
 """
 
 from __future__ import annotations
