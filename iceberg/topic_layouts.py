@@ -18,9 +18,8 @@ from coordination.state.schemas import spans_between
 from coordination.state.subject_types import RegisteredSchema
 from coordination.state.types import Schema, Span, Topic
 from coordination.topic_configs import effective
-from iceberg import flat, ledger, metadata, partitioning, sorting
+from iceberg import avro_columns, flat, json_columns, ledger, metadata, partitioning, sorting
 from iceberg import layout as layouts
-from iceberg.avro_decoder import avro_name
 from iceberg.head import Head, hoists
 from iceberg.layout import Binding, Bindings, Framed, Layout, MissingSchemas, Registered
 from iceberg.ledger import Range
@@ -196,15 +195,8 @@ def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Import
         return Registered(
             (schema_id, None), problem=f"schema {schema_id} was deleted from the registry for good"
         )
-    if schema.schema_type == AVRO:
-        given = tuple(sorted(imports.items()))
-        try:
-            message = avro_name(schema.canonical, imports)
-        except InvalidSchema as error:
-            return Registered((schema_id, None), problem=f"schema {schema_id}: {error}")
-        return Registered((schema_id, None), message=message, form=schema.canonical, imports=given)
     if schema.schema_type != PROTOBUF:
-        return Registered((schema_id, None))
+        return _of_other_type(schema_id, schema, imports)
     if not indexes:
         return Registered(framed, problem=f"Confluent frame of schema {schema_id} has no message indexes")
     try:
@@ -212,6 +204,23 @@ def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Import
         return Registered(framed, files, descriptors.message_at(files, indexes))
     except (InvalidSchema, DescriptorError) as error:
         return Registered(framed, problem=f"schema {schema_id}: {error}")
+
+
+def _of_other_type(schema_id: int, schema: RegisteredSchema, imports: Imports) -> Registered:
+    try:
+        if schema.schema_type == AVRO:
+            message = avro_columns.name_of(schema.canonical, imports)
+        else:
+            message = json_columns.name_of(schema.canonical)
+    except InvalidSchema as error:
+        return Registered((schema_id, None), problem=f"schema {schema_id}: {error}")
+    return Registered(
+        (schema_id, None),
+        message=message,
+        schema_type=schema.schema_type,
+        form=schema.canonical,
+        imports=tuple(sorted(imports.items())),
+    )
 
 
 def bindings(

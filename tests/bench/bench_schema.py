@@ -108,7 +108,7 @@ def figures() -> Iterable[Figure]:
 
 
 def _of_other_types() -> Iterable[Figure]:
-    """The strict parse of the same flights in protobuf, AVRO and JSON, without batches; fastavro beside it."""
+    """The strict parse of the same flights in protobuf, AVRO and JSON, without batches; fastavro beside."""
     fields = samples.message_type(samples.FLIGHTS, "nyc.Flight")
     messages = flight_values(RECORDS)
     rows = [json_format.MessageToDict(fields.message_class.FromString(each)) for each in messages]

@@ -1,5 +1,5 @@
-"""Topics that follow subjects of AVRO and JSON, end to end: Confluent's serializers write, pyiceberg reads
-(of JSON, `floe consume`).
+"""Topics that follow subjects of AVRO and JSON, end to end: Confluent's serializers write, pyiceberg
+and `floe consume` read.
 """
 
 from __future__ import annotations
@@ -82,3 +82,9 @@ def test_a_team_with_confluent_s_json_serializer(agent: Embedded, registry: Sche
     told = send(agent, name, made, *(made[:5] + each for each in bad))
     assert [each is None or each.name() for each in told] == [True, *["INVALID_RECORD"] * 3]
     assert consumed(agent, name) == [{"id": 1, "note": "abc"}]
+    (row,) = rows(agent, name)
+    assert {key: held for key, held in row.items() if key != "__raw__"} == {
+        "id": 1,
+        "note": "abc",
+        "__err__": None,
+    }

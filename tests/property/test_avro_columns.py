@@ -9,7 +9,7 @@ import datetime
 import io
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -23,7 +23,7 @@ from objectstore import batch
 from schema.registry.avro import schema as avro_schema
 from schema.registry.avro.datum import Datum
 
-SEEDS = range(80)
+SEEDS = range(60)
 RECORDS = 12
 DEPTH_MAX = 3
 SUBJECT = Binding(1, b"", "", follows=True)
@@ -97,7 +97,7 @@ class Drawn:
                 return draw.choice(said["symbols"])
             case "fixed":
                 return draw.randbytes(said["size"])
-        return {
+        makers: dict[str, Callable[[], Any]] = {
             "null": lambda: None,
             "boolean": lambda: draw.random() < 0.5,
             "int": lambda: draw.randrange(-(1 << 31), 1 << 31),
@@ -106,7 +106,8 @@ class Drawn:
             "double": lambda: draw.uniform(-1e9, 1e9),
             "string": lambda: "".join(draw.choices("aé✓\0 ", k=draw.randrange(5))),
             "bytes": lambda: draw.randbytes(draw.randrange(5)),
-        }[kind]()
+        }
+        return makers[kind]()
 
     def logical(self, said: Mapping[str, Any]) -> Any:
         name, draw = said["logicalType"], self.draw
@@ -193,7 +194,7 @@ def _branch(others: Sequence[Any], value: Any) -> Any:
 def registered(schema_id: int, said: Any) -> Registered:
     form = avro_schema.parse(json.dumps(said), {}).canonical
     name = avro_schema.load(form, {}).name
-    return Registered((schema_id, None), message=name or "value", form=form)
+    return Registered((schema_id, None), message=name or "value", schema_type="AVRO", form=form)
 
 
 def table(schemas: Sequence[Registered], records: Sequence[bytes], previous: Any = None) -> Any:

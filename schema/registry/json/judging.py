@@ -28,6 +28,7 @@ STEPS_MAX = 1_000
 """Schemas on the way to what is wrong: a path of that many is told."""
 
 _NAMED_MAX = 5
+_NOT_JUDGED = "cannot be judged"
 _PIECE = 40  # characters of a name in a path
 
 
@@ -46,7 +47,10 @@ class Judge:
         value = parsed(payload)
         look = Look(LOOKS_SPARE + LOOKS_PER_BYTE * len(payload), self._checks)
         try:
-            if look.accepts(self._root, value) is not True:
+            verdict = look.accepts(self._root, value)
+            if verdict is None:
+                raise ValueError(_undecided(why(look, self._root, value)))
+            if not verdict:
                 raise ValueError(why(look, self._root, value))
         except (TooMuch, RecursionError):
             raise ValueError(
@@ -87,15 +91,23 @@ def why(look: Look, node: Node, value: Any) -> str:
     for _ in range(STEPS_MAX):
         if reason is not None:
             break
-        found = next(_further(look, node, value), None)
-        if found is None:
+        found = [*_further(look, node, value)]
+        if not found:
             reason = _together(look, node, value)
             break
-        step, node, value = found
+        sure = (each for each in found if look.accepts(each[1], each[2]) is False)
+        step, node, value = next(sure, found[0])
         path += step
         reason = _here(node, value)
     told = reason or f"is not what the schema demands ({node.place})"
     return f"field `{path.lstrip('.')}`: {told}" if path else told
+
+
+def _undecided(told: str) -> str:
+    """Where alternatives are undecided, no place is the one to blame."""
+    if _NOT_JUDGED in told:
+        return told
+    return f"{_NOT_JUDGED}: whether it fits depends on keywords that Floe does not apply (docs/schemas.md)"
 
 
 def _here(node: Node, value: Any) -> str | None:
@@ -192,10 +204,10 @@ def _together(look: Look, node: Node, value: Any) -> str | None:
     """What is wrong with the value where no single schema inside tells."""
     if node.opaque:
         told = ", ".join(one[:_PIECE] for one in node.opaque)
-        return f"cannot be judged: Floe does not apply {told} here"
+        return f"{_NOT_JUDGED}: Floe does not apply {told} here"
     pattern = node.pattern
     if pattern is not None and isinstance(value, str) and matches(pattern, value) is None:
-        return f"cannot be judged: pattern {shown(pattern)} is not matched in linear time (RE2)"
+        return f"{_NOT_JUDGED}: pattern {shown(pattern)} is not matched in linear time (RE2)"
     if isinstance(value, list) and node.contains is not None:
         return "has too few, or too many, items that `contains` asks for"
     if node.any_of and not any(look.accepts(one, value) for one in node.any_of):

@@ -201,15 +201,6 @@ async def test_a_version_that_was_deleted_for_good(rig: Rig, registry: Registry)
     assert last["url"] == "/"
 
 
-async def test_json_stays_raw(rig: Rig, registry: Registry) -> None:
-    await rig.create_topic(**VALIDATION)
-    json = await registry.register("{}", schema_type="JSON")
-    head = b"\x00" + json.to_bytes(4, "big")
-    await rig.produce([head + b"{}", head, head + b"\xff" * 9])
-    await rig.drain(rig.committer())
-    assert await values(rig) == [{}, {}, {}]
-
-
 async def test_bytes_that_no_schema_of_theirs_reads_stop_nothing(rig: Rig, registry: Registry) -> None:
     """An id that means another type by now; frames that no agent would have let in."""
     await rig.create_topic(**VALIDATION)
