@@ -86,6 +86,12 @@ def test_no_record_of_the_schema(text: str | bytes, reason: str) -> None:
         ({"patternProperties": {"^a": {"type": "null"}}}, '{"ab": 1}', "`ab`: is integer, and not null"),
         ({"pattern": "^(?=a)"}, '"a"', "cannot be judged: pattern"),
         (
+            {"properties": {"a": {"pattern": "^(?=x)"}, "b": {}}},
+            '{"a": "y", "b": 1}',
+            "field `a`: cannot be judged: pattern",
+        ),
+        ({"anyOf": [{"pattern": "^(?=x)"}, False]}, '"y"', "cannot be judged"),
+        (
             {"$schema": "https://json-schema.org/draft/2020-12/schema", "unevaluatedProperties": False,
              "allOf": [{"properties": {"a": {}}}]},
             '{"a": 1}',
