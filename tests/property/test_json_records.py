@@ -9,10 +9,9 @@ import json
 import random
 from typing import Any
 
+from iceberg import json_columns, rows
 from iceberg import layout as layouts
-from iceberg import rows
 from iceberg.layout import Binding, Bindings, Registered
-from iceberg.topic_layouts import json_columns
 from objectstore import batch
 from schema.registry.json.judging import Judge
 from schema.registry.json.schema import parse
