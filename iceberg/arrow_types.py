@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,9 +22,14 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
     "timestamptz": pa.timestamp("us", tz="UTC"),
+    "timestamp": pa.timestamp("us"),
+    "date": pa.date32(),
 }
+_DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 
-ARROW_OF_KIND: dict[Kind, pa.DataType] = {each: _PRIMITIVES[each.iceberg_type] for each in Kind}
+ARROW_OF_KIND: dict[Kind, pa.DataType] = {
+    each: _PRIMITIVES[each.iceberg_type] for each in Kind if each is not Kind.DECIMAL
+}
 """What holds a scalar of a message in a column that no other message has made wider."""
 
 FIELD_ID = b"PARQUET:field_id"
@@ -81,32 +87,40 @@ def field(name: str, number: int, kind: pa.DataType, *, nullable: bool = True) -
 
 def _type(node: Node, parent: int, message: str, ids: ColumnIds, column: Any) -> pa.DataType:
     if isinstance(node, Leaf):
-        return _PRIMITIVES[column]
+        return _primitive(column)
     if isinstance(node, Struct):
         return pa.struct(message_fields(node, parent, message, ids, column["fields"]))
     if isinstance(node, ListOf):
         number = column["element-id"]
         element = _type(node.element, number, message, ids, column["element"])
-        return pa.list_(field("element", number, element, nullable=False))
+        return pa.list_(field("element", number, element, nullable=not column["element-required"]))
     number = column["value-id"]
+    value = _type(node.value, number, message, ids, column["value"])
     return pa.map_(
         field("key", column["key-id"], _PRIMITIVES[column["key"]], nullable=False),
-        field("value", number, _type(node.value, number, message, ids, column["value"]), nullable=False),
+        field("value", number, value, nullable=not column["value-required"]),
     )
 
 
 def _within(kind: Any, wanted: Collection[int]) -> pa.DataType:
     if isinstance(kind, str):
-        return _PRIMITIVES[kind]
+        return _primitive(kind)
     if kind["type"] == "struct":
         return pa.struct([within(each, wanted) for each in kind["fields"] if each["id"] in wanted])
     if kind["type"] == "list":
         element = _within(kind["element"], wanted)
-        return pa.list_(field("element", kind["element-id"], element, nullable=False))
+        return pa.list_(field("element", kind["element-id"], element, nullable=not kind["element-required"]))
+    value = _within(kind["value"], wanted)
     return pa.map_(
         field("key", kind["key-id"], _PRIMITIVES[kind["key"]], nullable=False),
-        field("value", kind["value-id"], _within(kind["value"], wanted), nullable=False),
+        field("value", kind["value-id"], value, nullable=not kind["value-required"]),
     )
+
+
+def _primitive(name: str) -> pa.DataType:
+    """What holds values of an Iceberg primitive type."""
+    exact = _DECIMAL.fullmatch(name)
+    return _PRIMITIVES[name] if exact is None else pa.decimal128(int(exact[1]), int(exact[2]))
 
 
 def _plain_type(kind: Any) -> pa.DataType:

@@ -9,11 +9,11 @@ another package; where it has another name it is another thing, and gets a colum
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg.mapping import FAMILIES
+from iceberg.mapping import FAMILIES, Field, signature
 
 KEY_ID, VALUE_ID = 6, 8
 FIRST_MESSAGE_ID = 15
@@ -32,23 +32,34 @@ class ColumnIds:
     known: dict[str, dict[int, Names]] = field(default_factory=dict)
     last: int = FIRST_MESSAGE_ID - 1
 
-    def find(self, parent: int, number: int, signature: str, message: str, name: str) -> int | None:
-        """The column of field `number`, called `name`, of `message` inside column `parent`, if it has one."""
-        found = self.known.get(_key(parent, number, signature), {})
+    def find(self, parent: int, each: Field, message: str, taken: Collection[int] = ()) -> int | None:
+        """The column of a field of `message` inside column `parent`, if it has one that is not `taken`."""
+        return self._find(_key(parent, each.known_as or each.number, each), message, each.name, taken)
+
+    def take(self, parent: int, each: Field, message: str, taken: Collection[int] = ()) -> int:
+        """The same, with a new id where there is none; from now on the message finds it by its own name.
+
+        A field that was known as something else before has the column that it had then.
+        """
+        column = self.find(parent, each, message, taken)
+        for alias in each.aliases if column is None else ():
+            column = self._find(_key(parent, alias, each), message, alias, taken)
+            if column is not None:
+                break
+        if column is None:
+            column = self.give()
+        key = _key(parent, each.known_as or each.number, each)
+        names = self.known.setdefault(key, {}).setdefault(column, {})
+        names.pop(ANY_MESSAGE, None)
+        names[message] = each.name
+        return column
+
+    def _find(self, key: str, message: str, name: str, taken: Collection[int]) -> int | None:
+        found = {column: names for column, names in self.known.get(key, {}).items() if column not in taken}
         for column, names in found.items():
             if message in names or ANY_MESSAGE in names:
                 return column
         return next((column for column, names in reversed(found.items()) if name in names.values()), None)
-
-    def take(self, parent: int, number: int, signature: str, message: str, name: str) -> int:
-        """The same, with a new id where there is none; from now on the message finds it by its own name."""
-        column = self.find(parent, number, signature, message, name)
-        if column is None:
-            column = self.give()
-        names = self.known.setdefault(_key(parent, number, signature), {}).setdefault(column, {})
-        names.pop(ANY_MESSAGE, None)
-        names[message] = name
-        return column
 
     def give(self) -> int:
         """An id that no column has had."""
@@ -88,8 +99,12 @@ class ColumnIds:
         return ColumnIds(known, self.last)
 
 
-def _key(parent: int, number: int, signature: str) -> str:
-    return f"{parent}.{number}:{signature}"
+def _key(parent: int, known_as: int | str, each: Field) -> str:
+    return _text_of(parent, known_as, signature(each.node))
+
+
+def _text_of(parent: int, known_as: int | str, kind: str) -> str:
+    return f"{parent}.{known_as}:{kind}"
 
 
 def _older(paths: Mapping[int, str], fields: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int, str]]:
@@ -111,7 +126,7 @@ def _inside(parent: int, kind: Any, paths: Mapping[int, str]) -> Iterator[tuple[
     for each in kind["fields"]:
         number = paths.get(each["id"], "").rpartition(".")[2]
         if number.isdecimal():
-            yield _key(parent, int(number), _signature(each["type"])), each["id"], each["name"]
+            yield _text_of(parent, int(number), _signature(each["type"])), each["id"], each["name"]
         yield from _inside(each["id"], each["type"], paths)
 
 

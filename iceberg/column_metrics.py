@@ -205,6 +205,8 @@ _FORMS: Mapping[pa.DataType, str] = {
     pa.float32(): "<f",
     pa.float64(): "<d",
     pa.timestamp("us", tz="UTC"): "<q",
+    pa.timestamp("us"): "<q",
+    pa.date32(): "<i",
 }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
-from iceberg.mapping import Field, Leaf, ListOf, MapOf, Node, Struct, signature
+from iceberg.mapping import Leaf, ListOf, MapOf, Node, Struct
 
 IcebergType = str | dict[str, Any]
 Column = dict[str, Any]
@@ -92,12 +92,12 @@ def columns_of(
 ) -> list[Mapping[str, Any]]:
     """The columns that the message's fields have inside column `parent`, in the order of `shape`."""
     by_id = {each["id"]: each for each in columns}
-    found = []
+    found: dict[int, Mapping[str, Any]] = {}
     for each in shape.fields:
-        column = ids.find(parent, each.number, signature(each.node), message, each.name)
+        column = ids.find(parent, each, message, found)
         assert column is not None, f"field {each.name} of {message} has no column"
-        found.append(by_id[column])
-    return found
+        found[column] = by_id[column]
+    return [*found.values()]
 
 
 def numbers_of(
@@ -126,7 +126,9 @@ class _Merge:
     def struct(self, shape: Struct, parent: int, before: Sequence[Column]) -> list[Column]:
         """The columns of a struct: Floe's own, the message's, and those that only other messages have."""
         own = [each for each in before if each["id"] in OWN_IDS]
-        taken = [self._take(each, parent) for each in shape.fields]
+        taken: list[int] = []
+        for each in shape.fields:
+            taken.append(self._ids.take(parent, each, self._message, taken))
         old = {each["id"]: each for each in before if each["id"] not in OWN_IDS}
         kinds = {
             number: self._type(each.node, number, old[number]["type"] if number in old else None)
@@ -149,13 +151,10 @@ class _Merge:
         left = [old[number] for number in sorted(old.keys() - set(taken))]
         return [*own, *named, *({**each, "name": _free(each["name"], each["id"], names)} for each in left)]
 
-    def _take(self, each: Field, parent: int) -> int:
-        return self._ids.take(parent, each.number, signature(each.node), self._message, each.name)
-
     def _type(self, node: Node, column: int, before: IcebergType | None) -> IcebergType:
         """The column's type; `before`, of the same signature, is what it was."""
         if isinstance(node, Leaf):
-            kind = node.kind.iceberg_type
+            kind = node.iceberg_type
             return before if isinstance(before, str) and before in WIDE else kind
         old: Mapping[str, Any] = before if isinstance(before, dict) else {}
         if isinstance(node, Struct):
@@ -166,7 +165,7 @@ class _Merge:
                 "type": "list",
                 "element-id": element,
                 "element": self._type(node.element, element, old.get("element")),
-                "element-required": True,
+                "element-required": not node.nullable,
             }
         return self._map(node, old)
 
@@ -180,7 +179,7 @@ class _Merge:
             "key": node.key.kind.iceberg_type,
             "value-id": value,
             "value": self._type(node.value, value, old.get("value")),
-            "value-required": True,
+            "value-required": not node.nullable,
         }
 
 

@@ -8,7 +8,7 @@ Where the topic followed a subject of the registry, frames name a message of one
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,14 +18,19 @@ import pyarrow as pa
 
 from coordination.commands import BindSchema
 from iceberg import arrow_types, evolution, flat, mapping
+from iceberg.avro_columns import AvroShape
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
 from iceberg.evolution import OWN_IDS, TooManyColumns
+from iceberg.json_columns import JsonShape
 from iceberg.mapping import MappingError, Struct
 from iceberg.partitioning import Spec
 from iceberg.sorting import Order
+from iceberg.value_columns import Shape, ValueDecoder
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
+from schema.followed import AVRO, JSON
+from schema.registry.parsed import Imports, InvalidSchema
 from schema.validator import BoundSchema
 
 LAYOUTS_MAX = 256
@@ -39,6 +44,8 @@ KEY, VALUE = int(BindSchema.KEY), int(BindSchema.VALUE)
 NAMED_MAX = 10
 """Schema ids that an error lists."""
 
+
+_SHAPES: Mapping[str, Callable[[bytes, Imports], Shape]] = {AVRO: AvroShape, JSON: JsonShape}
 
 Framed = tuple[int, tuple[int, ...] | None]
 """A schema of the registry and the indexes of its message; (): of bytes that are none. None: all of it."""
@@ -73,12 +80,19 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad."""
+    """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad.
+
+    Of AVRO and JSON (`schema_type`) `form` is the canonical one, and `imports` those of what it refers to;
+    there is no descriptor set.
+    """
 
     framed: Framed
     descriptor_set: bytes = b""
     message: str = ""
     problem: str = ""
+    schema_type: str = ""
+    form: bytes = b""
+    imports: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +138,7 @@ class Part:
 
     indexes: tuple[int, ...] = ()
     prefix: bytes = b""
-    decoder: Decoder | None = None
+    decoder: Decoder | ValueDecoder | None = None
     follows: bool = False
     problem: str = ""
 
@@ -147,7 +161,7 @@ class Messages:
         schema_id = framing.schema_id(record)
         whole = self.registered.get((schema_id, None))
         if whole is not None:
-            return whole, 0
+            return whole, framing.ID_END
         indexes: tuple[int, ...] = ()
         start = 0
         with suppress(framing.FramingError):
@@ -295,10 +309,16 @@ class _Shaped:
     shape: Struct | None = None
     follows: bool = False
     problem: str = ""
+    values: Shape | None = None
+    message: str = ""
 
     def part(self, table: _Table, top: int) -> Part:
         """How its messages become columns of the finished table."""
         kind, shape = self.kind, self.shape
+        if self.values is not None:
+            inside, named = table.inside(top), self.message
+            fields = arrow_types.message_fields(self.values.struct, top, named, table.ids, inside)
+            return Part(decoder=ValueDecoder(self.values, fields))
         if kind is None:
             return Part(follows=self.follows, problem=self.problem)
         prefix = framing.prefix(self.schema_id, kind.indexes)
@@ -319,7 +339,9 @@ def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _
         found[each.schema_id] = _shaped(each.schema_id, each, top, table, names=names)
     for one in sorted(bindings.registered, key=lambda one: (one.framed == bindings.names, _order(one))):
         schema_id, names = one.framed[0], one.framed == bindings.names
-        if one.message:
+        if one.form:
+            found[one.framed] = _registered(schema_id, one, top, table, names=names)
+        elif one.message:
             found[one.framed] = _shaped(schema_id, one, top, table, names=names)
         else:
             found[one.framed] = _Shaped(schema_id, problem=one.problem)
@@ -344,6 +366,19 @@ def _shaped(schema_id: int, each: Binding | Registered, top: int, table: _Table,
     except (DescriptorError, MappingError, TooManyColumns) as error:
         table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
     return _Shaped(schema_id, kind, shape)
+
+
+def _registered(schema_id: int, each: Registered, top: int, table: _Table, *, names: bool) -> _Shaped:
+    """A schema of AVRO or JSON, added to the table."""
+    try:
+        values = _SHAPES[each.schema_type](each.form, dict(each.imports))
+        table.fields, table.ids = evolution.with_message(
+            table.fields, top, values.struct, each.message, table.ids, names=names
+        )
+    except (InvalidSchema, MappingError, TooManyColumns) as error:
+        table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
+        return _Shaped(schema_id)
+    return _Shaped(schema_id, values=values, message=each.message)
 
 
 def _messages(

@@ -59,6 +59,9 @@ class Kind(Enum):
     TIMESTAMP = "timestamptz"
     DURATION = "long  "
     OPAQUE = "binary "
+    DECIMAL = "decimal"  # a leaf says which (Leaf.exact)
+    DATE = "date"
+    LOCAL = "timestamp"
 
     @property
     def iceberg_type(self) -> str:
@@ -68,33 +71,44 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A scalar. `wrapped`: it comes out of a google.protobuf wrapper message."""
+    """A scalar. `wrapped`: it comes out of a google.protobuf wrapper message. `exact`: its Iceberg type,
+    where the kind alone does not say it.
+    """
 
     kind: Kind
     wrapped: bool = False
     enum: EnumDescriptor | None = None
+    exact: str = ""
+
+    @property
+    def iceberg_type(self) -> str:
+        """The Iceberg primitive type's name."""
+        return self.exact or self.kind.iceberg_type
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A message; its fields in order of their numbers."""
+    """A message; its fields in order of their numbers. `made_of`: what else it shows, if it is none."""
 
     fields: tuple[Field, ...]
+    made_of: str = "struct"
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A repeated field. Elements are never null."""
+    """A repeated field. Elements are never null, unless `nullable`."""
 
     element: Node
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A map field. Keys and values are never null."""
+    """A map field. Keys are never null, and values neither, unless `nullable`."""
 
     key: Leaf
     value: Node
+    nullable: bool = False
 
 
 Node = Leaf | Struct | ListOf | MapOf
@@ -102,12 +116,18 @@ Node = Leaf | Struct | ListOf | MapOf
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that has a column. `name` is protobuf's; a column's name may differ (evolution.py)."""
+    """A field that has a column. `name` is the schema's; a column's name may differ (evolution.py).
+
+    `known_as`: what tells it from others where it has no number of its own, and `aliases`: what it was known
+    as before; then `number` is its place.
+    """
 
     number: int
     name: str
     node: Node
     presence: bool
+    known_as: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 _SCALARS = {
@@ -157,9 +177,9 @@ def signature(node: Node) -> str:
     Integers and reals widen to what holds both; keys of a map cannot be changed in Iceberg: theirs are exact.
     """
     if isinstance(node, Leaf):
-        return FAMILIES.get(node.kind.iceberg_type, node.kind.iceberg_type)
+        return FAMILIES.get(node.iceberg_type, node.iceberg_type)
     if isinstance(node, Struct):
-        return "struct"
+        return node.made_of
     if isinstance(node, ListOf):
         return f"list<{signature(node.element)}>"
     return f"map<{node.key.kind.iceberg_type},{signature(node.value)}>"

@@ -18,7 +18,7 @@ from coordination.state.schemas import spans_between
 from coordination.state.subject_types import RegisteredSchema
 from coordination.state.types import Schema, Span, Topic
 from coordination.topic_configs import effective
-from iceberg import flat, ledger, metadata, partitioning, sorting
+from iceberg import avro_columns, flat, json_columns, ledger, metadata, partitioning, sorting
 from iceberg import layout as layouts
 from iceberg.head import Head, hoists
 from iceberg.layout import Binding, Bindings, Framed, Layout, MissingSchemas, Registered
@@ -28,7 +28,7 @@ from iceberg.pointer_commit import CommitError
 from iceberg.sorting import OrderError
 from schema import descriptors
 from schema.descriptors import DescriptorError
-from schema.followed import PROTOBUF
+from schema.followed import AVRO, PROTOBUF
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.validator import BoundSchema
@@ -185,7 +185,7 @@ def _sorted(built: Layout, wanted: str, head: Head | None) -> Layout:
 def _gives_names(bound: Schema | None, one: Registered) -> bool:
     if bound is None or not one.message:
         return False
-    return one.message == bound.message if bound.message else one.framed[1] == (0,)
+    return one.message == bound.message if bound.message else one.framed[1] in ((0,), None)
 
 
 def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Imports) -> Registered:
@@ -196,7 +196,7 @@ def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Import
             (schema_id, None), problem=f"schema {schema_id} was deleted from the registry for good"
         )
     if schema.schema_type != PROTOBUF:
-        return Registered((schema_id, None))
+        return _of_other_type(schema_id, schema, imports)
     if not indexes:
         return Registered(framed, problem=f"Confluent frame of schema {schema_id} has no message indexes")
     try:
@@ -204,6 +204,23 @@ def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Import
         return Registered(framed, files, descriptors.message_at(files, indexes))
     except (InvalidSchema, DescriptorError) as error:
         return Registered(framed, problem=f"schema {schema_id}: {error}")
+
+
+def _of_other_type(schema_id: int, schema: RegisteredSchema, imports: Imports) -> Registered:
+    try:
+        if schema.schema_type == AVRO:
+            message = avro_columns.name_of(schema.canonical, imports)
+        else:
+            message = json_columns.name_of(schema.canonical)
+    except InvalidSchema as error:
+        return Registered((schema_id, None), problem=f"schema {schema_id}: {error}")
+    return Registered(
+        (schema_id, None),
+        message=message,
+        schema_type=schema.schema_type,
+        form=schema.canonical,
+        imports=tuple(sorted(imports.items())),
+    )
 
 
 def bindings(

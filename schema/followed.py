@@ -1,5 +1,7 @@
 """Judges keys or values that name, in their frames, a schema of a subject that their topic follows.
 
+Messages by the strict parse, data of AVRO and JSON by their schemas (judges.py).
+
 Which schemas those are the replicated state says, and it is not asked here: what a frame names and nobody
 has looked up yet is raised (UnknownSchemas), whoever knows the state tells (`settle`), and the batch is
 judged again. What may be named stays known for as long as the binding does; what may not is told for one
@@ -8,17 +10,17 @@ batch alone, since it may be registered in a moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol, TypeAlias
 
-from schema import descriptors, framing
+from schema import descriptors, framing, judges
 from schema.descriptors import DescriptorError, MessageType
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.rules.ruled import Ruled
-from schema.strict import BAD_RECORDS_MAX, BadRecord, problem, told
+from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
 
 KINDS_MAX = 1_024
 """Schemas that one topic's keys or values have ready; beyond, all are forgotten, and looked up again."""
@@ -26,7 +28,7 @@ KINDS_MAX = 1_024
 UNKNOWN_MAX = 256
 """Schemas that are looked up for one batch at once."""
 
-PROTOBUF = "PROTOBUF"
+PROTOBUF, AVRO, JSON = "PROTOBUF", "AVRO", "JSON"
 _PREFIX = 6  # bytes of a frame that names the first message of its file
 
 Framed: TypeAlias = tuple[int, tuple[int, ...]]
@@ -81,11 +83,14 @@ class FollowedPart:
 
     def __init__(self, role: str, bound: Following, *, allow_unknown: bool) -> None:
         self.bound = bound
+        self.slow = False
+        """Whether schemas of a type were named whose records are not judged on an event loop."""
         self._role = role
         self._allow_unknown = allow_unknown
         self._kinds: dict[Framed, MessageType] = {}
         self._first: dict[bytes, MessageType] = {}  # the same of first messages, by the whole prefix
-        self._others: set[int] = set()  # schemas of other types, whose payload is not looked at
+        self._texts: set[bytes] = set()  # frames of schemas of JSON
+        self._others: dict[int, Callable[[bytes], str | None]] = {}  # what judges those of other types
         self.has_rules = False
         """Whether a message that was looked up has rules of protovalidate."""
 
@@ -102,7 +107,7 @@ class FollowedPart:
             else:
                 reason = self._framed(record, refused, unknown)
             if reason is not None:
-                bad.append(BadRecord(index, told(self._role, record, reason, "a message in a frame")))
+                bad.append(BadRecord(index, self._told(record, reason)))
                 if len(bad) == BAD_RECORDS_MAX:
                     return bad
             if len(unknown) == UNKNOWN_MAX:
@@ -110,6 +115,12 @@ class FollowedPart:
         if unknown:
             raise UnknownSchemas(self._role, [*unknown])
         return bad
+
+    def _told(self, record: bytes, reason: str) -> str:
+        """Of what looks like JSON and shall be that, nothing is said of it."""
+        if record[: framing.ID_END] in self._texts:
+            return f"{self._role}: {reason}"[:REASON_CHARS_MAX]
+        return told(self._role, record, reason, "a message in a frame")
 
     def _framed(self, record: bytes, refused: Refused, unknown: dict[Framed, None]) -> str | None:
         """Why the record is bad; None where it is good, or not known yet."""
@@ -122,8 +133,9 @@ class FollowedPart:
             schema_id = framing.schema_id(record)
         except framing.FramingError as error:
             return str(error)
-        if schema_id in self._others:
-            return None
+        judge = self._others.get(schema_id)
+        if judge is not None:
+            return judge(record[framing.ID_END :])
         try:
             frame = framing.parse(record)
         except framing.FramingError as error:
@@ -178,10 +190,7 @@ class FollowedPart:
         """
         schema_id, indexes = framed
         if named.schema_type != PROTOBUF:
-            if len(self._others) >= KINDS_MAX:
-                self._others = set()
-            self._others.add(schema_id)
-            return None
+            return self._settle_other(schema_id, named)
         if not indexes:
             return ""
         try:
@@ -190,17 +199,41 @@ class FollowedPart:
             kind = descriptors.load(files, name)
         except (InvalidSchema, DescriptorError) as error:
             return f"Confluent frame names schema {schema_id}: {error}"
+        why = self._not_taken(schema_id, name, named.subjects)
+        if why is None:
+            self._keep(framed, kind)
+        return why
+
+    def _settle_other(self, schema_id: int, named: Named) -> str | None:
+        if named.schema_type == JSON:
+            if len(self._texts) >= KINDS_MAX:
+                self._texts = set()
+            self._texts.add(framing.prefix(schema_id, ())[: framing.ID_END])
+        try:
+            judge = judges.of(named.schema_type, named.form, named.imports)
+        except InvalidSchema as error:
+            return f"Confluent frame names schema {schema_id}: {error}"
+        why = self._not_taken(schema_id, judge.name, named.subjects)
+        if why is None:
+            if len(self._others) >= KINDS_MAX:
+                self._others = {}
+            self._others[schema_id] = judge.problem
+            self.slow = self.slow or judge.slow
+        return why
+
+    def _not_taken(self, schema_id: int, name: str, subjects: frozenset[str]) -> str | None:
+        """Why the topic does not take a message or record of this name (empty: it has none)."""
+        told = name or "a type without a name"
         if self.bound.message and name != self.bound.message:
-            return f"Confluent frame names {name} of schema {schema_id}; the topic takes {self.bound.message}"
+            return f"Confluent frame names {told} of schema {schema_id}; the topic takes {self.bound.message}"
         wanted = {Naming.RECORD: name, Naming.TOPIC_RECORD: f"{self.bound.topic}-{name}"}.get(
             Naming(self.bound.naming)
         )
-        if wanted is not None and wanted not in named.subjects:
+        if wanted is not None and wanted not in subjects:
             return (
-                f"Confluent frame names {name} of schema {schema_id}, which is no version of subject "
+                f"Confluent frame names {told} of schema {schema_id}, which is no version of subject "
                 f"{wanted}: register it there first"
             )
-        self._keep(framed, kind)
         return None
 
     def _keep(self, framed: Framed, kind: MessageType) -> None:

@@ -293,7 +293,8 @@ class Validator:
         check = partial(self.check, refused=refused)
         if all_up_to:
             check = partial(self.check_all, refused=refused, bad_max=all_up_to)
-        return await opened(check, batch, 0 if compressed else INLINE_BYTES_MAX)
+        slow = any(isinstance(each, FollowedPart) and each.slow for each in (self._key, self._value))
+        return await opened(check, batch, 0 if compressed or slow else INLINE_BYTES_MAX)
 
 
 class ValidatorCache:

@@ -1,4 +1,6 @@
-"""Records for people: protobuf to JSON and back through a topic's descriptors, anything else as text."""
+"""Records for people: protobuf to JSON and back through a topic's descriptors, AVRO and JSON of the registry
+as JSON, anything else as text.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import base64
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -15,6 +18,12 @@ from agent.cli.failures import Failure, Status
 from agent.cli.output import remarks
 from schema import framing
 from schema.descriptors import DescriptorError, MessageType, load, message_at
+from schema.followed import AVRO
+from schema.registry.avro import schema as avro
+from schema.registry.avro import shown as avro_shown
+from schema.registry.avro.datum import Datum
+from schema.registry.avro.types import Type
+from schema.registry.json.judging import parsed
 
 _NOT_SHOWN = (json_format.Error, TypeError, ValueError)
 """What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
@@ -29,6 +38,26 @@ class Bound:
     kind: MessageType
 
 
+class Other:
+    """A schema of AVRO or JSON, as GET /admin/topics/…/schema tells it; read when it is first needed."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self._told = told
+        self._avro: tuple[Type, Datum] | None = None
+
+    def shown(self, payload: bytes) -> object:
+        """The record as a JSON value. Raises ValueError where it is none of the schema's."""
+        if self._told["schema_type"] != AVRO:
+            parsed(payload)  # a name twice, NaN and the like
+            return json.loads(payload)
+        if self._avro is None:
+            imports = {name: base64.b64decode(each) for name, each in self._told["imports"].items()}
+            top = avro.load(base64.b64decode(self._told["form"]), imports)
+            self._avro = top, Datum(top)
+        top, datum = self._avro
+        return avro_shown.plain(datum, top, datum.read(payload))
+
+
 class Values:
     """Turns keys and values of one topic into JSON values, and text into keys and values."""
 
@@ -37,10 +66,12 @@ class Values:
         bound: Mapping[str, Bound],
         following: Collection[str] = (),
         registered: Mapping[int, bytes] | None = None,
+        others: Mapping[int, Other] | None = None,
     ) -> None:
         self._bound = bound
         self._following = following
         self._registered = registered or {}
+        self._others = others or {}
         self._kinds: dict[tuple[int, tuple[int, ...]], MessageType] = {}  # of it, by what frames name
 
     @staticmethod
@@ -56,7 +87,9 @@ class Values:
             bound[str(schema["role"])] = Bound(int(str(schema["schema_id"])), str(schema["framing"]), kind)
         files = {int(str(each["schema_id"])): str(each["descriptor_set"]) for each in registered}
         following = [str(each["role"]) for each in schemas if each.get("naming")]
-        return Values(bound, following, {number: base64.b64decode(each) for number, each in files.items()})
+        known = {number: base64.b64decode(each) for number, each in files.items()}
+        others = {int(str(each["schema_id"])): Other(each) for each in registered if "form" in each}
+        return Values(bound, following, known, others)
 
     def typed(self, role: str, data: bytes) -> tuple[MessageType, bytes] | None:
         """The message type and the message in a record's bytes; None where neither is known.
@@ -71,6 +104,12 @@ class Values:
 
     def show(self, role: str, data: bytes | None) -> object:
         """A JSON value: the message's fields, or text, or base64 of what is neither."""
+        other = self._other(role, data)
+        if data is not None and other is not None:
+            try:
+                return other.shown(data[framing.ID_END :])
+            except ValueError as error:  # of AVRO and JSON, and InvalidSchema
+                return {"undecodable": str(error), "bytes": _text(data)}
         try:
             typed = None if data is None else self.typed(role, data)
             if typed is None:
@@ -81,6 +120,12 @@ class Values:
             return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
         except (framing.FramingError, DecodeError, DescriptorError, *_NOT_SHOWN) as error:
             return {"undecodable": str(error), "bytes": _text(data)}
+
+    def _other(self, role: str, data: bytes | None) -> Other | None:
+        """What reads it where it names a schema of AVRO or JSON."""
+        if role not in self._following or data is None or data[:1] != b"\x00" or len(data) < framing.ID_END:
+            return None
+        return self._others.get(framing.schema_id(data))
 
     def _is_registered(self, role: str, data: bytes) -> bool:
         """Whether it names a schema of the registry whose files are known."""

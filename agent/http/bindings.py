@@ -101,13 +101,18 @@ def registered_of(
 
 
 def registered_as_json(schema: RegisteredSchema, imports: Imports) -> dict[str, object]:
-    """One of them; its files, itself last, in base64: of PROTOBUF only. Blocks as protobuf.descriptor_set."""
+    """One of them, in base64: of PROTOBUF its files, itself last, of other types the canonical form and those
+    of what it refers to, by name. Blocks as protobuf.descriptor_set.
+    """
+    told: dict[str, object] = {"schema_id": schema.schema_id, "schema_type": schema.schema_type}
     files = b""
     if schema.schema_type == PROTOBUF:
         with suppress(InvalidSchema):
             files = protobuf.descriptor_set(schema.canonical, imports)
-    told = base64.b64encode(files).decode()
-    return {"schema_id": schema.schema_id, "schema_type": schema.schema_type, "descriptor_set": told}
+    else:
+        told["form"] = base64.b64encode(schema.canonical).decode()
+        told["imports"] = {name: base64.b64encode(each).decode() for name, each in imports.items()}
+    return told | {"descriptor_set": base64.b64encode(files).decode()}
 
 
 def as_json(schema: Schema, *, descriptors: bool = True) -> dict[str, object]:

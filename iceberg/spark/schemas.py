@@ -51,8 +51,8 @@ class TopicSchemas:
     """All schemas that a topic ever had, and by partition (first offset, key schema, value schema), in order.
 
     Of offsets before the first nothing is remembered: any of the schemas may have been theirs. `registered`:
-    by id descriptor sets of the registry's schemas, their own file last; empty: of another type than
-    PROTOBUF. Rows that name others are not compared by columns.
+    by id descriptor sets of the registry's schemas of PROTOBUF, their own file last; empty: it cannot be
+    made. Rows that name others, as those of other types, are not compared by columns.
     """
 
     schemas: Sequence[Schema] = ()

@@ -112,7 +112,6 @@ class Places:
         """Field numbers with their columns."""
         kind = descriptors.load(message.descriptor_set, message.name)
         for each in mapping.shape(kind.descriptor).fields:
-            signature = mapping.signature(each.node)
-            column = self._ids.find(VALUE_ID, each.number, signature, message.name, each.name)
+            column = self._ids.find(VALUE_ID, each, message.name)
             if column is not None and column in self._columns:
                 yield each.number, column

@@ -52,6 +52,13 @@ def differences(reader: Loaded, writer: Loaded) -> Sequence[Difference]:
     return [] if reader.given == writer.given else json_rules.compared(reader.root, writer.root)
 
 
+def title(form: bytes) -> str:
+    """What a canonical text calls itself, after which serializers call subjects; empty: nothing."""
+    said = read(form.decode())
+    found = said.get("title") if isinstance(said, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 @functools.lru_cache(maxsize=_LOADED_MAX)
 def _load(form: bytes, given: tuple[tuple[str, bytes], ...]) -> Loaded:
     return Loaded(graph(read(form.decode()), _trees(dict(given))), (form, given))

@@ -23,9 +23,9 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 """Texts and brackets. A text that nobody ends matches as well: none is looked at twice."""
 
 
-def read(text: str) -> Any:
+def read(text: str, bytes_max: int = TEXT_BYTES_MAX) -> Any:
     """The value that a text is: numbers with a fraction or an exponent are Decimals. Raises InvalidSchema."""
-    _check_size(text)
+    _check_size(text, bytes_max)
     twice: list[tuple[dict[str, Any], str]] = []
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -91,13 +91,15 @@ def frozen(value: Any) -> Any:
     return ("text", value) if isinstance(value, str) else ("number", Fraction(value))
 
 
-def _check_size(text: str) -> None:
+def _check_size(text: str, bytes_max: int) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise InvalidSchema("the text is no valid Unicode") from None
-    if size > TEXT_BYTES_MAX:
-        raise InvalidSchema(f"the text has {size} bytes: the limit is {TEXT_BYTES_MAX}")
+    if size > bytes_max:
+        raise InvalidSchema(f"the text has {size} bytes: the limit is {bytes_max}")
+    if text.count("[") + text.count("{") <= NESTING_MAX:
+        return
     depth = 0
     for match in _BRACKETS.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)

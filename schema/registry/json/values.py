@@ -11,6 +11,9 @@ from schema.registry.json.patterns import matches
 from schema.registry.json.text import frozen
 
 Verdict: TypeAlias = bool | None
+Check: TypeAlias = "Callable[[Look, Node, Any], Verdict]"
+Checks: TypeAlias = tuple[tuple[Check, ...], bool]
+"""What is to be looked at for a schema, and whether that leads into other schemas."""
 
 LOOKS_MAX = 100_000
 """Schemas that are held against parts of one value; beyond, it is not to be told."""
@@ -18,49 +21,67 @@ LOOKS_MAX = 100_000
 
 def accepts(node: Node, value: Any, spend: Callable[[int], None] = lambda looks: None) -> Verdict:
     """Whether the schema takes the value, as read from JSON text. `spend` is told how often it was looked."""
-    look = _Look()
+    look = Look()
     try:
         return look.accepts(node, value)
-    except (RecursionError, _TooMuch):
+    except (RecursionError, TooMuch):
         return None
     finally:
         spend(look.count)
 
 
-class _TooMuch(Exception):
-    """More than LOOKS_MAX."""
+class TooMuch(Exception):
+    """More looks than may be."""
 
 
-class _Look:
+class Look:
     """Holds schemas against one value and its parts, each pair once: schemas may share others."""
 
-    def __init__(self) -> None:
+    def __init__(self, looks_max: int = LOOKS_MAX, checks: dict[Node, Checks] | None = None) -> None:
+        """`checks`: what is kept of schemas from one value to the next."""
         self.count = 0
+        self._looks_max = looks_max
+        self._checks = checks if checks is not None else {}
         self._known: dict[tuple[Node, int], Verdict] = {}
 
     def accepts(self, node: Node, value: Any) -> Verdict:
-        """Whether the schema takes the value, which is held by somebody for as long as this is."""
+        """Whether the schema takes the value, which is held by somebody for as long as this is.
+
+        Raises TooMuch.
+        """
+        checks = self._checks.get(node)
+        if checks is None:
+            checks = self._checks[node] = _checks_of(node)
+        if not checks[1]:  # nothing inside: quicker looked at again than looked up
+            self._spend()
+            return _every(check(self, node, value) for check in checks[0])
         key = (node, id(value))
         if key not in self._known:
-            self.count += 1
-            if self.count > LOOKS_MAX:
-                raise _TooMuch
-            self._known[key] = _every(check(self, node, value) for check in _CHECKS)
+            self._spend()
+            self._known[key] = _every(check(self, node, value) for check in checks[0])
         return self._known[key]
+
+    def _spend(self) -> None:
+        self.count += 1
+        if self.count > self._looks_max:
+            raise TooMuch
+
+
+_ATOMS: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    str: "string",
+    dict: "object",
+    list: "array",
+    int: "integer",
+}
 
 
 def atom(value: Any) -> str:
     """The type of a value; 1.0 is an integer, as from draft-06 on."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list):
-        return "array"
+    known = _ATOMS.get(type(value))
+    if known is not None:
+        return known
     return "integer" if Fraction(value).denominator == 1 else "fraction"
 
 
@@ -81,7 +102,7 @@ def _not(verdict: Verdict) -> Verdict:
     return None if verdict is None else not verdict
 
 
-def _plain(_look: _Look, node: Node, value: Any) -> Verdict:
+def _plain(_look: Look, node: Node, value: Any) -> Verdict:
     if node.never or atom(value) not in node.types:
         return False
     if node.known is not None and frozen(value) not in node.known:
@@ -89,7 +110,7 @@ def _plain(_look: _Look, node: Node, value: Any) -> Verdict:
     return None if node.opaque else True
 
 
-def _number(_look: _Look, node: Node, value: Any) -> Verdict:
+def _number(_look: Look, node: Node, value: Any) -> Verdict:
     if atom(value) not in ("integer", "fraction"):
         return True
     return not (
@@ -101,7 +122,7 @@ def _number(_look: _Look, node: Node, value: Any) -> Verdict:
     )
 
 
-def _text(_look: _Look, node: Node, value: Any) -> Verdict:
+def _text(_look: Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, str):
         return True
     if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
@@ -109,7 +130,7 @@ def _text(_look: _Look, node: Node, value: Any) -> Verdict:
     return True if node.pattern is None else matches(node.pattern, value)
 
 
-def _array(look: _Look, node: Node, value: Any) -> Verdict:
+def _array(look: Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, list):
         return True
     if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
@@ -122,7 +143,7 @@ def _array(look: _Look, node: Node, value: Any) -> Verdict:
     return _every((*(look.accepts(one, item) for one, item in items), _contains(look, node, value)))
 
 
-def _contains(look: _Look, node: Node, value: list[Any]) -> Verdict:
+def _contains(look: Look, node: Node, value: list[Any]) -> Verdict:
     if node.contains is None:
         return True
     verdicts = [look.accepts(node.contains, item) for item in value]
@@ -133,7 +154,7 @@ def _contains(look: _Look, node: Node, value: list[Any]) -> Verdict:
     return True if sure >= node.min_contains and (most is None or sure + perhaps <= most) else None
 
 
-def _object(look: _Look, node: Node, value: Any) -> Verdict:
+def _object(look: Look, node: Node, value: Any) -> Verdict:
     if not isinstance(value, dict):
         return True
     most = node.max_properties
@@ -143,12 +164,25 @@ def _object(look: _Look, node: Node, value: Any) -> Verdict:
         return False
     if any(name in value and not needed <= value.keys() for name, needed in node.dependent_required.items()):
         return False
-    names = _every(look.accepts(node.names, name) for name in value) if node.names is not None else True
-    dependent = (look.accepts(one, value) for name, one in node.dependent.items() if name in value)
-    return _every((names, *dependent, *(_property(look, node, name, held) for name, held in value.items())))
+    found: Verdict = True
+    if node.names is not None:
+        found = _every(look.accepts(node.names, name) for name in value)
+    if found is not False and node.dependent:
+        found = _every(
+            (found, *(look.accepts(one, value) for name, one in node.dependent.items() if name in value))
+        )
+    for name, held in value.items():
+        if found is False:
+            break
+        one = _property(look, node, name, held)
+        found = found if one else one
+    return found
 
 
-def _property(look: _Look, node: Node, name: str, held: Any) -> Verdict:
+def _property(look: Look, node: Node, name: str, held: Any) -> Verdict:
+    if not node.patterns:
+        schema = node.properties.get(name, node.additional)
+        return True if schema is None else look.accepts(schema, held)
     known = [look.accepts(node.properties[name], held)] if name in node.properties else []
     perhaps = False
     for pattern, schema in node.patterns.items():
@@ -163,7 +197,7 @@ def _property(look: _Look, node: Node, name: str, held: Any) -> Verdict:
     return _every(known)
 
 
-def _combined(look: _Look, node: Node, value: Any) -> Verdict:
+def _combined(look: Look, node: Node, value: Any) -> Verdict:
     found = [look.accepts(one, value) for one in node.all_of]
     if node.any_of:
         found.append(_some(look.accepts(one, value) for one in node.any_of))
@@ -178,7 +212,7 @@ def _combined(look: _Look, node: Node, value: Any) -> Verdict:
     return _every(found)
 
 
-def _conditional(look: _Look, node: Node, condition: Node, value: Any) -> Verdict:
+def _conditional(look: Look, node: Node, condition: Node, value: Any) -> Verdict:
     met = look.accepts(condition, value)
     then = True if node.then is None else look.accepts(node.then, value)
     otherwise = True if node.else_ is None else look.accepts(node.else_, value)
@@ -187,11 +221,21 @@ def _conditional(look: _Look, node: Node, condition: Node, value: Any) -> Verdic
     return then if met else otherwise
 
 
-_CHECKS: tuple[Callable[[_Look, Node, Any], Verdict], ...] = (
-    _plain,
-    _number,
-    _text,
-    _array,
-    _object,
-    _combined,
-)
+def _checks_of(node: Node) -> Checks:
+    """Those checks that the schema's keywords need, and whether one of them looks into other schemas."""
+    numbers = (node.maximum, node.minimum, node.exclusive_maximum, node.exclusive_minimum, node.multiple_of)
+    texts = node.max_length is not None or node.min_length or node.pattern is not None
+    arrays = node.prefix or node.rest is not None or node.contains is not None or node.unique
+    objects = node.properties or node.patterns or node.dependent or node.required or node.dependent_required
+    others = node.additional is not None or node.names is not None
+    sizes = node.max_properties is not None or node.min_properties
+    combined = next(node.here(), None) is not None
+    needed = (
+        (_plain, True),
+        (_number, any(each is not None for each in numbers)),
+        (_text, texts),
+        (_array, arrays or node.max_items is not None or node.min_items),
+        (_object, objects or others or sizes),
+        (_combined, combined),
+    )
+    return tuple(check for check, wanted in needed if wanted), next(node.children(), None) is not None

@@ -1,27 +1,42 @@
-"""JSON in steps: what the standard library makes and understands, and no call that takes long."""
+"""Tables of topics whose subjects are of JSON: columns where the schema gives one type, else JSON text."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-from starlette.types import Message
 
-from agent.http.catalog import _in_parts
-from iceberg import json_steps, ledger, metadata
-from iceberg.committer import CommitterOptions
-from objectstore.turns import at_once, in_turns
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig
+from tests.unit.iceberg.test_tables_avro import types
+from tests.unit.iceberg.test_tables_bindings import values
+from tests.unit.iceberg.test_tables_followed import VALIDATION, Registry
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
+NULL = {"type": "null"}
+SALE: dict[str, Any] = {
+    "title": "Sale",
+    "type": "object",
+    "definitions": {
+        "money": {"type": "object", "properties": {"units": {"type": "integer"}, "code": {"enum": ["EUR"]}}}
+    },
+    "properties": {
+        "id": {"type": "integer"},
+        "price": {"type": ["number", "null"]},
+        "open": {"type": "boolean"},
+        "total": {"$ref": "#/definitions/money"},
+        "paid": {"oneOf": [NULL, {"$ref": "#/definitions/money"}]},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}},
+        "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+        "either": {"type": ["string", "integer"]},
+        "any": {},
+        "free": {"type": "object"},
+        "pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+        "same": {"$ref": "#"},
+        "with.dot": {"type": "string"},
+    },
+}  # fmt: skip
+TEXT = ("either", "any", "free", "pair", "same")
 
 
 @pytest.fixture
@@ -31,134 +46,94 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield found
 
 
-def wide(partitions: int = 10_000, snapshots: int = 50) -> dict[str, Any]:
-    """Metadata as that of a topic with very many partitions."""
-    ranges = [ledger.Range(number, 10**9, 10**9 + number) for number in range(partitions)]
-    summary = ledger.summary(bytes(16), [each.end for each in ranges], ranges, "me")
-    found = [{"snapshot-id": number, "summary": summary} for number in range(snapshots)]
-    return {"format-version": 2, "snapshots": found}
+async def register(rig: Rig, said: Any) -> int:
+    return await Registry(rig).register(json.dumps(said), schema_type="JSON")
 
 
-@given(VALUES, st.integers(0, 4))
-@settings(max_examples=300, deadline=None)
-def test_what_is_made_in_steps_is_what_json_makes(value: Any, depth: int) -> None:
-    made = b"".join(at_once(json_steps.encode(value, depth)))
-    assert made == json.dumps(value, separators=(",", ":")).encode()
+def framed(schema_id: int, value: Any) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return b"\x00" + schema_id.to_bytes(4, "big") + text.encode()
 
 
-@given(
-    VALUES, st.integers(0, 4), st.sampled_from([None, 1]), st.sampled_from(["utf-8", "utf-16", "utf-8-sig"])
-)
-@settings(max_examples=300, deadline=None)
-def test_what_is_read_in_steps_is_what_json_reads(
-    value: Any, depth: int, indent: int | None, encoding: str
-) -> None:
-    content = f" {json.dumps(value, indent=indent, ensure_ascii=False)}\n".encode(encoding, "surrogatepass")
-    assert at_once(json_steps.decode(content, depth)) == json.loads(content)
-
-
-@given(st.text('{}[],:"a1 -.e\\\n'), st.integers(0, 3))
-@example('{"a":1,}', 2)
-@example("[1,]", 2)
-@example('{"a" 1}', 2)
-@example("{1:1}", 2)
-@example('{"a":1', 2)
-@example("[1] 2", 2)
-@example("", 2)
-@settings(max_examples=500, deadline=None)
-def test_what_is_no_json_is_refused_alike(text: str, depth: int) -> None:
-    def read(call: Any) -> object:
-        try:
-            return call()
-        except ValueError:
-            return ValueError
-
-    content = text.encode()
-    assert read(lambda: at_once(json_steps.decode(content, depth))) == read(lambda: json.loads(content))
-
-
-def test_wide_metadata_is_made_and_read_snapshot_by_snapshot() -> None:
-    value = wide()
-    making, parts = metadata.encode_steps(value), 1
-    for _ in making:
-        parts += 1
-    assert parts >= 50
-    content = metadata.encode(value)
-    assert len(content) > 10 << 20
-    reading, turns = metadata.decode_steps(content), 1
-    for _ in reading:
-        turns += 1
-    assert turns >= 50
-    assert metadata.decode(content) == value
-
-
-async def test_no_commit_makes_or_reads_its_metadata_in_one_call(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call into C keeps the interpreter to its end, wherever it is made."""
-    rig.options = CommitterOptions(rows_per_commit_max=1)
-    await rig.create_topic(partitions=1)
-    await rig.produce([b"%d" % number for number in range(20)])
-    longest = 0
-    encode, scan = json.JSONEncoder.encode, json.JSONDecoder.raw_decode
-
-    def encoding(encoder: json.JSONEncoder, value: object) -> str:
-        nonlocal longest
-        text = encode(encoder, value)
-        longest = max(longest, len(text))
-        return text
-
-    def scanning(decoder: json.JSONDecoder, s: str, idx: int = 0) -> tuple[Any, int]:
-        nonlocal longest
-        value, end = scan(decoder, s, idx)
-        longest = max(longest, end - idx)
-        return value, end
-
-    monkeypatch.setattr(json.JSONEncoder, "encode", encoding)
-    monkeypatch.setattr(json.JSONDecoder, "raw_decode", scanning)
+async def test_columns_are_what_the_schema_says(rig: Rig) -> None:
+    """And rows that it does not take say why, however they came into the topic."""
+    await rig.create_topic(**VALIDATION)
+    one = await register(rig, SALE)
+    sale = {
+        "id": 1, "price": 2.5, "open": True, "total": {"units": 3, "code": "EUR"}, "paid": {"units": 4},
+        "lines": [{"sku": "a"}, {}], "tags": {"k": "v"}, "either": 7, "any": [1, {"x": None}],
+        "free": {"a": "é"}, "pair": ["p", 1], "same": {"id": 2}, "with.dot": "w", "other": 1,
+    }  # fmt: skip
+    await rig.produce(
+        [
+            framed(one, sale),
+            framed(one, {"id": 1.0, "price": None, "paid": None}),
+            None,
+            framed(one, {"id": 1 << 70}),
+            framed(one, {"id": "x"}),
+            framed(one, '{"id": 1, "id": 2}'),
+            framed(one, '{"price": 1e999}'),
+        ]
+    )
     await rig.drain(rig.committer())
-    head = await rig.head()
-    assert len(head.metadata["snapshots"]) == 20
-    assert 100 < longest < len(metadata.encode(head.metadata)) / 4
+    money = {"units": "long", "code": "string"}
+    assert await types(rig) == {
+        "id": "long", "price": "double", "open": "boolean", "total": money, "paid": money,
+        "lines": [{"sku": "string"}], "tags": ["string"], **dict.fromkeys(TEXT, "string"),
+    }  # fmt: skip
+    assert await values(rig) == [
+        {
+            "id": 1, "price": 2.5, "open": True, "total": {"units": 3, "code": "EUR"},
+            "paid": {"units": 4, "code": None}, "lines": [{"sku": "a"}, {"sku": None}], "tags": [("k", "v")],
+            "either": "7", "any": '[1,{"x":null}]', "free": '{"a":"é"}', "pair": '["p",1]',
+            "same": '{"id":2}',
+        },
+        {"id": 1},
+        None,
+        {"__err__": "1180591620717411303424 has no place in a column of integers of 64 bits"},
+        {"__err__": "field `id`: is string, and not integer"},
+        {"__err__": 'no JSON that is taken: #: "id" stands there twice: remove one of them'},
+        {"__err__": f"1{'E+999'} has no place in a column of doubles"},
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("snapshots", [1, 50])
-async def test_the_catalogs_answer_is_made_and_sent_in_parts(snapshots: int) -> None:
-    answer = {"metadata-location": "x", "metadata": wide(snapshots=snapshots), "config": {"é": "ü"}}
-    sent: list[Message] = []
+async def test_versions_share_the_columns_of_equal_names(rig: Rig) -> None:
+    await rig.create_topic(**VALIDATION)
+    one = await register(
+        rig, {"title": "S", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+    )
+    await rig.produce([framed(one, {"a": 1})])
+    await rig.drain(rig.committer())
+    two = await register(
+        rig, {"title": "S", "properties": {"b": {"type": "boolean"}, "a": {"type": "integer"}}}
+    )
+    await rig.produce([framed(two, {"a": 2, "b": True}), framed(one, {"a": 3, "b": "x"})])
+    await rig.drain(rig.committer())
+    assert await types(rig) == {"value": "string"}, "nothing says that they are objects"
+    three = {
+        "title": "T",
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+    }
+    third = await register(rig, three)
+    fourth = await register(
+        rig, {**three, "properties": {"b": {"type": "boolean"}, "a": {"type": "integer"}}}
+    )
+    await rig.produce([framed(third, {"a": 3, "b": "x"}), framed(fourth, {"a": 4, "b": True})])
+    await rig.drain(rig.committer())
+    found = await types(rig)
+    (old,) = (name for name in found if name.startswith("b__"))
+    assert found == {"b": "boolean", "a": "long", "value": "string", old: "string"}
+    assert (await values(rig))[-2:] == [{"a": 3, old: "x"}, {"a": 4, "b": True}]
 
-    async def send(message: Message) -> None:
-        sent.append(message)
 
-    async def receive() -> Message:
-        raise AssertionError("nothing is asked")
-
-    response = await _in_parts(answer, 200)
-    scope = {"type": "http", "asgi": {"spec_version": "2.4"}, "method": "GET", "headers": []}
-    await response(scope, receive, send)
-    bodies = [each["body"] for each in sent if each["type"] == "http.response.body"]
-    assert json.loads(b"".join(bodies)) == answer
-    headers = dict(sent[0]["headers"])
-    assert headers[b"content-length"] == str(sum(map(len, bodies))).encode()
-    assert headers[b"content-type"] == b"application/json"
-    assert len(bodies) >= snapshots
-
-
-async def test_others_have_their_turn_between_two_steps() -> None:
-    seen: list[int] = []
-
-    def work() -> Any:
-        for number in range(3):
-            seen.append(number)
-            yield
-        return 7
-
-    async def other() -> None:
-        for number in range(10, 13):
-            seen.append(number)
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    assert await in_turns(work()) == 7
-    await task
-    assert seen == [0, 10, 1, 11, 2, 12]
+async def test_a_schema_that_takes_anything_has_its_text(rig: Rig) -> None:
+    await rig.create_topic(**VALIDATION)
+    one = await register(rig, {"type": "array", "items": {"type": ["integer", "null"]}})
+    other = await register(rig, True)
+    await rig.produce([framed(one, [1, None]), framed(other, {"a": 0.10}), framed(other, "null")])
+    await rig.drain(rig.committer())
+    found = await types(rig)
+    (text,) = (name for name, kind in found.items() if kind == "string")
+    (numbers,) = (name for name, kind in found.items() if kind == ["long"])
+    assert await values(rig) == [{numbers: [1, None]}, {text: '{"a":0.1}'}, {}]

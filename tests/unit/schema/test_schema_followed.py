@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 
 import pytest
@@ -36,7 +37,7 @@ def named(text: str = ORDERS, *subjects: str) -> Named:
     return Named("PROTOBUF", protobuf.parse(text, IMPORTS).canonical, IMPORTS, frozenset(subjects))
 
 
-KNOWN = {7: named(), 8: named(NEWER), 9: Named("AVRO", b"", {}, frozenset())}
+KNOWN = {7: named(), 8: named(NEWER), 9: Named("AVRO", b'"bytes"', {}, frozenset())}
 
 
 def following(**fields: object) -> Bound:
@@ -162,13 +163,52 @@ def test_the_subject_is_called_as_the_message(naming: int, subject: str) -> None
     ]
 
 
-def test_of_other_types_the_payload_is_not_looked_at() -> None:
+def test_data_of_avro_are_exactly_one_datum() -> None:
+    """Behind the id there is nothing but the datum; asked for once, whatever follows the id."""
     door = Door()
     avro = b"\x00\x00\x00\x00\x09"
-    assert door.judge(avro, avro + b"\xff\xff\xff\xff\xff\xff", avro + b"\x00") == []
-    assert door.asked == [(9, ()), (9, (0,))]
-    assert door.judge(avro + b"\x07") == []
-    assert len(door.asked) == 2, "the id is known, whatever follows it"
+    assert why(door.judge(avro + b"\x02a", avro, avro + b"\x00", avro + b"\x02ab")) == [
+        (1, "value: 1 byte needed at byte 0, 0 left"),
+        (3, "value: the datum ends at byte 2, and 1 bytes are left over"),
+    ]
+    asked = len(door.asked)
+    assert door.judge(avro + b"\x04\xff\xff") == []
+    assert len(door.asked) == asked, "the id is known, whatever follows it"
+
+
+def test_data_of_avro_and_json_name_their_record() -> None:
+    record = '{"type":"record","name":"shop.Sale","fields":[{"name":"n","type":"int"}]}'
+    sale = Named("AVRO", record.encode(), {}, frozenset({"shop.Sale"}))
+    text = Named("JSON", b'{"title":"Sale","type":"object"}', {}, frozenset({"Sale", "t-Sale"}))
+    nameless = Named("JSON", b'{"type":"object"}', {}, frozenset({"t-Sale"}))
+    known = {1: sale, 2: text, 3: nameless}
+    avro, json, other = (b"\x00\x00\x00\x00" + bytes([each]) for each in known)
+    values = (avro + b"\x02", json + b"{}", other + b"{}", json + b"[]")
+    missing = "value: Confluent frame names a type without a name of schema 3, which is no version of subject"
+    assert [
+        (at, told[: len(missing)]) for at, told in why(Door(known, naming=Naming.RECORD).judge(*values))
+    ] == [
+        (2, missing),
+        (3, "value: is array, and not object"),
+    ]
+    assert [at for at, _ in why(Door(known, naming=Naming.TOPIC_RECORD).judge(*values))] == [0, 2, 3]
+    assert [at for at, _ in why(Door(known, message="shop.Sale").judge(*values))] == [1, 2, 3]
+
+
+async def test_json_is_judged_in_a_thread() -> None:
+    """It may take long for a loop, small as a batch is."""
+    door = Door({1: Named("JSON", b'{"type":"object"}', {}, frozenset())})
+    part = door.validator.followed("value")
+    content = batch.build([batch.NewRecord(0, None, b"\x00\x00\x00\x00\x01{}")])
+    assert not part.slow
+    with pytest.raises(UnknownSchemas):
+        await door.validator.check_off_loop(memoryview(content))
+    assert part.settle((1, ()), door.known[1]) is None
+    assert part.slow
+    threads: list[str] = []
+    part._others[1] = lambda payload: threads.append(threading.current_thread().name)
+    assert await door.validator.check_off_loop(memoryview(content)) == []
+    assert threads != [threading.main_thread().name]
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
