@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from agent.http.parts import Parts
+from agent.http.registry.about import AboutRoutes
 from agent.http.registry.deletes import DeleteRoutes
 from agent.http.registry.errors import Handler, told
 from agent.http.registry.schemas import SchemaRoutes
@@ -26,7 +27,7 @@ def registry_routes(parts: Parts) -> list[Route]:
 
 
 def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handler]]:
-    schemas, writes = SchemaRoutes(parts), WriteRoutes(parts)
+    schemas, writes, about = SchemaRoutes(parts), WriteRoutes(parts), AboutRoutes(parts)
     deletes, settings = DeleteRoutes(parts), SettingRoutes(parts)
     subject = "/subjects/{subject:path}"
     version = f"{subject}/versions/{{version}}"
@@ -47,10 +48,13 @@ def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handle
         ("GET", "/schemas/ids/{id}/subjects", schemas.subjects),
         ("GET", "/schemas/ids/{id}/versions", schemas.versions),
         ("GET", "/schemas/ids/{id}", schemas.schema),
+        ("GET", "/schemas/guids/{guid}/ids", schemas.ids),
         ("GET", "/schemas/guids/{guid}", schemas.by_guid),
         ("GET", "/schemas", subjects.schemas),
         ("POST", f"{tested}/{{version}}", writes.test_one),
         ("POST", tested, writes.test_all),
+        ("GET", "/v1/metadata/id", about.scope),
+        ("GET", "/v1/metadata/version", about.version),
         *_settings(settings),
     ]
 
