@@ -223,8 +223,9 @@ def in_force(table: SubjectTable, subject: str) -> Settings:
     """
     scopes = dict.fromkeys((subject, context_of(subject), GLOBAL))
     held = [table.settings.get(scope, Settings()) for scope in scopes]
+    numbers = [(one.compatibility, one.normalize, one.mode) for one in held]
     compatibility, normalize, mode = (
-        next((one[place] for one in held if one[place]), 0) for place in range(3)
+        next((one[place] for one in numbers if one[place]), 0) for place in range(3)
     )
     if held[-1].mode == Mode.READONLY_OVERRIDE:
         mode = Mode.READONLY_OVERRIDE

@@ -104,7 +104,7 @@ def without_extensions(form: bytes, imports: Imports) -> str:
 def _drop_extensions(described: Message) -> None:
     """Calls itself as deep as messages stand within messages, of which there are NESTING_MAX."""
     if described.DESCRIPTOR.name.endswith("Options"):
-        described.DiscardUnknownFields()  # type: ignore[attr-defined]  # of every message
+        described.DiscardUnknownFields()
         for field, _ in described.ListFields():
             if field.is_extension:
                 described.ClearExtension(field)  # type: ignore[arg-type]  # a descriptor does as well
