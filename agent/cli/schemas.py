@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from agent.cli import registry_copy, schema_files
+from agent.cli import impact, registry_copy, schema_files
 from agent.cli.failures import EPILOG, Failure, Status, refused, usage
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table, progress, remarks, results
-from agent.cli.registry import LATEST, Registry, Version, deleted_too, named
+from agent.cli.registry import LATEST, NOT_FOUND, Registry, Told, Version, deleted_too, named
 
 app = typer.Typer(help="Schemas: register, check, compare, take over from another registry.", epilog=EPILOG)
 
@@ -185,12 +186,46 @@ def _against(registry: Registry, subject: str, said: object, version: str | None
     path = f"/compatibility/subjects/{named(subject)}/versions"
     path += "" if version is None else f"/{version}"
     answer = registry.ask("POST", path, said, verbose="true")
-    if answer["is_compatible"]:
-        return []
-    told = [str(each) for each in answer.get("messages") or ()]
+    return [] if answer["is_compatible"] else _in_words(answer.get("messages") or ())
+
+
+def _in_words(messages: Sequence[object]) -> list[str]:
+    """What a registry says of a schema that does not go, without its shape; one line at least."""
+    told = [str(each) for each in messages]
     found = [match for each in told for match in _PROBLEM.finditer(each)]
     words = [f"{match['words']} [{match['kind']}]" for match in found]
     return words or told or ["the registry does not say why"]
+
+
+@app.command("impact")
+def show_impact(
+    subject: Subject,
+    file: Source,
+    reference: References = None,
+    kind: Type = None,
+    http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """Tell what a schema would touch as the subject's next version: topics, columns of tables, groups.
+
+    Nothing is written. Status 1 where it would be refused, or a column gets another one beside it.
+    """
+    registry, text = Registry(http), schema_files.text_of(file)
+    said = _said(schema_files.kind_of(file, kind), text, schema_files.given_references(reference or ()))
+    try:
+        found = registry.ask("POST", f"/admin/subjects/{named(subject)}/impact", said)
+    except Told as told:
+        if told.code == NOT_FOUND:
+            raise refused(f"{registry} does not tell impacts: ask an agent of Floe (--http)") from None
+        raise
+    problems = [] if found["compatible"] else _in_words(found["problems"])
+    if output is Form.JSON:
+        print_json(found)
+    else:
+        for line in impact.lines(found, problems):
+            results().print(line)
+    if count := impact.breaks(found):
+        raise Failure(Status.FAILED, f"{file} as {subject} breaks {count} thing{'s' if count > 1 else ''}")
 
 
 @app.command("diff")

@@ -174,8 +174,8 @@ def compared(wanted: Wanted, earlier: Sequence[Version], law: Law) -> list[str]:
     """Why the schema does not go with the versions; empty: it does. Blocks: call it in a thread."""
     if law.group:
         of = properties(wanted.metadata).get(law.group)
-        alike = [one for one in earlier if properties(one.schema.metadata).get(law.group) == of]
-        earlier = _looked_at(alike, law.level)
+        of_group = [one for one in earlier if properties(one.schema.metadata).get(law.group) == of]
+        earlier = _looked_at(of_group, law.level)
     before = []
     kind = KINDS[wanted.schema_type]
     for number, schema, imports in earlier:

@@ -8,6 +8,8 @@ from agent.http.parts import Parts
 from agent.http.registry.about import AboutRoutes
 from agent.http.registry.deletes import DeleteRoutes
 from agent.http.registry.errors import Handler, told
+from agent.http.registry.impact import ImpactRoutes
+from agent.http.registry.judging import Reader
 from agent.http.registry.schemas import SchemaRoutes
 from agent.http.registry.settings import SettingRoutes
 from agent.http.registry.subjects import SubjectRoutes
@@ -27,7 +29,8 @@ def registry_routes(parts: Parts) -> list[Route]:
 
 
 def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handler]]:
-    schemas, writes, about = SchemaRoutes(parts), WriteRoutes(parts), AboutRoutes(parts)
+    schemas, about, reader = SchemaRoutes(parts), AboutRoutes(parts), Reader()
+    writes, touched = WriteRoutes(parts, reader), ImpactRoutes(parts, reader)
     deletes, settings = DeleteRoutes(parts), SettingRoutes(parts)
     subject = "/subjects/{subject:path}"
     version = f"{subject}/versions/{{version}}"
@@ -53,6 +56,7 @@ def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handle
         ("GET", "/schemas", subjects.schemas),
         ("POST", f"{tested}/{{version}}", writes.test_one),
         ("POST", tested, writes.test_all),
+        ("POST", f"/admin{subject}/impact", touched.impact),
         ("GET", "/v1/metadata/id", about.scope),
         ("GET", "/v1/metadata/version", about.version),
         *_settings(settings),

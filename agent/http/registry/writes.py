@@ -59,9 +59,9 @@ Placed: TypeAlias = tuple[int, int]
 class WriteRoutes:
     """Puts schemas into the log; what they become is what apply decided."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, reader: Reader) -> None:
         self._parts = parts
-        self._reader = Reader()
+        self._reader = reader
 
     @property
     def _state(self) -> State:
@@ -87,14 +87,14 @@ class WriteRoutes:
                 placed = await self._propose(subject, given, wanted, revision)
             if placed is not None:
                 schema_id, version = placed
-                return answer({"id": schema_id, "version": version, "guid": guid(_identity(wanted))})
+                return answer({"id": schema_id, "version": version, "guid": guid(identity_of_wanted(wanted))})
         raise RegistryProblem(
             STORE, f"subject '{subject_of(request)}' changed each of the {TRIES} times this was tried"
         )
 
     def _found(self, subject: str, given: SchemaGiven, wanted: Wanted) -> Placed | None:
         """Id and version where the subject has the schema already, and none others were given."""
-        found = registered(self._state, subject, _identity(wanted))
+        found = registered(self._state, subject, identity_of_wanted(wanted))
         asked = (given.id or 0) > 0
         return None if asked or found is None else (found.schema_id, found.version)
 
@@ -156,7 +156,7 @@ class WriteRoutes:
         subject_held(self._table, subject, deleted=deleted)
         wanted = await self._read(request, subject, given, deleted=True)
         subject_held(self._table, subject, deleted=deleted)
-        found = registered(self._state, subject, _identity(wanted), deleted=deleted)
+        found = registered(self._state, subject, identity_of_wanted(wanted), deleted=deleted)
         if found is None:
             raise schema_missing()
         table, schema = self._table, self._table.schemas[found.schema_id]
@@ -202,7 +202,8 @@ class WriteRoutes:
         return await self._reader.read(given, references, imports_of(table, references), normalize=normalize)
 
 
-def _identity(wanted: Wanted) -> bytes:
+def identity_of_wanted(wanted: Wanted) -> bytes:
+    """By which the state looks for it."""
     return identity(
         wanted.schema_type, wanted.parsed.canonical, wanted.references, wanted.metadata, wanted.rule_set
     )
