@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf import json_format
@@ -13,6 +13,9 @@ from google.protobuf.message import DecodeError
 from agent.cli.failures import Failure, Status
 from schema import framing
 from schema.descriptors import DescriptorError, MessageType, load, message_at
+
+Encode = Callable[[str], bytes]
+"""A line of text → what is sent. Raises Failure."""
 
 _NOT_SHOWN = (json_format.Error, TypeError, ValueError)
 """What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
@@ -98,6 +101,19 @@ class Values:
         data = message.SerializeToString()
         framed = bound.framing == "confluent"
         return framing.prefix(bound.schema_id, bound.kind.indexes) + data if framed else data
+
+
+class Encoding:
+    """As Values.parse, for the roles that have a schema of the registry by it; for others by the binding."""
+
+    def __init__(self, encoders: Mapping[str, Encode], values: Values) -> None:
+        self._encoders = encoders
+        self._values = values
+
+    def parse(self, role: str, text: str) -> bytes:
+        """What is sent for a line of text. Raises Failure."""
+        encode = self._encoders.get(role)
+        return self._values.parse(role, text) if encode is None else encode(text)
 
 
 def _text(data: bytes | None) -> object:
