@@ -1,4 +1,4 @@
-"""`floe produce` by schemas of the registry: JSON lines in, framed records out; what does not fit has a place."""
+"""`floe produce` by schemas of the registry: JSON lines in, framed records out, places of what is wrong."""
 
 from __future__ import annotations
 
