@@ -36,7 +36,8 @@ def put_subject_settings(state: StateData, message: PutSubjectSettings, at: At) 
         table.settings[message.scope] = after
         if after == Settings():
             del table.settings[message.scope]
-    return Done(after)
+    named = after.alias or after.compatibility_group
+    return Done(tuple(after) if named else tuple(after[:3]))  # hashed: without them as before there were any
 
 
 def _after(before: Settings, message: PutSubjectSettings) -> Settings:

@@ -74,7 +74,7 @@ def test_of_no_table_all_is_new() -> None:
 
 def test_of_a_flat_table_names_stand_at_the_top() -> None:
     nested = table_of(message("int32 a = 1;"))
-    table = {**nested, "fields": flat.flattened(nested["fields"]), "flat": True}  # type: ignore[arg-type]
+    table = {**nested, "fields": flat.flattened(nested["fields"]), "flat": True}  # type: ignore[arg-type]  # rows
     found = impact(table, [message("int64 a = 1; int32 b = 2;")], None, key=False)
     assert found.added == [{"column": "b", "type": "int"}]
     assert found.widened == [{"column": "a", "type": "int", "to": "long"}]
