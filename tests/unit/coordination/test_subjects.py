@@ -235,7 +235,7 @@ def test_aliases_and_groups_are_set_and_taken_back(script: Script) -> None:
     script.through_snapshot()
     assert script.state.subjects.settings["a"].alias == "s"
     settle(script, "a", alias="")
-    assert table.settings["a"].alias == ""
+    assert script.state.subjects.settings["a"].alias == ""
     settle(script, "a", clear_config=True)
     assert script.state.subjects.settings["a"] == Settings(mode=Mode.READWRITE)
     refused(settle(script, "a", alias="x" * (NAME_LENGTH_MAX + 1)), Code.INVALID_REQUEST, "an alias")
