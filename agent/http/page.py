@@ -28,6 +28,9 @@ TABLE_COLUMNS = (
     *("table", "topic", "records_behind", "seconds_behind", "committed_by", "last_error", "failing_since"),
     "problems",
 )
+SUBJECT_COLUMNS = (
+    *("subject", "type", "version", "id", "versions", "deleted", "compatibility", "topics", "refused"),
+)
 
 
 def render(status: Mapping[str, object]) -> str:
@@ -35,7 +38,9 @@ def render(status: Mapping[str, object]) -> str:
     ready = bool(status["ready"])
     verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
     queues, replica = status["queues"], status["replica"]
+    registry = status["registry"]
     assert isinstance(queues, Mapping)
+    assert isinstance(registry, Mapping)
     assert isinstance(replica, Mapping)
     sections = [
         f"<h1>Floe agent {escape(str(status['agent']))}: {verdict}</h1>",
@@ -53,6 +58,9 @@ def render(status: Mapping[str, object]) -> str:
         _table(_rows(status["tables"]), TABLE_COLUMNS),
         "<h2>Tables that are not there yet</h2>",
         _table(_rows(status["tables_not_made"]), TABLE_COLUMNS),
+        "<h2>Schema registry</h2>",
+        _pairs(registry.items()),
+        _table(_rows(status["subjects"]), SUBJECT_COLUMNS),
         "<h2>Damaged records</h2>",
         _table(_rows(status["damaged"]), ("topic", "partition", "from_offset", "to_offset", "met", "reason")),
         "<h2>Refused records, the newest</h2>",

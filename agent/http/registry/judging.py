@@ -141,6 +141,11 @@ class Law(NamedTuple):
     group: str  # the property of metadata by which versions are alike; empty: all are
 
 
+def level_of(table: SubjectTable, subject: str) -> str:
+    """The compatibility level in force."""
+    return level_name(in_force(table, subject).compatibility)
+
+
 def law_of(table: SubjectTable, subject: str) -> Law:
     """The one in force."""
     applies = in_force(table, subject)
