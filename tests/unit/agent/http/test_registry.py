@@ -56,6 +56,13 @@ async def test_formats(registry: Registry) -> None:
     plain = (await registry.get("/subjects/p/versions/1?format=ignore_extensions"))["schema"]
     assert "string m = 1 [deprecated = true];" in plain
     assert "why" not in plain
+    rules = (
+        'syntax = "proto3"; import "buf/validate/validate.proto"; '
+        "message M { int32 m = 1 [(buf.validate.field).int32.gt = 0]; }"
+    )
+    await registry.register("r", rules)
+    plain = (await registry.get("/subjects/r/versions/1?format=ignore_extensions"))["schema"]
+    assert "int32 m = 1;" in plain, "custom options of what it imports are left out, too"
     for name in ("resolved", "odd", ""):
         assert (await registry.get(f"/subjects/p/versions/1?format={name}"))["schema"] == custom
     money = '{"type":"record","name":"shop.Money","fields":[{"name":"n","type":"long"}]}'
@@ -73,7 +80,7 @@ async def test_formats(registry: Registry) -> None:
     assert (await registry.client.get(f"{asked}/schema?format=resolved")).text == whole
     assert (await registry.get("/subjects/o/versions/1?format=resolved"))["schema"] == whole
     shown = await registry.get("/schemas?format=resolved")
-    assert [one["schema"] for one in shown] == [money, whole, custom]
+    assert [one["schema"] for one in shown] == [money, whole, custom, rules]
 
 
 async def test_again_elsewhere_and_newer(registry: Registry) -> None:
