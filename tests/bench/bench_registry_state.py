@@ -19,6 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from coordination.clock import SystemClock
 from coordination.commands import CommitChunk, RegisterAgent, RegisterSchema
+from coordination.log import LogEntry
 from coordination.memory_log import MemoryLog
 from coordination.memory_server import MemoryServer
 from coordination.replica import Replica
@@ -105,7 +106,7 @@ async def start(versions: int, content: bytes) -> tuple[float, float]:
 
 def records(state: State, first: int) -> float:
     """CPU seconds of applying entries of records."""
-    entries = []
+    entries: list[LogEntry] = []
     for number in range(first, first + CHUNKS):
         chunk = CommitChunk(
             number=number, size=1 << 24, first_position=64, partition=range(SLICES), length=[1000] * SLICES,
