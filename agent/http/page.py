@@ -37,11 +37,7 @@ def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
     ready = bool(status["ready"])
     verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
-    queues, replica = status["queues"], status["replica"]
-    registry = status["registry"]
-    assert isinstance(queues, Mapping)
-    assert isinstance(registry, Mapping)
-    assert isinstance(replica, Mapping)
+    queues, replica, registry = (_mapping(status[name]) for name in ("queues", "replica", "registry"))
     sections = [
         f"<h1>Floe agent {escape(str(status['agent']))}: {verdict}</h1>",
         "".join(f'<p class="bad">{escape(str(reason))}</p>' for reason in _rows(status["reasons"])),
@@ -76,6 +72,11 @@ def render(status: Mapping[str, object]) -> str:
     ]
     head = f"<meta charset=utf-8><title>Floe {escape(str(status['agent']))}</title><style>{STYLE}</style>"
     return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(sections)}</body></html>"
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    assert isinstance(value, Mapping)
+    return value
 
 
 def _rows(value: object) -> Sequence[Mapping[str, object]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from iceberg import evolution, flat, mapping
@@ -16,7 +18,7 @@ def message(fields: str, name: str = "M", *, names: bool = True) -> Message:
     return Message(compile_protos({"m.proto": text.encode()}), name, names)
 
 
-def table_of(*messages: Message) -> dict[str, object]:
+def table_of(*messages: Message) -> dict[str, Any]:
     """What a table has once it had rows of these."""
     fields, ids = evolution.new_fields(), ColumnIds()
     for one in messages:
@@ -74,7 +76,7 @@ def test_of_no_table_all_is_new() -> None:
 
 def test_of_a_flat_table_names_stand_at_the_top() -> None:
     nested = table_of(message("int32 a = 1;"))
-    table = {**nested, "fields": flat.flattened(nested["fields"]), "flat": True}  # type: ignore[arg-type]  # rows
+    table = {**nested, "fields": flat.flattened(nested["fields"]), "flat": True}
     found = impact(table, [message("int64 a = 1; int32 b = 2;")], None, key=False)
     assert found.added == [{"column": "b", "type": "int"}]
     assert found.widened == [{"column": "a", "type": "int", "to": "long"}]
