@@ -42,9 +42,9 @@ def changes(
     after = _added(fields, ids, top, descriptor_set, message)
     if after is None:
         return []
-    told = [*_lost(_inside(fields, top), _inside(after[0], top), _given(after, descriptor_set, message, top))]
-    more = [f"and {len(told) - NAMED_MAX} more"] if len(told) > NAMED_MAX else []
-    return [*told[:NAMED_MAX], *more]
+    lost = [*_lost(_inside(fields, top), _inside(after[0], top), _given(after, descriptor_set, message, top))]
+    more = [f"and {len(lost) - NAMED_MAX} more"] if len(lost) > NAMED_MAX else []
+    return [*lost[:NAMED_MAX], *more]
 
 
 def _added(
@@ -88,13 +88,13 @@ def _lost(
             other = named[each["name"].lower()]
             whose = f"what is `{path}{names[other['id']]}` now" if other["id"] in names else "a new column"
             yield (
-                f"column `{place}` ({_told(each['type'])}) would be called `{path}{here['name']}`, "
-                f"and `{place}` be {whose} ({_told(other['type'])})"
+                f"column `{place}` ({told(each['type'])}) would be called `{path}{here['name']}`, "
+                f"and `{place}` be {whose} ({told(other['type'])})"
             )
-        yield from _lost(_below(each["type"]), _below(here["type"]), given, f"{place}.")
+        yield from _lost(below(each["type"]), below(here["type"]), given, f"{place}.")
 
 
-def _below(kind: Any) -> list[Column]:
+def below(kind: Any) -> list[Column]:
     """The columns inside a type, through lists and maps."""
     while isinstance(kind, dict):
         if kind["type"] == "struct":
@@ -104,10 +104,10 @@ def _below(kind: Any) -> list[Column]:
     return []
 
 
-def _told(kind: Any) -> str:
+def told(kind: Any) -> str:
     """A type for people."""
     if isinstance(kind, str):
         return kind
     if kind["type"] == "list":
-        return f"list<{_told(kind['element'])}>"
-    return f"map<{kind['key']}, {_told(kind['value'])}>" if kind["type"] == "map" else "struct"
+        return f"list<{told(kind['element'])}>"
+    return f"map<{kind['key']}, {told(kind['value'])}>" if kind["type"] == "map" else "struct"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -15,9 +16,10 @@ from agent.cli.input import Numbered, given, piped
 from agent.cli.options import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, Bootstrap, Form, Http, Output, TopicName
 from agent.cli.output import print_json, progress, remarks
 from agent.cli.reading import Reading, read
+from agent.cli.registry import Registry
 from agent.cli.session import Session, session
 from agent.cli.topics import run
-from agent.cli.values import Values, known_values
+from agent.cli.values import Encode, Encoding, Values, known_values
 from agent.cli.writing import Line, Written, write
 
 if TYPE_CHECKING:
@@ -38,6 +40,14 @@ def produce(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable.")
     ] = None,
     partition: Annotated[int, typer.Option(min=-1, help="Write to this partition; -1: by key.")] = -1,
+    subject: Annotated[
+        str, typer.Option(help="Encode values by this subject of the schema registry, its newest version.")
+    ] = "",
+    schema_id: Annotated[int, typer.Option("--schema", min=0, help="Or by the schema with this id.")] = 0,
+    message: Annotated[
+        str, typer.Option(help="Message of that file, in full; of PROTOBUF. Else its first one.")
+    ] = "",
+    key_subject: Annotated[str, typer.Option(help="Encode keys by this subject.")] = "",
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
@@ -46,13 +56,21 @@ def produce(
 
     Of a topic that is bound to a protobuf message, values (and keys) are JSON objects:
     floe produce orders --value '{"id": 7, "amount": 12.5}'
+
+    With --subject or --schema they are encoded by the registry, and name its schema in Confluent's frame.
     """
+    if message and not (subject or schema_id):
+        raise usage("--message is of a schema: give --subject or --schema")
+    if subject and schema_id:
+        raise usage("give --subject or --schema, not both")
     headers = [(name, text.encode()) for name, _, text in (h.partition("=") for h in header or [])]
 
     async def work() -> Written:
         async with session(bootstrap) as kafka:
             found = await requests.topic(kafka, topic, create=True)
-            values = known_values(topic, http)
+            values = await asyncio.to_thread(
+                _encoding, topic, http, (subject, schema_id, message, key_subject)
+            )
             texts = given(value, LINES_PER_REQUEST) if value else piped(sys.stdin, LINES_PER_REQUEST)
             lines = (_lines(each, key, separator, values) async for each in texts)
             with progress() as bar:
@@ -69,7 +87,24 @@ def produce(
     )
 
 
-def _lines(texts: Sequence[Numbered], key: str | None, separator: str, values: Values) -> Iterator[Line]:
+def _encoding(topic: str, http: str, asked: tuple[str, int, str, str]) -> Encoding:
+    """How text becomes records: by the registry where that is asked for, else by the topic's bindings."""
+    subject, schema_id, message, key_subject = asked
+    encoders: dict[str, Encode] = {}
+    if subject or schema_id or key_subject:
+        from agent.cli import encoding  # imported here: it brings the compiler along
+
+        registry = Registry(http)
+        if subject:
+            encoders["value"] = encoding.by_subject(registry, subject, message=message)
+        elif schema_id:
+            encoders["value"] = encoding.by_id(registry, schema_id, message)
+        if key_subject:
+            encoders["key"] = encoding.by_subject(registry, key_subject)
+    return Encoding(encoders, known_values(topic, http))
+
+
+def _lines(texts: Sequence[Numbered], key: str | None, separator: str, values: Encoding) -> Iterator[Line]:
     for number, text in texts:
         own = key
         if separator:

@@ -52,6 +52,12 @@ def text_of(file: Path) -> str:
         raise Failure(Status.FAILED, f"{file} cannot be read: {error}") from None
 
 
+def found_in(file: Path, folders: Sequence[Path]) -> Path:
+    """The file; where there is none, the one of that import path in a folder."""
+    inside = (folder / file for folder in folders if not file.is_absolute())
+    return file if file.is_file() else next((each for each in inside if each.is_file()), file)
+
+
 def imports_of(text: str) -> list[str]:
     """Import paths of a .proto text, but those that every registry knows."""
     return [name for name in dict.fromkeys(IMPORT.findall(text)) if name not in NAMES]

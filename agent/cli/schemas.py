@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from agent.cli import registry_copy, schema_files
+from agent.cli import buf, impact, registry_copy, schema_files
 from agent.cli.failures import EPILOG, Failure, Status, refused, usage
 from agent.cli.options import HTTP_DEFAULT, Form, Http, Output
 from agent.cli.output import print_json, print_table, progress, remarks, results
-from agent.cli.registry import LATEST, Registry, Told, Version, deleted_too, named
+from agent.cli.registry import LATEST, NOT_FOUND, Registry, Told, Version, deleted_too, named
 
 app = typer.Typer(help="Schemas: register, check, compare, take over from another registry.", epilog=EPILOG)
 
@@ -94,8 +95,13 @@ def show(
 
 @app.command("register")
 def register(
-    subject: Subject,
-    file: Source,
+    subject: Annotated[
+        str, typer.Argument(metavar="[SUBJECT]", help="Name of the subject, as orders-value.")
+    ] = "",
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The schema: .proto, .avsc, .json or .jsonschema."),
+    ] = None,
     reference: References = None,
     proto_path: Annotated[
         list[Path] | None,
@@ -103,6 +109,14 @@ def register(
             "--proto-path",
             help="Folder in which imports are looked for, which are registered under their import paths. "
             "Repeat for more; the file's own is always one.",
+        ),
+    ] = None,
+    buf_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--buf",
+            help="A buf workspace or module: imports are looked for in its roots, too. Without SUBJECT and "
+            "FILE all of its files are registered, each under its import path.",
         ),
     ] = None,
     normalize: Annotated[bool, typer.Option(help="Keep the canonical text.")] = False,
@@ -114,22 +128,66 @@ def register(
 
     Status 5 and the reason when it does not go with the versions that the subject has.
     """
-    registry, text = Registry(http), schema_files.text_of(file)
+    roots = buf.roots(buf_folder) if buf_folder is not None else []
+    folders = [*(proto_path or ()), *(root.folder for root in roots)]
     given = schema_files.given_references(reference or ())
-    folders = [*(proto_path or ()), file.parent]
     found: list[dict[str, Any]] = []
-    kind = schema_files.kind_of(file, kind)
-    if kind == "PROTOBUF":
-        for name, imported in schema_files.behind_what_they_import(text, given, folders):
-            said = _said(kind, imported, given)
-            found.append(_registered(registry, name, said, normalize=normalize))
-            given[name] = (name, found[-1]["version"])
-    found.append(_registered(registry, subject, _said(kind, text, given), normalize=normalize))
+    writing = _Writing(Registry(http), given, found, normalize)
+    if subject and file is not None:
+        _register_one(writing, subject, schema_files.found_in(file, folders), folders, kind)
+    elif roots and not subject:
+        _register_all(writing, buf.files(roots), folders, buf_folder)
+    else:
+        raise usage("give SUBJECT and FILE, or --buf and neither of them")
     if output is Form.JSON:
         print_json(found)
         return
     for row in found:
         results().print(f"{row['subject']}: version {row['version']}, id {row['id']}")
+
+
+class _Writing(NamedTuple):
+    """What is being registered: where, as what imports are, and what was so far."""
+
+    registry: Registry
+    given: dict[str, tuple[str, int]]
+    found: list[dict[str, Any]]
+    normalize: bool
+
+    def add(self, subject: str, kind: str, text: str) -> int:
+        """Register one more; its version. Raises Failure."""
+        said = _said(kind, text, self.given)
+        self.found.append(_registered(self.registry, subject, said, normalize=self.normalize))
+        version: int = self.found[-1]["version"]
+        return version
+
+    def add_imports(self, text: str, folders: Sequence[Path]) -> None:
+        """Register what a .proto text imports, over all levels. Raises Failure."""
+        for name, imported in schema_files.behind_what_they_import(text, self.given, folders):
+            self.given[name] = (name, self.add(name, "PROTOBUF", imported))
+
+
+def _register_one(
+    writing: _Writing, subject: str, file: Path, folders: Sequence[Path], kind: str | None
+) -> None:
+    text, kind = schema_files.text_of(file), schema_files.kind_of(file, kind)
+    if kind == "PROTOBUF":
+        writing.add_imports(text, [*folders, file.parent])
+    writing.add(subject, kind, text)
+
+
+def _register_all(
+    writing: _Writing, files: Mapping[str, Path], folders: Sequence[Path], folder: Path | None
+) -> None:
+    """All files of a workspace, each under its import path, behind those that it imports."""
+    every = "".join(f'import "{name}";\n' for name in files)
+    try:
+        writing.add_imports(every, folders)
+    except Failure as failure:
+        if failure.status is not Status.USAGE:
+            raise
+        hint = f"what a module depends on at buf's registry is not fetched: buf export {folder} -o FOLDER"
+        raise Failure(failure.status, f"{failure}; {hint}, then --proto-path FOLDER") from None
 
 
 def _said(kind: str, text: str, given: dict[str, tuple[str, int]]) -> dict[str, Any]:
@@ -202,12 +260,46 @@ def _against(registry: Registry, subject: str, said: object, version: str | None
     path = f"/compatibility/subjects/{named(subject)}/versions"
     path += "" if version is None else f"/{version}"
     answer = registry.ask("POST", path, said, verbose="true")
-    if answer["is_compatible"]:
-        return []
-    told = [str(each) for each in answer.get("messages") or ()]
+    return [] if answer["is_compatible"] else _in_words(answer.get("messages") or ())
+
+
+def _in_words(messages: Sequence[object]) -> list[str]:
+    """What a registry says of a schema that does not go, without its shape; one line at least."""
+    told = [str(each) for each in messages]
     found = [match for each in told for match in _PROBLEM.finditer(each)]
     words = [f"{match['words']} [{match['kind']}]" for match in found]
     return words or told or ["the registry does not say why"]
+
+
+@app.command("impact")
+def show_impact(
+    subject: Subject,
+    file: Source,
+    reference: References = None,
+    kind: Type = None,
+    http: Http = HTTP_DEFAULT,
+    output: Output = Form.TABLE,
+) -> None:
+    """Tell what a schema would touch as the subject's next version: topics, columns of tables, groups.
+
+    Nothing is written. Status 1 where it would be refused, or a column gets another one beside it.
+    """
+    registry, text = Registry(http), schema_files.text_of(file)
+    said = _said(schema_files.kind_of(file, kind), text, schema_files.given_references(reference or ()))
+    try:
+        found = registry.ask("POST", f"/admin/subjects/{named(subject)}/impact", said)
+    except Told as told:
+        if told.code == NOT_FOUND:
+            raise refused(f"{registry} does not tell impacts: ask an agent of Floe (--http)") from None
+        raise
+    problems = [] if found["compatible"] else _in_words(found["problems"])
+    if output is Form.JSON:
+        print_json(found)
+    else:
+        for line in impact.lines(found, problems):
+            results().print(line)
+    if count := impact.breaks(found):
+        raise Failure(Status.FAILED, f"{file} as {subject} breaks {count} thing{'s' if count > 1 else ''}")
 
 
 @app.command("diff")

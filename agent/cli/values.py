@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ from schema.registry.avro import shown as avro_shown
 from schema.registry.avro.datum import Datum
 from schema.registry.avro.types import Type
 from schema.registry.json.judging import parsed
+
+Encode = Callable[[str], bytes]
+"""A line of text → what is sent. Raises Failure."""
 
 _NOT_SHOWN = (json_format.Error, TypeError, ValueError)
 """What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
@@ -171,6 +174,19 @@ def known_values(topic: str, http: str) -> Values:
     except Failure as failure:
         remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
         return Values({})
+
+
+class Encoding:
+    """As Values.parse, for the roles that have a schema of the registry by it; for others by the binding."""
+
+    def __init__(self, encoders: Mapping[str, Encode], values: Values) -> None:
+        self._encoders = encoders
+        self._values = values
+
+    def parse(self, role: str, text: str) -> bytes:
+        """What is sent for a line of text. Raises Failure."""
+        encode = self._encoders.get(role)
+        return self._values.parse(role, text) if encode is None else encode(text)
 
 
 def _text(data: bytes | None) -> object:

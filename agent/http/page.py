@@ -28,6 +28,9 @@ TABLE_COLUMNS = (
     *("table", "topic", "records_behind", "seconds_behind", "committed_by", "last_error", "failing_since"),
     "problems",
 )
+SUBJECT_COLUMNS = (
+    *("subject", "type", "version", "id", "versions", "deleted", "compatibility", "topics", "refused"),
+)
 
 OBSERVED_COLUMNS = ("at", "topic", "partition", "records", "message", "client_id", "host")
 
@@ -36,9 +39,7 @@ def render(status: Mapping[str, object]) -> str:
     """The whole page of one status (see agent/http/status.py for its values)."""
     ready = bool(status["ready"])
     verdict = '<span class="ok">ready</span>' if ready else '<span class="bad">not ready</span>'
-    queues, replica = status["queues"], status["replica"]
-    assert isinstance(queues, Mapping)
-    assert isinstance(replica, Mapping)
+    queues, replica, registry = (_mapping(status[name]) for name in ("queues", "replica", "registry"))
     sections = [
         f"<h1>Floe agent {escape(str(status['agent']))}: {verdict}</h1>",
         "".join(f'<p class="bad">{escape(str(reason))}</p>' for reason in _rows(status["reasons"])),
@@ -55,6 +56,9 @@ def render(status: Mapping[str, object]) -> str:
         _table(_rows(status["tables"]), TABLE_COLUMNS),
         "<h2>Tables that are not there yet</h2>",
         _table(_rows(status["tables_not_made"]), TABLE_COLUMNS),
+        "<h2>Schema registry</h2>",
+        _pairs(registry.items()),
+        _table(_rows(status["subjects"]), SUBJECT_COLUMNS),
         "<h2>Damaged records</h2>",
         _table(_rows(status["damaged"]), ("topic", "partition", "from_offset", "to_offset", "met", "reason")),
         "<h2>Refused records, the newest</h2>",
@@ -81,6 +85,11 @@ def _ruled(status: Mapping[str, object]) -> Sequence[str]:
         "<h2>Records in quarantine since this agent started, by topic</h2>",
         _table(_rows(status["quarantined"]), ("topic", "records", "at")),
     )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    assert isinstance(value, Mapping)
+    return value
 
 
 def _rows(value: object) -> Sequence[Mapping[str, object]]:

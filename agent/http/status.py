@@ -14,6 +14,7 @@ from agent.http.catalogs import catalogs
 from agent.http.health import checks, jobs, when
 from agent.http.page import render
 from agent.http.parts import Parts
+from agent.http.subjects import size, subjects
 from agent.http.tables import tables, tables_not_made
 from agent.version import VERSION
 from objectstore.tasks import DEFECTS
@@ -73,6 +74,8 @@ class StatusRoutes:
             "topics": len(state.topics),
             "partitions": state.partition_count,
             "schemas": len(state.schemas),
+            "registry": size(parts),
+            "subjects": await subjects(parts),
             "tables": tables(parts),
             "tables_not_made": tables_not_made(parts),
             "catalogs": catalogs(parts),

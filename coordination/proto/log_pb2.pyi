@@ -2832,16 +2832,22 @@ class PutSubjectSettings(_message.Message):
     CLEAR_CONFIG_FIELD_NUMBER: _builtins.int
     CLEAR_MODE_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
+    ALIAS_FIELD_NUMBER: _builtins.int
+    COMPATIBILITY_GROUP_FIELD_NUMBER: _builtins.int
     scope: _builtins.str
     compatibility: Global___PutSubjectSettings.Compatibility.ValueType
     normalize: Global___PutSubjectSettings.Normalize.ValueType
     mode: Global___PutSubjectSettings.Mode.ValueType
     clear_config: _builtins.bool
-    """first the first two are unset …"""
+    """first all but the mode is unset …"""
     clear_mode: _builtins.bool
     """… or the mode"""
     force: _builtins.bool
     """IMPORT although there are subjects"""
+    alias: _builtins.str
+    """the subject that is meant where this one is named; empty: none"""
+    compatibility_group: _builtins.str
+    """versions are compared with those that have the same property; empty: all"""
     def __init__(
         self,
         *,
@@ -2852,11 +2858,20 @@ class PutSubjectSettings(_message.Message):
         clear_config: _builtins.bool = ...,
         clear_mode: _builtins.bool = ...,
         force: _builtins.bool = ...,
+        alias: _builtins.str | None = ...,
+        compatibility_group: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alias", b"_alias", "_compatibility_group", b"_compatibility_group", "alias", b"alias", "compatibility_group", b"compatibility_group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear_config", b"clear_config", "clear_mode", b"clear_mode", "compatibility", b"compatibility", "force", b"force", "mode", b"mode", "normalize", b"normalize", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alias", b"_alias", "_compatibility_group", b"_compatibility_group", "alias", b"alias", "clear_config", b"clear_config", "clear_mode", b"clear_mode", "compatibility", b"compatibility", "compatibility_group", b"compatibility_group", "force", b"force", "mode", b"mode", "normalize", b"normalize", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__alias: _TypeAlias = _typing.Literal["alias"]  # noqa: Y015
+    _WhichOneofArgType__alias: _TypeAlias = _typing.Literal["_alias", b"_alias"]  # noqa: Y015
+    _WhichOneofReturnType__compatibility_group: _TypeAlias = _typing.Literal["compatibility_group"]  # noqa: Y015
+    _WhichOneofArgType__compatibility_group: _TypeAlias = _typing.Literal["_compatibility_group", b"_compatibility_group"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__alias) -> _WhichOneofReturnType__alias | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__compatibility_group) -> _WhichOneofReturnType__compatibility_group | None: ...
 
 Global___PutSubjectSettings: _TypeAlias = PutSubjectSettings  # noqa: Y015

@@ -1923,10 +1923,14 @@ class SubjectSettings(_message.Message):
     COMPATIBILITY_FIELD_NUMBER: _builtins.int
     NORMALIZE_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
+    ALIAS_FIELD_NUMBER: _builtins.int
+    COMPATIBILITY_GROUP_FIELD_NUMBER: _builtins.int
     scope: _builtins.str
     compatibility: _builtins.int
     normalize: _builtins.int
     mode: _builtins.int
+    alias: _builtins.str
+    compatibility_group: _builtins.str
     def __init__(
         self,
         *,
@@ -1934,10 +1938,12 @@ class SubjectSettings(_message.Message):
         compatibility: _builtins.int = ...,
         normalize: _builtins.int = ...,
         mode: _builtins.int = ...,
+        alias: _builtins.str = ...,
+        compatibility_group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compatibility", b"compatibility", "mode", b"mode", "normalize", b"normalize", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "compatibility", b"compatibility", "compatibility_group", b"compatibility_group", "mode", b"mode", "normalize", b"normalize", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -47,11 +47,8 @@ def subject_sections(noted: FrozenSubjects) -> Iterator[pb.Section]:
             changed=[one.revision for one in versions],
         )
         yield pb.Section(subject=message)
-    for scope, (compatibility, normalize, mode) in noted.settings:
-        settings = pb.SubjectSettings(
-            scope=scope, compatibility=compatibility, normalize=normalize, mode=mode
-        )
-        yield pb.Section(subject_settings=settings)
+    for scope, settings in noted.settings:
+        yield pb.Section(subject_settings=pb.SubjectSettings(scope=scope, **settings._asdict()))
 
 
 def _schema(schema: RegisteredSchema) -> pb.RegisteredSchema:
@@ -102,4 +99,6 @@ def thaw_subject(table: SubjectTable, told: pb.Subject) -> None:
 
 def thaw_settings(table: SubjectTable, told: pb.SubjectSettings) -> None:
     """Add what was set for one scope."""
-    table.settings[told.scope] = Settings(told.compatibility, told.normalize, told.mode)
+    table.settings[told.scope] = Settings(
+        told.compatibility, told.normalize, told.mode, told.alias, told.compatibility_group
+    )

@@ -18,17 +18,13 @@ def put_subject_settings(state: StateData, message: PutSubjectSettings, at: At) 
     Refused: POLICY_VIOLATION for IMPORT where there are subjects, for the config of what can only be read,
     and for too many.
     """
-    if len(message.scope) > NAME_LENGTH_MAX:
-        return Refused(Code.INVALID_REQUEST, f"a subject has at most {NAME_LENGTH_MAX} characters")
+    if max(map(len, (message.scope, message.alias, message.compatibility_group))) > NAME_LENGTH_MAX:
+        what = f"a subject, an alias and a group have at most {NAME_LENGTH_MAX} characters"
+        return Refused(Code.INVALID_REQUEST, what)
     table = state.subjects
     before = table.settings.get(message.scope, Settings())
-    after = Settings(
-        message.compatibility or (0 if message.clear_config else before.compatibility),
-        message.normalize or (0 if message.clear_config else before.normalize),
-        message.mode or (0 if message.clear_mode else before.mode),
-    )
-    config_changes = after[:2] != before[:2]
-    if config_changes and in_force(table, message.scope).mode in READ_ONLY:
+    after = _after(before, message)
+    if after.config != before.config and in_force(table, message.scope).mode in READ_ONLY:
         return Refused(Code.POLICY_VIOLATION, f"Subject {message.scope} is in read-only mode")
     importing = message.mode == Mode.IMPORT and before.mode != Mode.IMPORT and not message.force
     if importing and _occupied(state, message.scope):
@@ -40,7 +36,20 @@ def put_subject_settings(state: StateData, message: PutSubjectSettings, at: At) 
         table.settings[message.scope] = after
         if after == Settings():
             del table.settings[message.scope]
-    return Done(after)
+    named = after.alias or after.compatibility_group
+    return Done(tuple(after) if named else tuple(after[:3]))  # hashed: without them as before there were any
+
+
+def _after(before: Settings, message: PutSubjectSettings) -> Settings:
+    """What is set once what is to be cleared is, and what is given is put upon it."""
+    kept = Settings(mode=before.mode) if message.clear_config else before
+    return Settings(
+        message.compatibility or kept.compatibility,
+        message.normalize or kept.normalize,
+        message.mode or (0 if message.clear_mode else kept.mode),
+        message.alias if message.HasField("alias") else kept.alias,
+        message.compatibility_group if message.HasField("compatibility_group") else kept.compatibility_group,
+    )
 
 
 def _occupied(state: StateData, scope: str) -> bool:

@@ -93,11 +93,18 @@ class Subject:
 
 
 class Settings(NamedTuple):
-    """What was set for a subject, a context or all, by log.proto PutSubjectSettings; 0: nothing."""
+    """What was set for a subject, a context or all, by log.proto PutSubjectSettings; 0, "": nothing."""
 
     compatibility: int = 0
     normalize: int = 0
     mode: int = 0
+    alias: str = ""
+    compatibility_group: str = ""
+
+    @property
+    def config(self) -> Settings:
+        """All but the mode."""
+        return self._replace(mode=0)
 
 
 class SubjectTable:
@@ -212,13 +219,20 @@ def context_of(subject: str) -> str:
 def in_force(table: SubjectTable, subject: str) -> Settings:
     """What applies to a subject: what was set for it, else for its context, else for all; 0: nothing was.
 
-    READONLY_OVERRIDE for all stands above everything.
+    READONLY_OVERRIDE for all stands above everything; an alias is the subject's own.
     """
     scopes = dict.fromkeys((subject, context_of(subject), GLOBAL))
     held = [table.settings.get(scope, Settings()) for scope in scopes]
+    numbers = [(one.compatibility, one.normalize, one.mode) for one in held]
     compatibility, normalize, mode = (
-        next((one[place] for one in held if one[place]), 0) for place in range(3)
+        next((one[place] for one in numbers if one[place]), 0) for place in range(3)
     )
     if held[-1].mode == Mode.READONLY_OVERRIDE:
         mode = Mode.READONLY_OVERRIDE
-    return Settings(compatibility, normalize, mode)
+    group = next((one.compatibility_group for one in held if one.compatibility_group), "")
+    return Settings(compatibility, normalize, mode, held[0].alias, group)
+
+
+def meant(table: SubjectTable, subject: str) -> str:
+    """The subject that a name means: the one that it is an alias of (one step), else itself."""
+    return table.settings.get(subject, Settings()).alias or subject

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from schema.compiler import CompileError, compile_protos
 from schema.descriptors import DescriptorError, in_order
@@ -103,6 +103,32 @@ def serialized(form: bytes) -> str:
     file = FileDescriptorProto.FromString(form)
     file.name = "default"
     return base64.b64encode(file.SerializeToString()).decode()
+
+
+def without_extensions(form: bytes, imports: Imports) -> str:
+    """A canonical file as text, without `extend` and custom options: for those that do not know these.
+
+    Blocks as `descriptor_set`: call it in a thread. Raises InvalidSchema.
+    """
+    file = FileDescriptorProto.FromString(form)
+    _drop_extensions(file)
+    return printed(load(file.SerializeToString(), imports))
+
+
+def _drop_extensions(described: Message) -> None:
+    """Calls itself as deep as messages stand within messages, of which there are NESTING_MAX."""
+    if described.DESCRIPTOR.name.endswith("Options"):
+        described.DiscardUnknownFields()
+        for field, _ in described.ListFields():
+            if field.is_extension:
+                described.ClearExtension(field)  # type: ignore[arg-type]  # a descriptor does as well
+        return
+    if "extension" in described.DESCRIPTOR.fields_by_name:
+        described.ClearField("extension")
+    for field, value in described.ListFields():
+        if field.message_type is not None:
+            for one in value if field.is_repeated else [value]:
+                _drop_extensions(one)
 
 
 def _from_base64(text: str) -> FileDescriptorProto | None:

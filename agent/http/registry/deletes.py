@@ -18,7 +18,7 @@ from agent.http.registry.errors import (
     version_missing,
     version_not_deleted,
 )
-from agent.http.registry.requests import flag, subject_of, version_held, version_named
+from agent.http.registry.requests import flag, subject_meant, version_held, version_named
 from agent.http.registry.shown import answer
 from coordination.commands import DeleteSchemaVersions, command
 from coordination.kafka_codes import Code
@@ -35,16 +35,17 @@ class DeleteRoutes:
 
     async def subject(self, request: Request) -> Response:
         """All versions of a subject; answers with their numbers."""
-        name, permanent = subject_of(request), flag(request, "permanent")
+        permanent = flag(request, "permanent")
         await barrier(self._parts)
+        name = subject_meant(self._parts.replica.state.subjects, request)
         deleted = await self._delete(name, [], permanent=permanent)
         return answer(list(deleted))
 
     async def version(self, request: Request) -> Response:
         """One version; answers with its number."""
-        name, number = subject_of(request), version_named(request)
-        permanent = flag(request, "permanent")
+        number, permanent = version_named(request), flag(request, "permanent")
         await barrier(self._parts)
+        name = subject_meant(self._parts.replica.state.subjects, request)
         subject = self._held(name)
         if number is None:
             number = version_held(subject, None, deleted=permanent).version

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,6 +34,7 @@ from schema.registry.parsed import Imports, InvalidSchema, Parsed
 
 PARSED_AT_ONCE_MAX = 2  # each is a process of its own
 COMPARED_AT_ONCE_MAX = 2  # each may take a core for seconds
+_T = TypeVar("_T")
 Number = Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]
 
 
@@ -133,9 +134,28 @@ def normalizes(table: SubjectTable, subject: str, *, asked: bool) -> bool:
     return asked or in_force(table, subject).normalize == Normalize.ON
 
 
+class Law(NamedTuple):
+    """What a new version must go with: those that the level looks at; of a group, those alike in it."""
+
+    level: str
+    group: str  # the property of metadata by which versions are alike; empty: all are
+
+
 def level_of(table: SubjectTable, subject: str) -> str:
     """The compatibility level in force."""
     return level_name(in_force(table, subject).compatibility)
+
+
+def law_of(table: SubjectTable, subject: str) -> Law:
+    """The one in force."""
+    applies = in_force(table, subject)
+    return Law(level_name(applies.compatibility), applies.compatibility_group)
+
+
+def properties(metadata: str) -> dict[str, str]:
+    """The properties of metadata, as the state keeps it."""
+    found = json.loads(metadata).get("properties") if metadata else None
+    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def level_name(number: int) -> str:
@@ -144,15 +164,23 @@ def level_name(number: int) -> str:
     return Compatibility.Name(known) if number else DEFAULT
 
 
-def earlier_of(table: SubjectTable, versions: Sequence[SubjectVersion], level: str) -> list[Version]:
-    """Of these versions the ones that the level looks at, oldest first."""
-    looked_at = [] if level == "NONE" else versions if level.endswith("_TRANSITIVE") else versions[-1:]
+def earlier_of(table: SubjectTable, versions: Sequence[SubjectVersion], law: Law) -> list[Version]:
+    """Of these versions the ones that may have to be looked at, oldest first."""
+    looked_at = versions if law.group else _looked_at(versions, law.level)
     schemas = [(one.version, table.schemas[one.schema_id]) for one in looked_at]
     return [Version(number, each, imports_of(table, each.references)) for number, each in schemas]
 
 
-def compared(wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str]:
+def _looked_at(versions: Sequence[_T], level: str) -> Sequence[_T]:
+    return () if level == "NONE" else versions if level.endswith("_TRANSITIVE") else versions[-1:]
+
+
+def compared(wanted: Wanted, earlier: Sequence[Version], law: Law) -> list[str]:
     """Why the schema does not go with the versions; empty: it does. Blocks: call it in a thread."""
+    if law.group:
+        of = properties(wanted.metadata).get(law.group)
+        of_group = [one for one in earlier if properties(one.schema.metadata).get(law.group) == of]
+        earlier = _looked_at(of_group, law.level)
     before = []
     kind = KINDS[wanted.schema_type]
     for number, schema, imports in earlier:
@@ -160,7 +188,7 @@ def compared(wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str
         form = kind.load(schema.canonical, imports) if alike else None
         before.append(Earlier(number, schema.text, Loaded(schema.schema_type, form)))
     new = Loaded(wanted.schema_type, kind.load(wanted.parsed.canonical, wanted.imports))
-    return problems(new, before, level)
+    return problems(new, before, law.level)
 
 
 class Reader:
@@ -170,10 +198,10 @@ class Reader:
         self._places = asyncio.Semaphore(PARSED_AT_ONCE_MAX)
         self._comparing = asyncio.Semaphore(COMPARED_AT_ONCE_MAX)
 
-    async def compared(self, wanted: Wanted, earlier: Sequence[Version], level: str) -> list[str]:
+    async def compared(self, wanted: Wanted, earlier: Sequence[Version], law: Law) -> list[str]:
         """As `compared`; the next one waits for a place."""
         async with self._comparing:
-            return await asyncio.to_thread(compared, wanted, earlier, level)
+            return await asyncio.to_thread(compared, wanted, earlier, law)
 
     async def read(
         self, given: SchemaGiven, references: tuple[Reference, ...], imports: Imports, *, normalize: bool

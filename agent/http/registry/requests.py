@@ -16,7 +16,7 @@ from agent.http.registry.errors import (
     version_missing,
 )
 from coordination.state.bounds import SCHEMA_ID_MAX
-from coordination.state.subject_types import Subject, SubjectTable, SubjectVersion, context_of
+from coordination.state.subject_types import Subject, SubjectTable, SubjectVersion, context_of, meant
 from coordination.state.subjects import NAME_LENGTH_MAX
 
 DEFAULT_CONTEXT = "."
@@ -52,6 +52,11 @@ def subject_of(request: Request) -> str:
     if bad or any(ord(letter) < 32 for letter in name) or name == context_of(name):
         raise invalid_subject(given)
     return name
+
+
+def subject_meant(table: SubjectTable, request: Request) -> str:
+    """The subject that the path names, or that what it names is an alias of. Raises RegistryProblem 42208."""
+    return meant(table, subject_of(request))
 
 
 def scope_of(request: Request) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from agent.http.parts import Parts
+from agent.http.registry.about import AboutRoutes
 from agent.http.registry.deletes import DeleteRoutes
 from agent.http.registry.errors import Handler, told
+from agent.http.registry.impact import ImpactRoutes
+from agent.http.registry.judging import Reader
 from agent.http.registry.schemas import SchemaRoutes
 from agent.http.registry.settings import SettingRoutes
 from agent.http.registry.subjects import SubjectRoutes
@@ -26,7 +29,8 @@ def registry_routes(parts: Parts) -> list[Route]:
 
 
 def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handler]]:
-    schemas, writes = SchemaRoutes(parts), WriteRoutes(parts)
+    schemas, about, reader = SchemaRoutes(parts), AboutRoutes(parts), Reader()
+    writes, touched = WriteRoutes(parts, reader), ImpactRoutes(parts, reader)
     deletes, settings = DeleteRoutes(parts), SettingRoutes(parts)
     subject = "/subjects/{subject:path}"
     version = f"{subject}/versions/{{version}}"
@@ -47,11 +51,15 @@ def _table(parts: Parts, subjects: SubjectRoutes) -> list[tuple[str, str, Handle
         ("GET", "/schemas/ids/{id}/subjects", schemas.subjects),
         ("GET", "/schemas/ids/{id}/versions", schemas.versions),
         ("GET", "/schemas/ids/{id}", schemas.schema),
+        ("GET", "/schemas/guids/{guid}/ids", schemas.ids),
         ("GET", "/schemas/guids/{guid}", schemas.by_guid),
         ("GET", "/schemas", subjects.schemas),
         ("POST", f"{tested}/{{version}}", writes.test_one),
         ("POST", tested, writes.test_all),
         ("POST", "/admin/subjects/{subject:path}/rules", writes.rules),
+        ("POST", f"/admin{subject}/impact", touched.impact),
+        ("GET", "/v1/metadata/id", about.scope),
+        ("GET", "/v1/metadata/version", about.version),
         *_settings(settings),
     ]
 

@@ -8,8 +8,9 @@ from starlette.responses import Response
 from agent.http.barrier import barrier
 from agent.http.parts import Parts
 from agent.http.registry.errors import RegistryProblem, schema_missing
-from agent.http.registry.requests import flag, paged
-from agent.http.registry.shown import answer, guid, identity_of, schema_shown, schema_text, text
+from agent.http.registry.formats import texts
+from agent.http.registry.requests import DEFAULT_CONTEXT, flag, paged
+from agent.http.registry.shown import answer, guid, identity_of, schema_shown, text
 from agent.http.registry.subjects import subject_of_schema
 from coordination.state.bounds import SCHEMA_ID_MAX
 from coordination.state.subject_types import RegisteredSchema, SubjectTable
@@ -41,14 +42,16 @@ class SchemaRoutes:
     async def schema(self, request: Request) -> Response:
         """The schema with this id."""
         table, found = await self._named(request)
-        shown = {"guid": guid(found.identity), **schema_shown(found, request)}
+        newest = max(table.schemas)
+        shown = {"guid": guid(found.identity), **schema_shown(found, await texts(table, [found], request))}
         if flag(request, "fetchMaxId"):
-            shown["maxId"] = max(table.schemas)
+            shown["maxId"] = newest
         return answer(shown)
 
     async def text(self, request: Request) -> Response:
         """Its text alone."""
-        return text(schema_text((await self._named(request))[1], request))
+        table, found = await self._named(request)
+        return text((await texts(table, [found], request))[found.schema_id])
 
     async def subjects(self, request: Request) -> Response:
         """Names of subjects that have it."""
@@ -64,11 +67,22 @@ class SchemaRoutes:
 
     async def by_guid(self, request: Request) -> Response:
         """The schema with this guid."""
+        table, ids = await self._of_guid(request)
+        found = table.schemas[ids[0]]
+        told = await texts(table, [found], request)
+        return answer({"guid": guid(found.identity), **schema_shown(found, told)})
+
+    async def ids(self, request: Request) -> Response:
+        """The ids that have this guid. They are of no context: they are told for the default one."""
+        _, ids = await self._of_guid(request)
+        return answer([{"context": DEFAULT_CONTEXT, "id": one} for one in ids])
+
+    async def _of_guid(self, request: Request) -> tuple[SubjectTable, list[int]]:
+        """Ids of the guid that the path names, one at least. Raises RegistryProblem 40403."""
         given = str(request.path_params["guid"])
         await barrier(self._parts)
         table = self._parts.replica.state.subjects
         ids = table.by_identity.get(identity_of(given) or b"")
         if not ids:
             raise schema_missing(given)
-        found = table.schemas[next(iter(ids))]
-        return answer({"guid": guid(found.identity), **schema_shown(found, request)})
+        return table, list(ids)

@@ -20,16 +20,25 @@ from agent.http.registry.errors import (
     subject_missing,
 )
 from agent.http.registry.judging import level_name
-from agent.http.registry.requests import flag, object_of, scope_of
+from agent.http.registry.requests import flag, object_of, qualified, scope_of
 from agent.http.registry.shown import answer
 from coordination.commands import PutSubjectSettings, command
-from coordination.state.subject_types import GLOBAL, Compatibility, Mode, Normalize, Settings, in_force
+from coordination.state.subject_types import (
+    GLOBAL,
+    Compatibility,
+    Mode,
+    Normalize,
+    Settings,
+    context_of,
+    in_force,
+)
+from coordination.state.subjects import NAME_LENGTH_MAX
 from coordination.state.types import Refused
 from schema.registry.compatibility import LEVELS
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 UNKNOWN_CONFIGS = (
-    *("alias", "compatibilityGroup", "compatibilityPolicy", "defaultMetadata", "overrideMetadata"),
+    *("compatibilityPolicy", "validateFields", "defaultMetadata", "overrideMetadata"),
     *("defaultRuleSet", "overrideRuleSet"),
 )
 """What Confluent's registry has and Floe's does not. Refused: nobody shall believe that it is in force."""
@@ -53,7 +62,7 @@ class SettingRoutes:
         scope, own, applies = await self._settings(request)
         if scope == GLOBAL or flag(request, "defaultToGlobal"):
             return answer(_config(applies, default=True))
-        if not (own.compatibility or own.normalize):
+        if own.config == Settings():
             raise config_missing(scope)
         return answer(_config(own, default=False))
 
@@ -62,7 +71,7 @@ class SettingRoutes:
         scope = scope_of(request)
         body = await object_of(request, self._parts.config.http.body_bytes_max)
         for name in UNKNOWN_CONFIGS:
-            if body.get(name) not in (None, {}, ""):
+            if body.get(name) not in (None, {}, "", False):
                 raise not_permitted(f"Floe's registry has no {name}")
         change = PutSubjectSettings(scope=scope)
         said: dict[str, Any] = {}
@@ -73,6 +82,7 @@ class SettingRoutes:
         if body.get("normalize") is not None:
             said["normalize"] = bool(body["normalize"])
             change.normalize = Normalize.ON if said["normalize"] else Normalize.OFF
+        said |= _names_given(scope, body, change)
         if not said:
             raise invalid_compatibility()
         await self._change(change)
@@ -81,7 +91,7 @@ class SettingRoutes:
     async def delete_config(self, request: Request) -> Response:
         """Back to what is above it; answers with what was set."""
         scope, own, applies = await self._settings(request)
-        if scope != GLOBAL and not (own.compatibility or own.normalize):
+        if scope != GLOBAL and own.config == Settings():
             raise subject_missing(scope)
         await self._change(PutSubjectSettings(scope=scope, clear_config=True))
         return answer(_config(own if scope != GLOBAL else applies, default=scope == GLOBAL))
@@ -134,7 +144,34 @@ def _config(settings: Settings, *, default: bool) -> Mapping[str, object]:
         shown["compatibilityLevel"] = level_name(settings.compatibility)
     if settings.normalize:
         shown["normalize"] = settings.normalize == Normalize.ON
+    if settings.alias:
+        shown["alias"] = settings.alias
+    if settings.compatibility_group:
+        shown["compatibilityGroup"] = settings.compatibility_group
     return shown
+
+
+def _names_given(scope: str, body: Mapping[str, object], change: PutSubjectSettings) -> dict[str, str]:
+    """Alias and group of a body, put into the change; empty, or null, unsets one. Raises RegistryProblem."""
+    said = {}
+    for name in ("alias", "compatibilityGroup"):
+        if name in body:
+            said[name] = _name(name, body[name])
+    if "alias" in said:
+        if said["alias"] and scope == context_of(scope):  # so is that of all
+            raise not_permitted(f"alias {said['alias']!r} is given for no subject: PUT /config/SUBJECT")
+        change.alias = qualified(said["alias"], "")
+    if "compatibilityGroup" in said:
+        change.compatibility_group = said["compatibilityGroup"]
+    return said
+
+
+def _name(what: str, given: object) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str) or len(given) > NAME_LENGTH_MAX or any(ord(each) < 32 for each in given):
+        raise not_permitted(f"{what}: give a text of at most {NAME_LENGTH_MAX} printable characters")
+    return given
 
 
 def _mode(number: int) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agent.http.registry.errors import CONTENT_TYPE
 from coordination.state.subject_types import IDENTITY_BYTES, RegisteredSchema, SubjectVersion
-from schema.registry.protobuf import serialized
 
 DEFAULT_TYPE = "AVRO"
 """Of a schema that names none, to the registry and to its clients."""
@@ -25,13 +24,6 @@ def answer(content: object) -> Response:
 def text(content: str) -> Response:
     """A schema alone, as it is."""
     return Response(content, media_type=CONTENT_TYPE)
-
-
-def schema_text(schema: RegisteredSchema, request: Request) -> str:
-    """The schema in the format that is asked for: its text, or `serialized`."""
-    if request.query_params.get("format") == "serialized" and schema.schema_type == "PROTOBUF":
-        return serialized(schema.canonical)
-    return schema.text
 
 
 def guid(identity: bytes) -> str:
@@ -50,9 +42,9 @@ def identity_of(given: str) -> bytes | None:
     return found if len(found) == IDENTITY_BYTES else None
 
 
-def schema_shown(schema: RegisteredSchema, request: Request) -> dict[str, Any]:
-    """What a schema is, without its names and numbers."""
-    shown: dict[str, Any] = {"schema": schema_text(schema, request)}
+def schema_shown(schema: RegisteredSchema, told: Mapping[int, str]) -> dict[str, Any]:
+    """What a schema is, without its names and numbers; `told`: its text by its id (formats.py)."""
+    shown: dict[str, Any] = {"schema": told[schema.schema_id]}
     if schema.schema_type != DEFAULT_TYPE:  # as there: clients take it for that
         shown = {"schemaType": schema.schema_type, **shown}
     if schema.references:
@@ -67,7 +59,7 @@ def schema_shown(schema: RegisteredSchema, request: Request) -> dict[str, Any]:
 
 
 def version_shown(
-    subject: str, version: SubjectVersion, schema: RegisteredSchema, request: Request
+    subject: str, version: SubjectVersion, schema: RegisteredSchema, told: Mapping[int, str]
 ) -> dict[str, Any]:
     """A version of a subject; `deleted` is told of deleted ones only."""
     shown: dict[str, Any] = {
@@ -78,4 +70,4 @@ def version_shown(
     }
     if version.deleted:
         shown["deleted"] = True
-    return {**shown, **schema_shown(schema, request)}
+    return {**shown, **schema_shown(schema, told)}

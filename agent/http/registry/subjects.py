@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from operator import itemgetter
 
 from starlette.requests import Request
@@ -11,17 +10,19 @@ from starlette.responses import Response
 from agent.http.barrier import barrier
 from agent.http.parts import Parts
 from agent.http.registry.errors import schema_missing
+from agent.http.registry.formats import texts
+from agent.http.registry.judging import properties
 from agent.http.registry.requests import (
     DEFAULT_CONTEXT,
     flag,
     paged,
     prefixes,
     subject_held,
-    subject_of,
+    subject_meant,
     version_held,
     version_named,
 )
-from agent.http.registry.shown import answer, schema_text, text, version_shown
+from agent.http.registry.shown import answer, text, version_shown
 from coordination.state.subject_types import (
     RegisteredSchema,
     Subject,
@@ -53,30 +54,37 @@ class SubjectRoutes:
         return answer(paged(request, [subject.name for subject in found]))
 
     async def versions(self, request: Request) -> Response:
-        """Numbers of versions, ascending."""
-        table, name = await self._table(), subject_of(request)
-        only = flag(request, "deletedOnly", "deleted_only")
-        subject = subject_held(table, name, deleted=only or flag(request, "deleted"))
-        found = list(subject.versions.values()) if only or flag(request, "deleted") else subject.live
-        return answer(paged(request, [one.version for one in found if one.deleted or not only]))
+        """Numbers of versions, ascending; deleted ones below zero where `deletedAsNegative` says so."""
+        table = await self._table()
+        name = subject_meant(table, request)
+        only, deleted = flag(request, "deletedOnly", "deleted_only"), flag(request, "deleted")
+        sign = -1 if flag(request, "deletedAsNegative") else 1
+        subject = subject_held(table, name, deleted=only or deleted)
+        found = list(subject.versions.values()) if only or deleted else subject.live
+        told = [one.version * (sign if one.deleted else 1) for one in found if one.deleted or not only]
+        return answer(paged(request, told))
 
     async def version(self, request: Request) -> Response:
         """One version; `latest` is the newest."""
-        table, name, number = await self._table(), subject_of(request), version_named(request)
+        table, number = await self._table(), version_named(request)
+        name = subject_meant(table, request)
         deleted = flag(request, "deleted")
         one = version_held(subject_held(table, name, deleted=deleted), number, deleted=deleted)
-        return answer(version_shown(name, one, table.schemas[one.schema_id], request))
+        schema = table.schemas[one.schema_id]
+        return answer(version_shown(name, one, schema, await texts(table, [schema], request)))
 
     async def schema(self, request: Request) -> Response:
         """The schema of a version alone."""
-        table, name, number = await self._table(), subject_of(request), version_named(request)
+        table, number = await self._table(), version_named(request)
+        name = subject_meant(table, request)
         deleted = flag(request, "deleted")
         one = version_held(subject_held(table, name, deleted=deleted), number, deleted=deleted)
-        return text(schema_text(table.schemas[one.schema_id], request))
+        return text((await texts(table, [table.schemas[one.schema_id]], request))[one.schema_id])
 
     async def referencedby(self, request: Request) -> Response:
         """Ids of schemas that refer to a version."""
-        table, name, number = await self._table(), subject_of(request), version_named(request)
+        table, number = await self._table(), version_named(request)
+        name = subject_meant(table, request)
         one = version_held(subject_held(table, name, deleted=True), number, deleted=True)
         state, deleted = self._parts.replica.state, flag(request, "deleted")
         return answer(paged(request, referring(state, name, one.version, deleted=deleted)))
@@ -94,25 +102,22 @@ class SubjectRoutes:
         """
         table = await self._table()
         found = paged(request, await in_turns(_versions(table, request)), SCHEMAS_PER_ANSWER)
-        return answer([version_shown(name, one, schema, request) for name, one, schema in found])
+        told = await texts(table, [schema for _, _, schema in found], request)
+        return answer([version_shown(name, one, schema, told) for name, one, schema in found])
 
     async def with_metadata(self, request: Request) -> Response:
         """The newest version with these properties in its metadata: each a `key` and a `value`."""
-        table, name = await self._table(), subject_of(request)
+        table = await self._table()
+        name = subject_meant(table, request)
         deleted = flag(request, "deleted")
         subject = subject_held(table, name, deleted=deleted)
         asked = request.query_params
         wanted = dict(zip(asked.getlist("key"), asked.getlist("value"), strict=False))
         for one in reversed(subject.versions.values()):
             schema = table.schemas[one.schema_id]
-            if (deleted or not one.deleted) and wanted.items() <= _properties(schema).items():
-                return answer(version_shown(name, one, schema, request))
+            if (deleted or not one.deleted) and wanted.items() <= properties(schema.metadata).items():
+                return answer(version_shown(name, one, schema, await texts(table, [schema], request)))
         raise schema_missing()
-
-
-def _properties(schema: RegisteredSchema) -> dict[str, str]:
-    found = json.loads(schema.metadata).get("properties") if schema.metadata else None
-    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _versions(

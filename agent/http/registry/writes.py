@@ -17,14 +17,16 @@ from agent.http.registry.errors import (
     not_permitted,
     schema_missing,
 )
+from agent.http.registry.formats import texts
 from agent.http.registry.judging import (
+    Law,
     Reader,
     SchemaGiven,
     Version,
     Wanted,
     earlier_of,
     imports_of,
-    level_of,
+    law_of,
     normalizes,
     references_of,
     schema_given,
@@ -33,6 +35,7 @@ from agent.http.registry.requests import (
     flag,
     object_of,
     subject_held,
+    subject_meant,
     subject_of,
     version_held,
     version_named,
@@ -58,9 +61,9 @@ Placed: TypeAlias = tuple[int, int]
 class WriteRoutes:
     """Puts schemas into the log; what they become is what apply decided."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, reader: Reader) -> None:
         self._parts = parts
-        self._reader = Reader()
+        self._reader = reader
 
     @property
     def _state(self) -> State:
@@ -72,11 +75,12 @@ class WriteRoutes:
 
     async def register(self, request: Request) -> Response:
         """Register a schema, or find it; answers with its id."""
-        subject, given = subject_of(request), await self._given(request)
+        given = await self._given(request)
         if given.version and given.version > 0 and not (given.id and given.id > 0):
             raise invalid_schema("a version is given with an id only")
         for _ in range(TRIES):
             await barrier(self._parts)
+            subject = subject_meant(self._table, request)
             wanted = await self._read(request, subject, given)
             await barrier(self._parts)  # reading took its time
             placed = self._found(subject, given, wanted)
@@ -85,12 +89,14 @@ class WriteRoutes:
                 placed = await self._propose(subject, given, wanted, revision)
             if placed is not None:
                 schema_id, version = placed
-                return answer({"id": schema_id, "version": version, "guid": guid(_identity(wanted))})
-        raise RegistryProblem(STORE, f"subject '{subject}' changed each of the {TRIES} times this was tried")
+                return answer({"id": schema_id, "version": version, "guid": guid(identity_of_wanted(wanted))})
+        raise RegistryProblem(
+            STORE, f"subject '{subject_of(request)}' changed each of the {TRIES} times this was tried"
+        )
 
     def _found(self, subject: str, given: SchemaGiven, wanted: Wanted) -> Placed | None:
         """Id and version where the subject has the schema already, and none others were given."""
-        found = registered(self._state, subject, _identity(wanted))
+        found = registered(self._state, subject, identity_of_wanted(wanted))
         asked = (given.id or 0) > 0
         return None if asked or found is None else (found.schema_id, found.version)
 
@@ -106,9 +112,9 @@ class WriteRoutes:
             raise not_permitted(refusal.message)
         if schema_id:
             return revision  # what another registry took is not judged again
-        level, held = level_of(table, subject), table.subjects.get(subject)
-        earlier = earlier_of(table, held.live if held is not None else [], level)
-        problems = await self._reader.compared(wanted, earlier, level)
+        law, held = law_of(table, subject), table.subjects.get(subject)
+        earlier = earlier_of(table, held.live if held is not None else [], law)
+        problems = await self._reader.compared(wanted, earlier, law)
         if problems:
             raise incompatible(subject, problems)
         return revision
@@ -146,44 +152,44 @@ class WriteRoutes:
 
     async def look_up(self, request: Request) -> Response:
         """The version of the subject that is this schema."""
-        subject, given = subject_of(request), await self._given(request)
-        deleted = flag(request, "deleted")
+        given, deleted = await self._given(request), flag(request, "deleted")
         await barrier(self._parts)
+        subject = subject_meant(self._table, request)
         subject_held(self._table, subject, deleted=deleted)
         wanted = await self._read(request, subject, given, deleted=True)
         subject_held(self._table, subject, deleted=deleted)
-        found = registered(self._state, subject, _identity(wanted), deleted=deleted)
+        found = registered(self._state, subject, identity_of_wanted(wanted), deleted=deleted)
         if found is None:
             raise schema_missing()
-        return answer(version_shown(subject, found, self._table.schemas[found.schema_id], request))
+        table, schema = self._table, self._table.schemas[found.schema_id]
+        return answer(version_shown(subject, found, schema, await texts(table, [schema], request)))
 
     async def test_one(self, request: Request) -> Response:
         """Whether the schema would go with one version, in the directions of the level in force."""
-        subject, number = subject_of(request), version_named(request)
-        given = await self._given(request)
+        number, given = version_named(request), await self._given(request)
         await barrier(self._parts)
+        subject = subject_meant(self._table, request)
         wanted = await self._read(request, subject, given)
-        table, level = self._table, level_of(self._table, subject)
+        table, law = self._table, law_of(self._table, subject)
         held = table.subjects.get(subject)
         if number is None and not (held is not None and held.live):
             return _tested(request, [])  # it goes with nothing
         one = version_held(subject_held(table, subject, deleted=False), number, deleted=False)
-        return await self._compare(request, wanted, earlier_of(table, [one], level), level)
+        return await self._compare(request, wanted, earlier_of(table, [one], law), law)
 
     async def test_all(self, request: Request) -> Response:
         """Whether the schema would go with the versions that the level in force looks at."""
-        subject, given = subject_of(request), await self._given(request)
+        given = await self._given(request)
         await barrier(self._parts)
+        subject = subject_meant(self._table, request)
         wanted = await self._read(request, subject, given)
-        table, level = self._table, level_of(self._table, subject)
+        table, law = self._table, law_of(self._table, subject)
         held = table.subjects.get(subject)
-        earlier = earlier_of(table, held.live if held is not None else [], level)
-        return await self._compare(request, wanted, earlier, level)
+        earlier = earlier_of(table, held.live if held is not None else [], law)
+        return await self._compare(request, wanted, earlier, law)
 
-    async def _compare(
-        self, request: Request, wanted: Wanted, earlier: list[Version], level: str
-    ) -> Response:
-        return _tested(request, await self._reader.compared(wanted, earlier, level))
+    async def _compare(self, request: Request, wanted: Wanted, earlier: list[Version], law: Law) -> Response:
+        return _tested(request, await self._reader.compared(wanted, earlier, law))
 
     async def rules(self, request: Request) -> Response:
         """Which rules of protovalidate that the schema has cannot be used. Floe's own, not Confluent's."""
@@ -208,7 +214,8 @@ class WriteRoutes:
         return await self._reader.read(given, references, imports_of(table, references), normalize=normalize)
 
 
-def _identity(wanted: Wanted) -> bytes:
+def identity_of_wanted(wanted: Wanted) -> bytes:
+    """By which the state looks for it."""
     return identity(
         wanted.schema_type, wanted.parsed.canonical, wanted.references, wanted.metadata, wanted.rule_set
     )

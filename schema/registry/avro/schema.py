@@ -49,6 +49,17 @@ def load(form: bytes, imports: Imports) -> Type:
     return _load(form, given) if small else _read(form, given)
 
 
+def resolved(form: bytes, imports: Imports) -> str:
+    """The canonical text with all types that it refers to in it, each where it first stands.
+
+    CPU: call it in a thread. Raises InvalidSchema where types stand within one another too deep to be told.
+    """
+    try:
+        return _Writer(set()).text(load(form, imports))
+    except RecursionError:
+        raise InvalidSchema("with all that it refers to in it, it is nested too deep") from None
+
+
 def _read(form: bytes, given: tuple[tuple[str, bytes], ...]) -> Type:
     return Reader(_imported(dict(given)), exact=True).schema(json.loads(form))
 

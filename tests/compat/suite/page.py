@@ -12,6 +12,7 @@ from tests.compat.suite.results import LEFT_OUT, PASSED, Result
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 DAMAGE = Path(__file__).parent / "damage.md"  # what tests.compat.damage_answers found, kept by hand
+REGISTRY = Path(__file__).parent / "registry.md"  # what tests/compat/test_registry_*.py show, by hand
 CASES_CHARS_MAX = 160
 HEAD = """# Clients and tools
 
@@ -33,7 +34,7 @@ def render() -> str:
         of_client = list(rows)
         versions = ", ".join(sorted({row.version for row in of_client}))
         parts.append(f"\n## {client} {versions}\n\n{head}{''.join(_lines(of_client, kafka, floe))}")
-    return "".join(parts) + "\n" + DAMAGE.read_text()
+    return "".join(parts) + REGISTRY.read_text() + DAMAGE.read_text()
 
 
 def _lines(rows: list[Result], kafka: dict[str, Result], floe: dict[str, Result]) -> Iterable[str]:

@@ -178,7 +178,8 @@ def registry(script: Script) -> None:
     follow = BindSchema(topic="follows", subject="s", subject_version=1, message="M")
     assert script.one(A, follow) == Done(7)
     for scope, settings in (
-        ("s", PutSubjectSettings(compatibility=PutSubjectSettings.FULL)),
+        ("s", PutSubjectSettings(compatibility=PutSubjectSettings.FULL, compatibility_group="g")),
+        ("a", PutSubjectSettings(alias="s")),
         (":.x:", PutSubjectSettings(normalize=PutSubjectSettings.ON, mode=PutSubjectSettings.READONLY)),
     ):
         settings.scope = scope

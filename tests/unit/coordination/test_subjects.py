@@ -16,7 +16,8 @@ from coordination.snapshot import canonical_digest, decode, encode
 from coordination.state import Done, Refused, Result
 from coordination.state import subject_settings as settings_room
 from coordination.state import subjects as room
-from coordination.state.subject_types import Mode, RegisteredSchema, Settings, context_of, in_force
+from coordination.state.subject_types import Mode, RegisteredSchema, Settings, context_of, in_force, meant
+from coordination.state.subjects import NAME_LENGTH_MAX
 from tests.unit.coordination.kit import A, B, Script
 from tests.unit.coordination.reflect import plain
 
@@ -199,7 +200,7 @@ def test_modes(script: Script) -> None:
     assert in_force(script.state.subjects, "s").mode == Mode.READONLY
     refused(settle(script, "", mode=Mode.IMPORT), Code.POLICY_VIOLATION, "found existing subjects")
     refused(settle(script, "other", mode=Mode.IMPORT), Code.POLICY_VIOLATION)
-    assert settle(script, ":.x:", mode=Mode.IMPORT) == Done(Settings(0, 0, Mode.IMPORT))
+    assert settle(script, ":.x:", mode=Mode.IMPORT) == Done((0, 0, Mode.IMPORT))
     refused(register(script, ":.x:s", "b"), Code.POLICY_VIOLATION, "is not in read-write mode")
 
 
@@ -217,6 +218,28 @@ def test_imported_ids_and_versions(script: Script) -> None:
     assert register(script, "s", "d") == Done((21, 6))
     script.through_snapshot()
     assert register(script, "fourth", "a") == Done((10, 1))
+
+
+def test_aliases_and_groups_are_set_and_taken_back(script: Script) -> None:
+    """They go through snapshots; a schema that was judged before one was set is judged again."""
+    table, revision = script.state.subjects, script.state.revision
+    assert settle(script, "a", alias="s", compatibility_group="major") == Done((0, 0, 0, "s", "major"))
+    message = RegisterSchema(subject="s", schema_type="T", canonical=b"c", judged_revision=revision)
+    refused(script.one(A, message), Code.INVALID_UPDATE_VERSION)
+    assert (meant(table, "a"), meant(table, "s")) == ("s", "s")
+    settle(script, "a", mode=Mode.READWRITE)
+    assert table.settings["a"] == Settings(0, 0, Mode.READWRITE, "s", "major"), "what is not given stays"
+    settle(script, ":.x:", compatibility_group="line")
+    assert in_force(table, ":.x:s").compatibility_group == "line"
+    assert in_force(table, "a").alias == "s"
+    script.through_snapshot()
+    assert script.state.subjects.settings["a"].alias == "s"
+    settle(script, "a", alias="")
+    assert script.state.subjects.settings["a"].alias == ""
+    settle(script, "a", clear_config=True)
+    assert script.state.subjects.settings["a"] == Settings(mode=Mode.READWRITE)
+    refused(settle(script, "a", alias="x" * (NAME_LENGTH_MAX + 1)), Code.INVALID_REQUEST, "an alias")
+    refused(settle(script, "a", compatibility_group="x" * 2000), Code.INVALID_REQUEST)
 
 
 def test_what_applies_to_whom(script: Script) -> None:

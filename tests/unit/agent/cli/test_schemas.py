@@ -95,6 +95,29 @@ def test_a_check_says_what_breaks_whom(dev: Dev, protos: Path) -> None:
     assert "incompatible with an earlier schema" in line
 
 
+def test_an_impact_is_told_before_it_is_made(dev: Dev, protos: Path) -> None:
+    """Topics, columns and whether it goes; status 1 where something breaks. Nothing is registered."""
+    registered(dev, protos, "impact-value")
+    dev.run("topic", "create", "impact")
+    reference = ("--reference", "common/money.proto=common/money.proto")
+    wider, broken = (str(protos / f"shop/{name}.proto") for name in ("wider", "broken"))
+    out = dev.run("schema", "impact", "impact-value", wider, *reference).out
+    assert "impact-value would take it as version 2 (BACKWARD)" in out
+    assert "topic impact (value): is not bound" in out
+    dev.run("topic", "bind", "impact", "--subject", "impact-value")
+    out = dev.run("schema", "impact", "impact-value", wider, *reference).out
+    assert "topic impact (value): takes every version of the subject" in out
+    assert "table floe.impact (not made yet):" in out
+    assert "new column value.note (string)" in out
+    bad = dev.run("schema", "impact", "impact-value", broken, *reference, status=1)
+    assert "impact-value would refuse it (BACKWARD):" in bad.out
+    assert "FIELD_SCALAR_KIND_CHANGED" in bad.out
+    assert "breaks 1 thing" in bad.err
+    shown = told(dev, "impact", "impact-value", broken, *reference, status=1)
+    assert (shown["compatible"], shown["topics"][0]["how"]) == (False, "follows")
+    assert told(dev, "show", "impact-value")["version"] == 1
+
+
 def test_versions_are_compared(dev: Dev, protos: Path) -> None:
     registered(dev, protos, "compared")
     status, line = dev.fails("schema", "diff", "compared")

@@ -32,6 +32,7 @@ async def test_registered_and_read_in_every_way(registry: Registry) -> None:
     assert await registry.get("/schemas/ids/1") == schema
     assert await registry.get(f"/schemas/guids/{told['guid']}") == schema
     assert (await registry.get("/schemas/ids/1?fetchMaxId=true"))["maxId"] == 1
+    assert await registry.get(f"/schemas/guids/{told['guid']}/ids") == [{"context": ".", "id": 1}]
     assert await registry.get("/schemas/ids/1/subjects") == ["s"]
     assert await registry.get("/schemas/ids/1/versions") == [{"subject": "s", "version": 1}]
     assert await registry.get("/schemas") == [version]
@@ -42,6 +43,44 @@ async def test_registered_and_read_in_every_way(registry: Registry) -> None:
     shown = await registry.get("/schemas/ids/1?format=serialized")
     file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(shown["schema"]))
     assert [message.name for message in file.message_type] == ["A"]
+
+
+async def test_formats(registry: Registry) -> None:
+    """Each names what its type has; of others, and of unknown names, the text is told as it is."""
+    custom = (
+        'syntax = "proto3"; import "google/protobuf/descriptor.proto"; '
+        "extend google.protobuf.FieldOptions { string why = 50001; } "
+        'message M { string m = 1 [(why) = "not", deprecated = true]; }'
+    )
+    await registry.register("p", custom)
+    plain = (await registry.get("/subjects/p/versions/1?format=ignore_extensions"))["schema"]
+    assert "string m = 1 [deprecated = true];" in plain
+    assert "why" not in plain
+    rules = (
+        'syntax = "proto3"; import "buf/validate/validate.proto"; '
+        "message M { int32 m = 1 [(buf.validate.field).int32.gt = 0]; }"
+    )
+    await registry.register("r", rules)
+    plain = (await registry.get("/subjects/r/versions/1?format=ignore_extensions"))["schema"]
+    assert "int32 m = 1;" in plain, "custom options of what it imports are left out, too"
+    for name in ("resolved", "odd", ""):
+        assert (await registry.get(f"/subjects/p/versions/1?format={name}"))["schema"] == custom
+    money = '{"type":"record","name":"shop.Money","fields":[{"name":"n","type":"long"}]}'
+    uses = (
+        '{"type":"record","name":"O","fields":[{"name":"a","type":"shop.Money"},'
+        '{"name":"b","type":["null","shop.Money"]}]}'
+    )
+    await registry.register("m", money, schemaType="AVRO")
+    referring = [reference("m", 1, "shop.Money")]
+    told = await registry.register("o", uses, schemaType="AVRO", references=referring)
+    whole = uses.replace('"a","type":"shop.Money"', f'"a","type":{money}')
+    asked = f"/schemas/ids/{told['id']}"
+    assert (await registry.get(asked))["schema"] == uses
+    assert (await registry.get(f"{asked}?format=resolved"))["schema"] == whole
+    assert (await registry.client.get(f"{asked}/schema?format=resolved")).text == whole
+    assert (await registry.get("/subjects/o/versions/1?format=resolved"))["schema"] == whole
+    shown = await registry.get("/schemas?format=resolved")
+    assert [one["schema"] for one in shown] == [money, whole, custom, rules]
 
 
 async def test_again_elsewhere_and_newer(registry: Registry) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent.http.registry.judging import COMPARED_AT_ONCE_MAX, Reader, Wanted
+from agent.http.registry.judging import COMPARED_AT_ONCE_MAX, Law, Reader, Wanted
 from schema.registry.parsed import Parsed
 
 WANTED = Wanted("AVRO", Parsed(b'"int"', '"int"'), (), "", "", {})
@@ -25,7 +25,7 @@ async def test_comparisons_wait_for_a_place(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(asyncio, "to_thread", in_a_thread)
     reader = Reader()
-    asked = [asyncio.ensure_future(reader.compared(WANTED, [], "FULL")) for _ in range(10)]
+    asked = [asyncio.ensure_future(reader.compared(WANTED, [], Law("FULL", ""))) for _ in range(10)]
     for _ in range(20):
         await asyncio.sleep(0)
     assert running == COMPARED_AT_ONCE_MAX

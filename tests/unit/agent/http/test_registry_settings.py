@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.version import VERSION
 from tests.unit.agent.http.registry_rig import A2, A3, BROKEN, USES, A, Registry, reference
 
 
@@ -17,6 +18,7 @@ async def test_deleted_first_then_for_good(registry: Registry) -> None:
     assert await registry.get("/subjects/s/versions") == [1, 3]
     assert await registry.get("/subjects/s/versions?deleted=true") == [1, 2, 3]
     assert await registry.get("/subjects/s/versions?deletedOnly=true") == [2]
+    assert await registry.get("/subjects/s/versions?deleted=true&deletedAsNegative=true") == [1, -2, 3]
     await registry.get("/subjects/s/versions/2", 40402)
     assert (await registry.get("/subjects/s/versions/2?deleted=true"))["deleted"] is True
     await registry.look_up("s", A2, 40403)
@@ -49,13 +51,75 @@ async def test_config(registry: Registry) -> None:
     assert await registry.get("/config/s") == {"compatibilityLevel": "FORWARD", "normalize": True}
     await registry.put("/config/s", 42203, compatibility="SIDEWAYS")
     await registry.put("/config", 42203)
-    told = await registry.put("/config", 42205, compatibility="FULL", alias="x")
-    assert "alias" in told["message"]
+    told = await registry.put("/config", 42205, compatibility="FULL", overrideMetadata={"tags": {}})
+    assert "overrideMetadata" in told["message"]
     deleted = await registry.delete("/config/s")
     assert deleted == {"compatibilityLevel": "FORWARD", "normalize": True}
     await registry.delete("/config/s", 40401)
     assert await registry.delete("/config") == {"compatibilityLevel": "FULL"}
     assert await registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
+
+
+async def test_an_alias_means_another_subject(registry: Registry) -> None:
+    assert await registry.put("/config/a", alias="s") == {"alias": "s"}
+    assert await registry.get("/config/a") == {"alias": "s"}
+    assert (await registry.register("a", A))["version"] == 1
+    assert await registry.get("/subjects") == ["s"]
+    assert (await registry.get("/subjects/a/versions/1"))["subject"] == "s"
+    assert await registry.get("/subjects/a/versions") == [1]
+    assert (await registry.look_up("a", A))["subject"] == "s"
+    await registry.register("a", BROKEN, 409)
+    tested = {"schema": BROKEN, "schemaType": "PROTOBUF"}
+    for end in ("", "/latest"):
+        told = await registry.ask("POST", f"/compatibility/subjects/a/versions{end}", tested)
+        assert told == {"is_compatible": False}
+    await registry.put("/config/s", compatibility="FULL")
+    assert (await registry.get("/config/a")) == {"alias": "s"}, "configs are each name's own"
+    assert await registry.put("/config/b", alias="a") == {"alias": "a"}
+    await registry.get("/subjects/b/versions", 40401)  # one step, as there
+    assert await registry.delete("/subjects/a/versions/1") == 1
+    assert await registry.delete("/subjects/a/versions/1?permanent=true") == 1
+    assert (await registry.put("/config/a", alias=""))["alias"] == ""
+    await registry.get("/config/a", 40408)
+    await registry.get("/subjects/a/versions", 40401)
+    for name, given in (("a", 7), ("a", "x" * 2000), ("", "s"), (":.x:", "s")):
+        told = await registry.put(f"/config/{name}".rstrip("/"), 42205, alias=given)
+        assert "alias" in told["message"]
+
+
+async def test_versions_are_compared_within_their_group(registry: Registry) -> None:
+    """As Confluent's: those with the same value of the property, no value being one."""
+    first = {"metadata": {"properties": {"major": "1"}}}
+    second = {"metadata": {"properties": {"major": "2"}}}
+    await registry.register("s", A, **first)
+    await registry.register("s", BROKEN, 409, **second)
+    assert await registry.put("/config/s", compatibilityGroup="major") == {"compatibilityGroup": "major"}
+    assert await registry.get("/config/s?defaultToGlobal=true") == {
+        "compatibilityLevel": "BACKWARD", "compatibilityGroup": "major",
+    }  # fmt: skip
+    await registry.register("s", BROKEN, **second)
+    await registry.register("s", A2, **first)
+    await registry.register("s", A2, 409, **second)
+    await registry.register("s", BROKEN)  # of no group, in which nobody was
+    await registry.register("s", A2, 409)
+    path = "/compatibility/subjects/s/versions"
+    body = {"schema": A3, "schemaType": "PROTOBUF"}
+    for end, more, goes in (
+        ("", first, True),
+        ("", second, False),
+        ("/1", second, True),
+        ("/2", second, False),
+    ):
+        told = await registry.ask("POST", path + end, {**body, **more})
+        assert told == {"is_compatible": goes}, (end, more)
+    await registry.put("/config/s", compatibility="FULL_TRANSITIVE", compatibilityGroup=None)
+    assert await registry.ask("POST", path, {**body, **first}) == {"is_compatible": False}
+
+
+async def test_who_it_is(registry: Registry) -> None:
+    clusters = (await registry.get("/v1/metadata/id"))["scope"]["clusters"]
+    assert clusters.keys() == {"kafka-cluster", "schema-registry-cluster"}
+    assert (await registry.get("/v1/metadata/version"))["version"] == VERSION
 
 
 async def test_normalized_text(registry: Registry) -> None:

@@ -9,11 +9,12 @@ import httpx
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from coordination.clock import ManualClock
-from coordination.commands import Claim, CommitTable, DeleteTopic, PutNamespace
+from coordination.commands import BindSchema, Claim, CommitTable, DeleteTopic, PutNamespace
 from coordination.state.types import Done
 from iceberg.latest_ids import latest_id
 from iceberg.upsert.committer import claim_name
 from tests.unit.agent.http.conftest import Edge, connect
+from tests.unit.agent.http.registry_rig import A2, A, Registry
 
 
 async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClient) -> None:
@@ -37,6 +38,34 @@ async def test_it_says_who_where_and_how_far(edge: Edge, client: httpx.AsyncClie
         "event loop",
         "clock",
     ]
+
+
+async def test_subjects_with_their_topics_and_refusals(edge: Edge, registry: Registry) -> None:
+    """Followed ones first, then what changed last; a subject that is deleted is told as that."""
+    for name in ("quiet", "<b>followed", "gone"):
+        await registry.register(name, A)
+    await registry.register("quiet", A2)
+    await registry.delete("/subjects/gone")
+    await edge.topic("orders")
+    assert isinstance(await edge.replica.propose(BindSchema(topic="orders", subject="<b>followed")), Done)
+    refusals = Refusals(ManualClock(), edge.parts.metrics)
+    refusals.note("orders", 0, "INVALID_RECORD", "no", "client", "host")
+    app = edge.rebuilt(refusals=refusals, metrics=Metrics())
+    async with connect(app) as client:
+        status = (await client.get("/status")).json()
+        page = (await client.get("/status.html")).text
+    assert {**status["registry"], "bytes": 0} == {
+        "subjects": 3, "versions": 4, "schemas": 2, "bytes": 0, "settings": 0,
+    }  # fmt: skip
+    followed, gone, quiet = status["subjects"]
+    assert followed == {
+        "subject": "<b>followed", "type": "PROTOBUF", "version": 1, "id": 1, "versions": 1, "deleted": 0,
+        "compatibility": "BACKWARD", "topics": ["orders (value)"], "refused": 1,
+    }  # fmt: skip
+    assert (gone["subject"], gone["version"], gone["deleted"]) == ("gone", None, 1)
+    assert (quiet["subject"], quiet["version"], quiet["refused"]) == ("quiet", 2, 0)
+    assert "&lt;b&gt;followed" in page
+    assert "<b>followed" not in page
 
 
 async def test_recent_hashes_let_two_agents_be_compared(edge: Edge, client: httpx.AsyncClient) -> None:
