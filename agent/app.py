@@ -24,8 +24,11 @@ from agent.kafka.assembly import assemble, open_reader, put_chunk_of
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.order import ENDED
+from agent.listeners import listeners_of
 from agent.net.connection import Limits
-from agent.net.server import Listener, RequestContext, Server
+from agent.net.listening import RequestContext
+from agent.net.renewal import Renewal
+from agent.net.server import Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 from agent.telemetry.damages import Damages
@@ -48,6 +51,7 @@ from objectstore.store import ObjectStore, StoreError
 
 _log = logger("app")
 
+RENEWAL_S = 5.0  # between two looks at certificates and lists of users
 RETRY_S = 0.5  # between two tries to ask the log who it is
 STOP_SHARE = 0.7  # of the bound of a stop, for flushes and answers; the rest closes things
 
@@ -102,6 +106,10 @@ class App:
         self._serving = asyncio.Event()
         self._stopping = False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
+        self._listeners = listeners_of(config)
+        self._certificates = [each.tls for each in self._listeners if each.tls is not None]
+        self._renewal = Renewal(self._certificates, RENEWAL_S, lambda _: self._tell_certificates())
+        self._tell_certificates()
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
@@ -135,8 +143,8 @@ class App:
         services.hang_up = self._server.hang_up
         self._services = services
         self._dispatcher = Dispatcher(services)
-        listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
-        self.kafka_ports = await self._server.start(listeners)
+        self.kafka_ports = await self._server.start(self._listeners)
+        self._renewal.start()
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
@@ -165,6 +173,7 @@ class App:
             await self.replica.leave()
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
+        await self._renewal.stop()
         await self.health.stop()
         await self.background.stop()
         if self._services is not None:
@@ -277,6 +286,13 @@ class App:
             health=self.health,
         )
 
+    def _tell_certificates(self) -> None:
+        """How long certificates last, and whether newer ones on the disk are refused."""
+        for tls in self._certificates:
+            listener = tls.files.listener
+            self.metrics.tls_expires_seconds.labels(listener).set(tls.expires_s)
+            self.metrics.tls_renewal_failing.labels(listener).set(bool(tls.problem))
+
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""
         topics = self.replica.state.topics
@@ -326,6 +342,9 @@ def server_limits(config: Config) -> Limits:
         response_bytes_max=limits.response_bytes_max,
         connections_max=limits.connections_max,
         idle_s_max=limits.connection_idle_ms_max / 1000,
+        strangers_max=limits.stranger_connections_max,
+        login_s_max=limits.login_ms_max / 1000,
+        stranger_frame_bytes_max=config.sasl.receive_bytes_max,
     )
 
 

@@ -23,6 +23,7 @@ from agent.config.sections import (
     LogConfig,
     LoggingConfig,
     PeersConfig,
+    SaslConfig,
     ShutdownConfig,
     StoreConfig,
 )
@@ -54,4 +55,5 @@ __all__ = [
     "LoggingConfig",
     "MergingConfig",
     "PeersConfig",
+    "SaslConfig",
 ]

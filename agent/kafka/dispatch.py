@@ -14,7 +14,7 @@ from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
-from agent.net.server import ConnectionInfo, RequestContext
+from agent.net.listening import ConnectionInfo, RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, PRODUCE, Codec, Encoded
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import BadVersion, RequestHeader, UnknownApi
