@@ -23,11 +23,12 @@ from agent.http import HttpServer, Parts, build
 from agent.kafka.assembly import assemble, open_reader, put_chunk_of
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
+from agent.kafka.login.logins import Logins
 from agent.kafka.order import ENDED
 from agent.listeners import listeners_of
 from agent.net.connection import Limits
 from agent.net.listening import RequestContext
-from agent.net.renewal import Renewal
+from agent.net.renewal import Renewable, Renewal
 from agent.net.server import Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
@@ -108,8 +109,10 @@ class App:
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
         self._listeners = listeners_of(config)
         self._certificates = [each.tls for each in self._listeners if each.tls is not None]
-        self._renewal = Renewal(self._certificates, RENEWAL_S, lambda _: self._tell_certificates())
-        self._tell_certificates()
+        self._logins = Logins(config, self.clock, lambda: self.replica.state, self.metrics)
+        files: list[Renewable] = [*self._certificates, self._logins.users]
+        self._renewal = Renewal(files, RENEWAL_S, lambda _: self._tell_files())
+        self._tell_files()
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
@@ -137,6 +140,7 @@ class App:
             fingerprint.cluster_id,
             self.metrics,
             self.standing,
+            self._logins,
             self.damages,
             self.refusals,
         )
@@ -286,12 +290,13 @@ class App:
             health=self.health,
         )
 
-    def _tell_certificates(self) -> None:
-        """How long certificates last, and whether newer ones on the disk are refused."""
+    def _tell_files(self) -> None:
+        """How long certificates last, and whether newer files on the disk are refused."""
         for tls in self._certificates:
             listener = tls.files.listener
             self.metrics.tls_expires_seconds.labels(listener).set(tls.expires_s)
             self.metrics.tls_renewal_failing.labels(listener).set(bool(tls.problem))
+        self.metrics.users_file_failing.set(bool(self._logins.users.problem))
 
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""

@@ -16,6 +16,7 @@ from agent.kafka.groups.consumer.driver import ConsumerGroups
 from agent.kafka.groups.consumer.runner import Surroundings
 from agent.kafka.groups.coordinator import GroupCoordinator
 from agent.kafka.handlers import HANDLERS
+from agent.kafka.login.logins import Logins
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
@@ -90,6 +91,7 @@ def assemble(
     cluster_id: bytes,
     metrics: Metrics,
     standing: Standing,
+    logins: Logins,
     damages: Damages | None = None,
     refusals: Refusals | None = None,
 ) -> Services:
@@ -129,6 +131,7 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
+        logins=logins,
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -58,7 +58,14 @@ class Dispatcher:
         if connection.session is None:
             firsts = Firsts(self._services.config.produce)
             connection.session = Client(
-                connection.id, connection.listener, firsts, self._pauses, connection.peer_host
+                connection.id,
+                connection.listener,
+                firsts,
+                self._pauses,
+                connection.peer_host,
+                login=self._services.logins.of(connection.listener),
+                principal=connection.principal,
+                welcome=connection.welcome,
             )
             connection.on_lost = connection.session.turns.close
         client: Client = connection.session
@@ -102,6 +109,8 @@ class Dispatcher:
     ) -> list[Buffer] | None:
         """Answer, once everything that came before on the connection has its effects."""
         connection = context.connection
+        if client.login is not None and (refusal := client.login.refusal(header.api_key)):
+            raise WireError(refusal)
         client.software = connection.software_name
         if BINDING in connection.software_version:  # librdkafka's bindings put their own name first
             client.software = LIBRDKAFKA

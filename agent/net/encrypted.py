@@ -155,7 +155,7 @@ class Encrypted(asyncio.BufferedProtocol):
         self._flush()
 
     def _read_into(self, app: asyncio.BufferedProtocol) -> int:
-        buffer = app.get_buffer(-1)
+        buffer: Any = app.get_buffer(-1)
         count: Any = self._ssl.read(len(buffer), buffer)  # typeshed thinks of reads without a buffer
         return int(count)
 

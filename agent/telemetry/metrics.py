@@ -65,6 +65,9 @@ class Metrics:
         self.tls_renewal_failing = self._gauge(
             "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
         )
+        self.users_file_failing = self._gauge(
+            "users_file_failing", "1 while the file of PLAIN's users on the disk cannot be used"
+        )
         self.tls_expires_seconds = self._gauge(
             "tls_expires_seconds", "Unix time when the listener's certificate ends", "listener"
         )

@@ -20,6 +20,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | DropTable.claim: a topic's table gets the name it is configured for; a topic has one table; `floe.table.name` is refused where another topic or table has it |
 | 2 | the schema registry: RegisterSchema, DeleteSchemaVersions, PutSubjectSettings |
 | 2 | topics whose records name schemas of the registry: BindSchema.subject, confluent.key.schema.validation, confluent.value.schema.validation, confluent.key.subject.name.strategy, confluent.value.subject.name.strategy |
+| 2 | PutScramCredential, DeleteScramCredential |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 """  # noqa: E501 - a table
 
@@ -52,6 +53,7 @@ EXPECTED_DROPS = 2  # and a table is dropped or renamed only where its author sa
 LEAVING = 2  # and a topic that holds very much leaves over many entries
 TABLES_TOGETHER = 2  # and pointers of several tables move at one point of the log
 REGISTRY = 2  # and there are subjects of the schema registry
+SCRAM = 2  # and users log in by SCRAM
 FOLLOWED_SUBJECTS = 2  # and topics are bound to them
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
@@ -62,6 +64,8 @@ SINCE: dict[str, int] = {
     "register_schema": REGISTRY,
     "delete_schema_versions": REGISTRY,
     "put_subject_settings": REGISTRY,
+    "put_scram_credential": SCRAM,
+    "delete_scram_credential": SCRAM,
 } | dict.fromkeys(
     (
         "init_transactions",

@@ -46,6 +46,7 @@ _REGISTRY = (
     "only the schema registry asks for it, over HTTP, which has no part here: two agents that race for a "
     "subject are in tests/property/test_registry_races.py"
 )
+_LOGINS = "no client logs in here: the commands are in tests/unit/coordination/test_scram.py"
 COMMANDS_OUT: Mapping[str, str] = {
     "commit_tables": _CATALOG,
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
@@ -56,6 +57,8 @@ COMMANDS_OUT: Mapping[str, str] = {
     "register_schema": _REGISTRY,
     "delete_schema_versions": _REGISTRY,
     "put_subject_settings": _REGISTRY,
+    "put_scram_credential": _LOGINS,
+    "delete_scram_credential": _LOGINS,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
