@@ -22,6 +22,9 @@ from coordination.kafka_codes import Code
 
 KEY = 36
 VERSIONS = (0, 2)
+HANG_UP_S = 1.0
+"""How long a client has to read why it may not come in, seconds. kafka-python forgets it
+when the end comes along with it."""
 _log = logger("login")
 
 
@@ -48,13 +51,14 @@ async def handle(ctx: Context, request: SaslAuthenticateRequest, version: int) -
 
 
 async def _failed(ctx: Context, login: Login, error: LoginFailed) -> SaslAuthenticateResponse:
-    """Answer late: whoever guesses waits. Read nothing more meanwhile."""
+    """Answer late: whoever guesses waits. Whatever else comes by the connection, ends it (Login.refusal)."""
     services = ctx.services
     services.metrics.logins.labels(login.mechanism, "failed").inc()
     count = services.logins.failed_from(ctx.client.host)
     _log.warning("login failed", user=shown(error.user), why=error.why, failures=count, **_where(ctx, login))
-    services.hang_up(ctx.client.connection, WireError("the login failed"))
     await asyncio.sleep(services.config.sasl.failed_delay_ms / 1000)
+    loop = asyncio.get_running_loop()
+    loop.call_later(HANG_UP_S, services.hang_up, ctx.client.connection, WireError("the login failed"))
     return SaslAuthenticateResponse(
         error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b""
     )

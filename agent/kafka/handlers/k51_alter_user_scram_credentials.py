@@ -38,7 +38,8 @@ async def handle(
     ctx: Context, request: AlterUserScramCredentialsRequest, version: int
 ) -> AlterUserScramCredentialsResponse:
     """One answer per user, in the order of the request."""
-    alterations = (*request.deletions, *request.upsertions)
+    alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion]
+    alterations = [*request.deletions, *request.upsertions]
     times = Counter((one.name, one.mechanism) for one in alterations)
     results: dict[str, Refused | None] = {one.name: None for one in alterations}
     for (name, mechanism), count in times.items():
