@@ -23,12 +23,10 @@ from agent.http import HttpServer, Parts, build
 from agent.kafka.assembly import assemble, open_reader, put_chunk_of
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
-from agent.kafka.login.logins import Logins
 from agent.kafka.order import ENDED
-from agent.listeners import listeners_of
 from agent.net.connection import Limits
+from agent.net.doors import Doors
 from agent.net.listening import RequestContext
-from agent.net.renewal import Renewable, Renewal
 from agent.net.server import Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
@@ -52,7 +50,6 @@ from objectstore.store import ObjectStore, StoreError
 
 _log = logger("app")
 
-RENEWAL_S = 5.0  # between two looks at certificates and lists of users
 RETRY_S = 0.5  # between two tries to ask the log who it is
 STOP_SHARE = 0.7  # of the bound of a stop, for flushes and answers; the rest closes things
 
@@ -104,15 +101,9 @@ class App:
         self.http_port = 0
         self._services: Services | None = None
         self._dispatcher: Dispatcher | None = None
-        self._serving = asyncio.Event()
-        self._stopping = False
+        self._serving, self._stopping = asyncio.Event(), False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
-        self._listeners = listeners_of(config)
-        self._certificates = [each.tls for each in self._listeners if each.tls is not None]
-        self._logins = Logins(config, self.clock, lambda: self.replica.state, self.metrics)
-        files: list[Renewable] = [*self._certificates, self._logins.users]
-        self._renewal = Renewal(files, RENEWAL_S, lambda _: self._tell_files())
-        self._tell_files()
+        self._doors = Doors(config, self.metrics)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
@@ -140,15 +131,15 @@ class App:
             fingerprint.cluster_id,
             self.metrics,
             self.standing,
-            self._logins,
             self.damages,
             self.refusals,
+            self._doors.users,
         )
         services.hang_up = self._server.hang_up
         self._services = services
         self._dispatcher = Dispatcher(services)
-        self.kafka_ports = await self._server.start(self._listeners)
-        self._renewal.start()
+        self.kafka_ports = await self._server.start(self._doors.listeners)
+        self._doors.renewal.start()
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
@@ -177,7 +168,7 @@ class App:
             await self.replica.leave()
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
-        await self._renewal.stop()
+        await self._doors.renewal.stop()
         await self.health.stop()
         await self.background.stop()
         if self._services is not None:
@@ -289,14 +280,6 @@ class App:
             reads=self._reads,
             health=self.health,
         )
-
-    def _tell_files(self) -> None:
-        """How long certificates last, and whether newer files on the disk are refused."""
-        for tls in self._certificates:
-            listener = tls.files.listener
-            self.metrics.tls_expires_seconds.labels(listener).set(tls.expires_s)
-            self.metrics.tls_renewal_failing.labels(listener).set(bool(tls.problem))
-        self.metrics.users_file_failing.set(bool(self._logins.users.problem))
 
     def _forget_topics(self) -> None:
         """Metrics name topics that are there only."""

@@ -30,7 +30,7 @@ def hash_password(name: Annotated[str, typer.Argument(help="The user's name.")])
 
     floe user hash alice >> users
     """
-    from agent.kafka.login import plain
+    from agent.config import users
 
     if sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -39,6 +39,6 @@ def hash_password(name: Annotated[str, typer.Argument(help="The user's name.")])
     if not 0 < len(password) <= PASSWORD_LENGTH_MAX or "\0" in password:
         raise usage(f"the password must have 1 to {PASSWORD_LENGTH_MAX} characters, none of them NUL")
     try:
-        typer.echo(plain.line_of(name, password, SystemClock().random_bytes(plain.SALT_BYTES)))
+        typer.echo(users.line_of(name, password, SystemClock().random_bytes(users.SALT_BYTES)))
     except ValueError as error:
         raise usage(f"NAME {name!r}: {error}") from None

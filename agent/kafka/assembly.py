@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
 from agent.config import Config
+from agent.config.users import UsersFile
 from agent.health.standing import Standing
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
@@ -91,9 +92,9 @@ def assemble(
     cluster_id: bytes,
     metrics: Metrics,
     standing: Standing,
-    logins: Logins,
     damages: Damages | None = None,
     refusals: Refusals | None = None,
+    users: UsersFile | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -107,8 +108,7 @@ def assemble(
     )
     found = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
-    replica.add_listener(fetch.applied)
-    replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+    _follow(replica, fetch)
     hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
     _send_away_when_unwell(standing, produce, fetch, groups)
@@ -131,11 +131,17 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
-        logins=logins,
+        logins=Logins(config, clock, lambda: replica.state, metrics, users),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _follow(replica: Replica, fetch: FetchDriver) -> None:
+    """Long polls wake on what is applied."""
+    replica.add_listener(fetch.applied)
+    replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
 
 
 def _groups(replica: Replica, clock: Clock, hints: LeaderHints) -> tuple[GroupCoordinator, ConsumerGroups]:

@@ -133,12 +133,15 @@ def _reason(error: OSError | ValueError) -> str:
     told = {
         "KEY_VALUES_MISMATCH": "the key is not that of the certificate",
         "NO_CERTIFICATE_OR_CRL_FOUND": "no PEM certificate is in there",
-        "NO_CIPHER_MATCH": "OpenSSL knows none of these ciphers",
         "NO_SHARED_CIPHER": "none of the ciphers can be used with this certificate",
         "BAD_DECRYPT": "the key is encrypted, and tls_key_password does not open it",
     }
-    reason = error.reason or ""
-    return told.get(reason, reason or "no PEM certificate or key that OpenSSL can read")
+    reason = getattr(error, "reason", None)  # not every SSLError of Python 3.11 has one
+    if reason is None and isinstance(error.args[0], str):
+        return error.args[0]
+    return told.get(
+        reason or "", reason or "not PEM that OpenSSL can read, or tls_key_password does not open it"
+    )
 
 
 def _tried(context: ssl.SSLContext, cert_file: str) -> float:

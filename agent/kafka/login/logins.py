@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.config import Config
+from agent.config.users import NOBODY, UsersFile
 from agent.kafka.login import plain, scram
 from agent.kafka.login.errors import LoginFailed
 from agent.net.wire.api import API_VERSIONS
@@ -28,10 +29,17 @@ ADDRESSES_MAX: Final = 1_000
 class Logins:
     """Of one agent."""
 
-    def __init__(self, config: Config, clock: Clock, state: Callable[[], State], metrics: Metrics) -> None:
-        """Reads sasl.users_file. Raises ConfigError."""
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        state: Callable[[], State],
+        metrics: Metrics,
+        users: UsersFile | None = None,
+    ) -> None:
+        """`users`: those of PLAIN, renewed by somebody else; else sasl.users_file is read."""
         self.config, self.clock, self.metrics = config.sasl, clock, metrics
-        self.users = plain.UsersFile(config.sasl.users_file)
+        self.users = users or UsersFile(config.sasl.users_file)
         self._state = state
         self._enabled = {
             each.name: tuple(each.sasl_mechanisms.split(","))
@@ -71,7 +79,7 @@ class Logins:
         """PLAIN. Raises LoginFailed."""
         hashed = self.users.users.get(user)
         async with self._checks:
-            fits = await asyncio.to_thread((hashed or plain.NOBODY).fits, password)
+            fits = await asyncio.to_thread((hashed or NOBODY).fits, password)
         if hashed is None and user == self.config.admin_user:
             known = self.config.admin_password.get_secret_value()
             fits = hmac.compare_digest(password.encode(), known.encode())

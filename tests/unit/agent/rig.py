@@ -13,7 +13,6 @@ from agent.health.standing import Standing
 from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.context import Client, Services
 from agent.kafka.dispatch import Dispatcher
-from agent.kafka.login.logins import Logins
 from agent.kafka.produce.firsts import Firsts
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import RequestHeader
@@ -102,9 +101,8 @@ async def start_agent(
     health = Health(config, replica, store, Signals(), Troubles(clock.now_ms))
     standing = Standing(config, replica, health, asyncio.get_running_loop().time)
     services = assemble(
-        config, clock, replica, reader, MergedRanges(store), put, bytes(16), Metrics(), standing,
-        Logins(config, clock, lambda: replica.state, Metrics()),
-    )  # fmt: skip
+        config, clock, replica, reader, MergedRanges(store), put, bytes(16), Metrics(), standing
+    )
     agent = Agent(services, log)
     async with asyncio.timeout(10):
         await replica.start(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.config import users
 from agent.config.errors import ConfigError
 from agent.kafka.login import plain
 from agent.kafka.login.errors import LoginFailed
@@ -28,31 +29,31 @@ def test_what_is_no_message_of_plain_is_refused(message: bytes) -> None:
 
 
 def test_a_hash_fits_its_password_only() -> None:
-    line = plain.line_of("alice", "secret", SALT)
+    line = users.line_of("alice", "secret", SALT)
     assert "secret" not in line
-    assert line != plain.line_of("alice", "secret", b"s" * 16)
-    assert not plain.NOBODY.fits("")
+    assert line != users.line_of("alice", "secret", b"s" * 16)
+    assert not users.NOBODY.fits("")
 
 
 def test_the_file_is_read_again_when_it_changes_and_a_bad_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "users"
-    path.write_text(f"# ours\n\n{plain.line_of('alice', 'secret', SALT)}\n")
-    users = plain.UsersFile(str(path))
-    assert users.users["alice"].fits("secret")
-    assert not users.users["alice"].fits("secret2")
-    assert not users.renew()
-    path.write_text(plain.line_of("a:b", "other", SALT) + "\n")
-    assert users.renew()
-    assert (list(users.users), users.problem) == (["a:b"], "")
+    path.write_text(f"# ours\n\n{users.line_of('alice', 'secret', SALT)}\n")
+    known = users.UsersFile(str(path))
+    assert known.users["alice"].fits("secret")
+    assert not known.users["alice"].fits("secret2")
+    assert not known.renew()
+    path.write_text(users.line_of("a:b", "other", SALT) + "\n")
+    assert known.renew()
+    assert (list(known.users), known.problem) == (["a:b"], "")
     path.write_text("carol:hunter2\n")
-    assert users.renew()
-    assert "users:1)" in users.problem
-    assert "hunter2" not in users.problem
-    assert list(users.users) == ["a:b"]
+    assert known.renew()
+    assert "users:1)" in known.problem
+    assert "hunter2" not in known.problem
+    assert list(known.users) == ["a:b"]
     path.unlink()
-    assert users.renew()
-    assert "No such file" in users.problem
-    assert list(users.users) == ["a:b"]
+    assert known.renew()
+    assert "No such file" in known.problem
+    assert list(known.users) == ["a:b"]
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,10 @@ def test_a_file_that_is_none_is_refused_with_the_line(tmp_path: Path, content: s
     path = tmp_path / "users"
     path.write_text(content)
     with pytest.raises(ConfigError, match=r"sasl.users_file \(.*users:[12]\)"):
-        plain.UsersFile(str(path))
+        users.UsersFile(str(path))
 
 
 @pytest.mark.parametrize("name", ["", " a", "#a", "a\nb", "a" * 256])
 def test_a_name_that_cannot_be_in_the_file_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="a name has"):
-        plain.line_of(name, "secret", SALT)
+        users.line_of(name, "secret", SALT)
