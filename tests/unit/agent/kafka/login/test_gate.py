@@ -182,7 +182,7 @@ async def test_who_does_not_log_in_is_cut(agent: Agent) -> None:
         quiet, known = await connect(), await connect()
         await known.ask("plain")
         await known.ask("good")
-        assert await quiet.reader.read(1) == b""
+        assert await asyncio.wait_for(quiet.reader.read(1), 10) == b""
         assert await known.ask("metadata") is not None
         assert server.connections == 1
 
