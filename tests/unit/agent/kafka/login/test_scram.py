@@ -55,7 +55,7 @@ def test_what_is_no_proof_is_refused(final: bytes) -> None:
         exchange().finish(final)
 
 
-@pytest.mark.parametrize("before, after", [(b"c=biws", b"c=eSws"), (b"k0,p", b"k1,p")])
+@pytest.mark.parametrize(("before", "after"), [(b"c=biws", b"c=eSws"), (b"k0,p", b"k1,p")])
 def test_another_exchange_s_message_is_refused_before_its_proof(before: bytes, after: bytes) -> None:
     with pytest.raises(LoginFailed, match="nonce or channel binding"):
         exchange().finish(FINAL.replace(before, after))
