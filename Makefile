@@ -30,6 +30,7 @@ generate: setup ## rewrite everything that is generated and committed
 	sh deploy/setup/generate_protos.sh
 	$(PY) -m agent.net.wire.generate
 	$(PY) -m agent.config.docs
+	$(PY) -m agent.telemetry.docs
 	$(PY) -m deploy.chart
 	$(PY) -m agent.kafka.handlers.docs
 	$(PY) -m agent.architecture

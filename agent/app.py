@@ -27,7 +27,9 @@ from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.order import ENDED
 from agent.net.connection import Limits
-from agent.net.server import Listener, RequestContext, Server
+from agent.net.doors import Doors
+from agent.net.listening import RequestContext
+from agent.net.server import Server
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
 from agent.rules.pool import RulesPool
@@ -110,6 +112,7 @@ class App:
         self._dispatcher: Dispatcher | None = None
         self._serving, self._stopping = asyncio.Event(), False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
+        self._doors = Doors(config, self.metrics)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
         self.metrics.build.info({"version": VERSION})
@@ -142,11 +145,12 @@ class App:
             self.refusals,
             self.rules,
             self.rule_figures,
+            self._doors.users,
         )
         services.hang_up = self._server.hang_up
         self._services, self._dispatcher = services, Dispatcher(services)
-        listeners = [Listener(each.name, each.host, each.port) for each in self.config.listeners]
-        self.kafka_ports = await self._server.start(listeners)
+        self.kafka_ports = await self._server.start(self._doors.listeners)
+        self._doors.renewal.start()
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
@@ -175,6 +179,7 @@ class App:
             await self.replica.leave()
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
+        await self._doors.renewal.stop()
         await self.health.stop()
         await self.files.stop()
         await self.background.stop()
@@ -356,4 +361,7 @@ def server_limits(config: Config) -> Limits:
         response_bytes_max=limits.response_bytes_max,
         connections_max=limits.connections_max,
         idle_s_max=limits.connection_idle_ms_max / 1000,
+        strangers_max=limits.stranger_connections_max,
+        login_s_max=limits.login_ms_max / 1000,
+        stranger_frame_bytes_max=config.sasl.receive_bytes_max,
     )

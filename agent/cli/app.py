@@ -41,6 +41,7 @@ COMMANDS = {
     "check": Place("check", "check"),
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),
+    "user": Place("users", "app"),
     "config": Place("settings", "config"),
 }
 """In the order in which `floe --help` shows them."""

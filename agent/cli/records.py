@@ -19,7 +19,7 @@ from agent.cli.reading import Reading, read
 from agent.cli.registry import Registry
 from agent.cli.session import Session, session
 from agent.cli.topics import run
-from agent.cli.values import Encode, Encoding, Values, known_values
+from agent.cli.values import Encode, Encoding, known_values
 from agent.cli.writing import Line, Written, write
 
 if TYPE_CHECKING:

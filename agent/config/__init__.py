@@ -24,6 +24,7 @@ from agent.config.sections import (
     LogConfig,
     LoggingConfig,
     PeersConfig,
+    SaslConfig,
     ShutdownConfig,
     StoreConfig,
 )
@@ -56,4 +57,5 @@ __all__ = [
     "LoggingConfig",
     "MergingConfig",
     "PeersConfig",
+    "SaslConfig",
 ]

@@ -155,6 +155,12 @@ class LimitsConfig(Section):
     connections_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Kafka connections at once; further ones are closed."""
 
+    stranger_connections_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """Connections at once in a TLS handshake or before their login; one more, and the oldest is cut."""
+
+    login_ms_max: Annotated[int, Field(ge=100, le=600_000)] = 10_000
+    """How long a TLS handshake may take, and then a login, milliseconds."""
+
     connection_idle_ms_max: Annotated[int, Field(ge=1_000, le=86_400_000)] = 600_000
     """An idle connection is closed after this, milliseconds (Kafka's connections.max.idle.ms)."""
 

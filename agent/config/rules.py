@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
-from agent.config import catalogs, redaction
+from agent.config import catalogs, redaction, security
 from agent.config.tree import Tree
 
 LOG_SCHEMES = ("etcd", "sqlite", "memory")
@@ -38,7 +38,7 @@ def url_problem(url: str, section: Literal["log", "store"]) -> str | None:
 
 def contradiction(config: Tree) -> str | None:
     """The first contradiction between settings, or None."""
-    for rule in (_listeners, _redaction, _log, _store, _sizes, _times, _tables, _catalogs):
+    for rule in (_listeners, _redaction, _log, _store, _sizes, _times, _tables, _catalogs, security.problems):
         for problem in rule(config):
             return problem
     return None

@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr
 from agent.config.base import MIB, Port, Section
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+MECHANISMS_PATTERN = r"^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)(,(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)){0,2}$"
 ROLES_PATTERN = r"^(all|(produce|fetch|background)(,(produce|fetch|background)){0,2})$"
 
 
@@ -68,6 +69,71 @@ class ListenerConfig(Section):
     zone: Annotated[str, Field(max_length=128)] = ""
     """Clients that come by this listener count as in this zone, unless they name one (docs/zones.md). Empty:
     not known."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """What clients speak: in the clear or TLS (SSL), and whether they log in (SASL); docs/security.md."""
+
+    tls_cert_file: str = ""
+    """PEM file of the listener's certificate, those between it and its authority behind it."""
+
+    tls_key_file: str = ""
+    """PEM file of the certificate's key."""
+
+    tls_key_password: SecretStr = SecretStr("")
+    """Password of an encrypted key. Empty: the key is not encrypted."""
+
+    tls_ca_file: str = ""
+    """PEM file of the authorities that vouch for clients. Needed with tls_client_auth."""
+
+    tls_client_auth: Literal["none", "requested", "required"] = "none"
+    """Whether clients show a certificate (Kafka's ssl.client.auth)."""
+
+    tls_protocols: Annotated[str, Field(pattern=r"^TLSv1\.[23](,TLSv1\.[23])?$")] = "TLSv1.2,TLSv1.3"
+    """Versions of TLS, separated by a comma (Kafka's ssl.enabled.protocols)."""
+
+    tls_ciphers: Annotated[str, Field(max_length=4096)] = ""
+    """Ciphers of TLS 1.2, as OpenSSL writes them, such as `ECDHE+AESGCM`. Empty: OpenSSL's choice. Those of
+    TLS 1.3 are always OpenSSL's."""
+
+    tls_principal_from: Literal["subject", "san_dns", "san_uri"] = "subject"
+    """What of a client's certificate names it: the subject by the rules below, or its first SAN of a kind
+    (SPIFFE: san_uri)."""
+
+    tls_principal_rules: Annotated[str, Field(max_length=65536)] = "DEFAULT"
+    """How the subject becomes a name (Kafka's ssl.principal.mapping.rules): `RULE:pattern/replacement/L`,
+    `…/U`, `DEFAULT`, separated by commas; the first that fits counts."""
+
+    sasl_mechanisms: Annotated[str, Field(pattern=MECHANISMS_PATTERN)] = "SCRAM-SHA-256,SCRAM-SHA-512"
+    """How clients log in where the protocol is SASL_…, separated by commas (Kafka's
+    sasl.enabled.mechanisms)."""
+
+
+class SaslConfig(Section):
+    """Logins by SASL (docs/security.md). Give all agents of a cluster the same."""
+
+    users_file: str = ""
+    """File of PLAIN's users, one a line as `floe user hash` writes it. Looked at again when it changes."""
+
+    admin_user: Annotated[str, Field(max_length=255)] = ""
+    """A user who is there from the start, for every mechanism, so that somebody can make the others. Empty:
+    none."""
+
+    admin_password: SecretStr = SecretStr("")
+    """The password of admin_user. Give it as FLOE_SASL__ADMIN_PASSWORD rather than in a file."""
+
+    receive_bytes_max: Annotated[int, Field(ge=1_024, le=1024**2)] = 64 * 1024
+    """Largest request before the login, bytes (Kafka's sasl.server.max.receive.size)."""
+
+    failed_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """A login that failed is answered after this, milliseconds (Kafka's
+    connection.failed.authentication.delay.ms)."""
+
+    reauth_ms_max: Annotated[int, Field(ge=0, le=2**53)] = 0
+    """How long a login holds until the client logs in again, milliseconds; a connection that is used without
+    is closed (Kafka's connections.max.reauth.ms). 0: as long as the connection."""
+
+    checks_in_flight_max: Annotated[int, Field(ge=1, le=64)] = 1
+    """Passwords of PLAIN that are checked at once, each on a core for some milliseconds; others wait."""
 
 
 class PeersConfig(Section):

@@ -31,6 +31,7 @@ from agent.config.sections import (
     LogConfig,
     LoggingConfig,
     PeersConfig,
+    SaslConfig,
     ShutdownConfig,
     StoreConfig,
 )
@@ -42,6 +43,7 @@ class Tree(Section):
     cluster: ClusterConfig = ClusterConfig()
     agent: AgentConfig = AgentConfig()
     listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
+    sasl: SaslConfig = SaslConfig()
     peers: PeersConfig = PeersConfig()
     log: LogConfig
     store: StoreConfig

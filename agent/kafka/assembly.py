@@ -9,6 +9,7 @@ from functools import partial
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
 from agent.config import Config
+from agent.config.users import UsersFile
 from agent.health.standing import Standing
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
@@ -18,6 +19,7 @@ from agent.kafka.groups.consumer.driver import ConsumerGroups
 from agent.kafka.groups.consumer.runner import Surroundings
 from agent.kafka.groups.coordinator import GroupCoordinator
 from agent.kafka.handlers import HANDLERS
+from agent.kafka.login.logins import Logins
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
@@ -99,6 +101,7 @@ def assemble(
     refusals: Refusals | None = None,
     rules: RulesPool | None = None,
     rule_figures: RuleFigures | None = None,
+    users: UsersFile | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -136,6 +139,7 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
+        logins=Logins(config, clock, lambda: replica.state, metrics, users),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.cluster.zones import zone_of
 from agent.kafka.order import Turns
 from agent.kafka.produce.firsts import Firsts
+from agent.net.listening import ANONYMOUS
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Broker, Result, serving_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from agent.kafka.fetch.redirect import Sent
     from agent.kafka.groups.consumer.driver import ConsumerGroups
     from agent.kafka.groups.coordinator import GroupCoordinator
+    from agent.kafka.login.logins import Login, Logins
     from agent.kafka.produce.driver import ProduceDriver
     from agent.kafka.topic_bodies import TopicBodies
     from agent.net.wire.errors import WireError
@@ -80,6 +82,8 @@ class Services:
     topic_bodies: TopicBodies
     standing: Standing
     """Whether clients are sent to this agent."""
+    logins: Logins
+    """What this agent knows of users who log in."""
     lingering: Lingering
     """Which agents Metadata lists a moment longer than they serve."""
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
@@ -111,6 +115,12 @@ class Client:
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     """How many of its Produce requests failed before they came into the buffer, to be sent again."""
+    login: Login | None = None
+    """Where its listener asks for one."""
+    principal: str = ANONYMOUS
+    """Whose requests these are, without `User:`: by the login, else by the certificate."""
+    welcome: Callable[[str], None] = lambda principal: None
+    """Tells the connection that the login is done."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
 

@@ -14,7 +14,7 @@ from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
-from agent.net.server import ConnectionInfo, RequestContext
+from agent.net.listening import ConnectionInfo, RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, PRODUCE, Codec, Encoded
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import BadVersion, RequestHeader, UnknownApi
@@ -58,7 +58,14 @@ class Dispatcher:
         if connection.session is None:
             firsts = Firsts(self._services.config.produce)
             connection.session = Client(
-                connection.id, connection.listener, firsts, self._pauses, connection.peer_host
+                connection.id,
+                connection.listener,
+                firsts,
+                self._pauses,
+                connection.peer_host,
+                login=self._services.logins.of(connection.listener),
+                principal=connection.principal,
+                welcome=connection.welcome,
             )
             connection.on_lost = connection.session.turns.close
         client: Client = connection.session
@@ -102,6 +109,8 @@ class Dispatcher:
     ) -> list[Buffer] | None:
         """Answer, once everything that came before on the connection has its effects."""
         connection = context.connection
+        if client.login is not None and (refusal := client.login.refusal(header.api_key)):
+            raise WireError(refusal)
         client.software = connection.software_name
         if BINDING in connection.software_version:  # librdkafka's bindings put their own name first
             client.software = LIBRDKAFKA

@@ -47,6 +47,7 @@ KINDS: Final[dict[int, Kind]] = {
     14: Kind.POLL,  # SyncGroup
     15: Kind.READ,  # DescribeGroups
     16: Kind.READ,  # ListGroups
+    17: Kind.WRITE,  # SaslHandshake
     18: Kind.READ,  # ApiVersions
     19: Kind.WRITE,  # CreateTopics
     20: Kind.WRITE,  # DeleteTopics
@@ -65,6 +66,7 @@ KINDS: Final[dict[int, Kind]] = {
     33: Kind.WRITE,  # AlterConfigs
     34: Kind.WRITE,  # AlterReplicaLogDirs
     35: Kind.READ,  # DescribeLogDirs
+    36: Kind.WRITE,  # SaslAuthenticate
     37: Kind.WRITE,  # CreatePartitions
     42: Kind.WRITE,  # DeleteGroups
     43: Kind.WRITE,  # ElectLeaders
@@ -74,6 +76,7 @@ KINDS: Final[dict[int, Kind]] = {
     47: Kind.WRITE,  # OffsetDelete
     48: Kind.READ,  # DescribeClientQuotas
     50: Kind.READ,  # DescribeUserScramCredentials
+    51: Kind.WRITE,  # AlterUserScramCredentials
     55: Kind.READ,  # DescribeQuorum
     57: Kind.WRITE,  # UpdateFeatures
     60: Kind.READ,  # DescribeCluster

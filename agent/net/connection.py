@@ -28,6 +28,8 @@ SCRATCH_BYTES_POOR = 4096
 GROWTH_BYTES = 1024 * 1024
 """A frame's own buffer grows by this much at a time, bytes."""
 
+REQUEST_LIMIT = "request_bytes_max"
+STRANGER_LIMIT = "sasl.receive_bytes_max before the login"
 _ZEROS = memoryview(bytes(GROWTH_BYTES))
 _SIZE = Struct(">i")
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
@@ -58,6 +60,15 @@ class Limits:
 
     stall_s_max: float = 30.0
     """A connection that stops in the middle of a frame is closed after this, seconds."""
+
+    strangers_max: int = 1_000
+    """Connections at once that have not done their TLS handshake or their login; the oldest is cut."""
+
+    login_s_max: float = 10.0
+    """How long each of the two may take, seconds."""
+
+    stranger_frame_bytes_max: int = 64 * 1024
+    """Largest request before the login, bytes (Kafka's sasl.server.max.receive.size)."""
 
 
 class Budget:
@@ -163,22 +174,26 @@ class Slot:
         self.buffers: list[Buffer] | None = None
 
 
-def explain_size(size: int, head: bytes, limit: int, first: bool) -> str | None:
+def explain_size(size: int, head: bytes, limit: int, first: bool, setting: str = REQUEST_LIMIT) -> str | None:
     """Why a frame that announces `size` bytes is refused, or None. `head` is what it begins with.
+    `setting` is whose `limit` it is.
 
     On a new connection the size tells other protocols apart: theirs is absurd as a size.
     """
     if HEADER_BYTES_MIN <= size <= limit:
         return None
     if first and head.startswith(_TLS_HANDSHAKE):
-        return "TLS was spoken to a listener without it: set security.protocol=PLAINTEXT on the client"
+        return (
+            "TLS was spoken to a listener without it: set security.protocol=PLAINTEXT (SASL_PLAINTEXT for "
+            "logins) on the client"
+        )
     if first and head.startswith(_HTTP):
         return "HTTP was spoken to a Kafka listener: use the agent's HTTP port"
     if size < HEADER_BYTES_MIN:
         return f"a request of {size} bytes is not Kafka: its header alone takes {HEADER_BYTES_MIN}"
     if first:
-        return f"a first request of {size} bytes is beyond request_bytes_max ({limit}), or is not Kafka"
-    return f"a request of {size} bytes is beyond request_bytes_max ({limit})"
+        return f"a first request of {size} bytes is beyond {setting} ({limit}), or is not Kafka"
+    return f"a request of {size} bytes is beyond {setting} ({limit})"
 
 
 class Connection:
@@ -198,6 +213,8 @@ class Connection:
         self._on_grant = on_grant
         self._slots: deque[Slot] = deque()
         self._first = True
+        self._frame_bytes_max, self._frame_setting = limits.frame_bytes_max, REQUEST_LIMIT
+        self._in_flight_max = limits.requests_in_flight_max
         self._rest = b""
         self._frame: bytearray | None = None
         self._filled = 0
@@ -257,6 +274,16 @@ class Connection:
             view = view[count:]
         return frames
 
+    def narrow(self, frame_bytes_max: int) -> None:
+        """Take frames of so many bytes at most, one after another: nobody knows yet whose they are."""
+        self._frame_bytes_max, self._frame_setting = frame_bytes_max, STRANGER_LIMIT
+        self._in_flight_max = 1
+
+    def widen(self) -> None:
+        """Take what the limits say."""
+        self._frame_bytes_max, self._frame_setting = self._limits.frame_bytes_max, REQUEST_LIMIT
+        self._in_flight_max = self._limits.requests_in_flight_max
+
     @property
     def mid_frame(self) -> bool:
         """Whether part of a frame has come."""
@@ -270,10 +297,7 @@ class Connection:
     def wants_read(self, unsent: int = 0) -> bool:
         """Whether more should be read now. `unsent`: answer bytes that the driver took and still holds."""
         return not (
-            self._waiting
-            or self.failed
-            or len(self._slots) >= self._limits.requests_in_flight_max
-            or self.crowded(unsent)
+            self._waiting or self.failed or len(self._slots) >= self._in_flight_max or self.crowded(unsent)
         )
 
     def crowded(self, unsent: int = 0) -> bool:
@@ -285,7 +309,8 @@ class Connection:
         pos, end = 0, len(data)
         while end - pos >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(data, pos)
-            reason = explain_size(size, bytes(data[pos : pos + 8]), self._limits.frame_bytes_max, self._first)
+            head = bytes(data[pos : pos + 8])
+            reason = explain_size(size, head, self._frame_bytes_max, self._first, self._frame_setting)
             if reason:
                 self.failed = WireError(reason)
                 return frames

@@ -10,16 +10,19 @@ with one log line; nothing here ends the process.
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 import structlog
 
 from agent.net.connection import SCRATCH_BYTES, Budget, Connection, Limits, Slot
+from agent.net.encrypted import Encrypted
+from agent.net.listening import ConnectionInfo, Dispatch, Listener, RequestContext
 from agent.net.room import Room
+from agent.net.strangers import Strangers
 from agent.net.wire.api import API_VERSIONS, APIS
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import BadVersion, RequestHeader, frame_response, parse_request_header
@@ -45,55 +48,6 @@ CANCEL_S: Final = 1.0
 BACKLOG: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Where to listen. Port 0 takes a free one. `tls` is the place for an encrypted listener's context."""
-
-    name: str
-    host: str
-    port: int
-    tls: ssl.SSLContext | None = None
-
-
-@dataclass(slots=True, eq=False)
-class ConnectionInfo:
-    """What is known of a connection for as long as it lives."""
-
-    id: int
-    listener: str
-    peer_host: str
-    software_name: str = ""
-    software_version: str = ""
-    only_api_versions: bool = True
-    """Whether no other request has come yet: the fence of transactions v1 asks for it."""
-    session: Any = None
-    """The dispatcher's own state of this connection."""
-    on_lost: Callable[[], None] | None = None
-    """Set by the dispatcher: called once when the connection is gone."""
-    room: Callable[[], asyncio.Future[None] | None] = lambda: None
-    """None, or what ends when the client has taken enough of its answers, or is gone: before that no large
-    answer should be begun."""
-
-
-@dataclass(slots=True)
-class RequestContext:
-    """One request's surroundings."""
-
-    connection: ConnectionInfo
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-
-
-Dispatch = Callable[[RequestContext, RequestHeader, memoryview], Awaitable[list[Buffer] | None]]
-"""Answers one request: the buffers of the response's body, or None for no answer at all (acks=0).
-
-Raises WireError for a body that is not the message it claims to be (the connection is closed), BadVersion
-for a version that is not served.
-"""
-
-
 def unsupported_api_versions() -> list[Buffer]:
     """The body that answers an ApiVersions request of an unknown version: version 0, error 35 (KIP-511)."""
     api = APIS[API_VERSIONS]
@@ -112,6 +66,7 @@ class _Shared:
     budget: Budget
     scratch: memoryview
     reads: Collection[int]
+    strangers: Strangers
     live: dict[int, _Protocol] = field(default_factory=dict)
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     last_id: int = 0
@@ -134,8 +89,10 @@ class Server:
         limits = limits or Limits()
         budget = Budget(limits.process_bytes_max)
         scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._shared = _Shared(dispatch, limits, metrics or Metrics(), budget, scratch, reads)
+        strangers = Strangers(limits.strangers_max, limits.login_s_max)
+        self._shared = _Shared(dispatch, limits, metrics or Metrics(), budget, scratch, reads, strangers)
         self._shared.metrics.request_bytes.set_function(lambda: budget.used)
+        self._shared.metrics.strangers.set_function(strangers.__len__)
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -146,10 +103,9 @@ class Server:
         try:
             for listener in listeners:
                 server = await loop.create_server(
-                    lambda listener=listener: _Protocol(self._shared, listener),
+                    partial(_accepted, self._shared, listener),
                     listener.host,
                     listener.port,
-                    ssl=listener.tls,
                     backlog=BACKLOG,
                 )
                 self._servers.append(server)
@@ -218,13 +174,29 @@ class Server:
 
     async def _sweep(self) -> None:
         limits = self._shared.limits
-        pause = min(SWEEP_S, limits.idle_s_max / 4, limits.stall_s_max / 4)
+        pause = min(SWEEP_S, limits.idle_s_max / 4, limits.stall_s_max / 4, limits.login_s_max / 4)
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(pause)
             now = loop.time()
+            self._shared.strangers.sweep(now)
             for protocol in list(self._shared.live.values()):
                 protocol.sweep(now)
+
+
+def _accepted(shared: _Shared, listener: Listener) -> asyncio.BufferedProtocol:
+    """What a new connection of the listener begins with."""
+    if listener.tls is None:
+        return _Protocol(shared, listener)
+
+    def refused(one: Encrypted, reason: str) -> None:
+        peer = one.get_extra_info("peername") or ("",)
+        shared.metrics.handshakes_failed.labels(listener.name).inc()
+        log.warning("TLS handshake failed", peer=str(peer[0]), listener=listener.name, reason=reason)
+
+    speaks = "SASL_SSL" if listener.login else "SSL"
+    app = partial(_Protocol, shared, listener)
+    return Encrypted(listener.tls, shared.scratch, shared.strangers, app, refused, speaks)
 
 
 class _Protocol(asyncio.BufferedProtocol):
@@ -238,6 +210,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._info = ConnectionInfo(0, listener.name, "")
         self._info.room = self._room
+        self._info.stranger, self._info.welcome = listener.login, self._welcome
         self._reads: dict[asyncio.Task[None], None] = {}
         self._rooms = Room(self._loop)
         self._unsent = 0
@@ -264,6 +237,19 @@ class _Protocol(asyncio.BufferedProtocol):
         shared.live[self._info.id] = self
         shared.metrics.connections.set(len(shared.live))
         connected.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        if principal := transport.get_extra_info("principal"):
+            self._info.principal = principal
+            log.info("connection by a certificate", **self._names(), principal=principal)
+        if self._info.stranger:
+            self._machine.narrow(shared.limits.stranger_frame_bytes_max)
+            shared.strangers.enter(self, self._loop.time(), self.abort)
+
+    def _welcome(self, principal: str) -> None:
+        """See ConnectionInfo. What was held short is not any more."""
+        self._info.principal, self._info.stranger = principal, False
+        self._shared.strangers.leave(self)
+        self._machine.widen()
+        self._update_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._shared.scratch if self._lingering else self._machine.get_buffer()
@@ -296,6 +282,7 @@ class _Protocol(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._machine.close()
+        self._shared.strangers.leave(self)
         self._shared.live.pop(self._info.id, None)
         self._shared.metrics.connections.set(len(self._shared.live))
         if not self._shared.live:

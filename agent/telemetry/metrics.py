@@ -67,6 +67,20 @@ class Metrics:
     def _wire(self) -> None:
         self.connections = self._gauge("connections", "Kafka connections open")
         self.connections_refused = self._counter("connections_refused", "Connections closed at the limit")
+        self.strangers = self._gauge(
+            "strangers", "Connections that have not done their TLS handshake or their login"
+        )
+        self.handshakes_failed = self._counter("handshakes_failed", "TLS handshakes that failed", "listener")
+        self.logins = self._counter("logins", "SASL logins", "mechanism", "outcome")
+        self.tls_renewal_failing = self._gauge(
+            "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
+        )
+        self.users_file_failing = self._gauge(
+            "users_file_failing", "1 while the file of PLAIN's users on the disk cannot be used"
+        )
+        self.tls_expires_seconds = self._gauge(
+            "tls_expires_seconds", "Unix time when the listener's certificate ends", "listener"
+        )
         self.frames_refused = self._counter("frames_refused", "Connections closed for what they sent")
         self.request_bytes = self._gauge("request_bytes_held", "Bytes of requests being worked on")
         self.bytes_in = self._counter("bytes_in", "Bytes received from Kafka clients")

@@ -53,6 +53,7 @@ class Section(_message.Message):
     REGISTERED_SCHEMA_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     SUBJECT_SETTINGS_FIELD_NUMBER: _builtins.int
+    SCRAM_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -101,6 +102,8 @@ class Section(_message.Message):
     def subject(self) -> Global___Subject: ...
     @_builtins.property
     def subject_settings(self) -> Global___SubjectSettings: ...
+    @_builtins.property
+    def scram(self) -> Global___Scram: ...
     def __init__(
         self,
         *,
@@ -128,12 +131,13 @@ class Section(_message.Message):
         registered_schema: Global___RegisteredSchema | None = ...,
         subject: Global___Subject | None = ...,
         subject_settings: Global___SubjectSettings | None = ...,
+        scram: Global___Scram | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1948,3 +1952,60 @@ class SubjectSettings(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SubjectSettings: _TypeAlias = SubjectSettings  # noqa: Y015
+
+@_typing.final
+class Scram(_message.Message):
+    """Credentials of SCRAM (log.proto PutScramCredential), some of them. Every section has the secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Credential(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        USER_FIELD_NUMBER: _builtins.int
+        MECHANISM_FIELD_NUMBER: _builtins.int
+        ITERATIONS_FIELD_NUMBER: _builtins.int
+        SALT_FIELD_NUMBER: _builtins.int
+        STORED_KEY_FIELD_NUMBER: _builtins.int
+        SERVER_KEY_FIELD_NUMBER: _builtins.int
+        user: _builtins.str
+        mechanism: _builtins.int
+        iterations: _builtins.int
+        salt: _builtins.bytes
+        stored_key: _builtins.bytes
+        server_key: _builtins.bytes
+        def __init__(
+            self,
+            *,
+            user: _builtins.str = ...,
+            mechanism: _builtins.int = ...,
+            iterations: _builtins.int = ...,
+            salt: _builtins.bytes = ...,
+            stored_key: _builtins.bytes = ...,
+            server_key: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key", "user", b"user"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    CREDENTIALS_FIELD_NUMBER: _builtins.int
+    secret: _builtins.bytes
+    @_builtins.property
+    def credentials(self) -> _containers.RepeatedCompositeFieldContainer[Global___Scram.Credential]: ...
+    def __init__(
+        self,
+        *,
+        secret: _builtins.bytes = ...,
+        credentials: _abc.Iterable[Global___Scram.Credential] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Scram: _TypeAlias = Scram  # noqa: Y015

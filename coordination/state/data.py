@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordination.state.chunk_table import ChunkTable
 from coordination.state.group_types import Group
+from coordination.state.scram_types import ScramTable
 from coordination.state.subject_types import SubjectTable
 from coordination.state.transaction_types import PendingOffset, Transaction
 from coordination.state.types import (
@@ -54,7 +55,7 @@ class StateData:
         self.features_epoch = 0  # rises with every change of a finalized feature
         self.schemas: dict[int, Schema] = {}
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
-        self.subjects = SubjectTable()  # the schema registry
+        self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol

@@ -25,6 +25,8 @@ from coordination.state.freeze_partitions import (
     note_leaving,
     note_partition,
 )
+from coordination.state.freeze_scram import Noted as NotedCredential
+from coordination.state.freeze_scram import scram_sections
 from coordination.state.freeze_subjects import (
     SUBJECTS_PER_STEP,
     FrozenSubjects,
@@ -66,6 +68,8 @@ class Frozen:
     extents: dict[str, list[int]] = field(default_factory=dict)
     transactions: list[pb.Section] = field(default_factory=list)
     subjects: FrozenSubjects = field(default_factory=FrozenSubjects)
+    scram_secret: bytes = b""
+    scram: list[NotedCredential] = field(default_factory=list)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -81,6 +85,7 @@ def freeze(state: State) -> Iterator[Frozen]:
     registry = state.subjects
     frozen.subjects.schemas = list(registry.schemas.values())
     frozen.subjects.settings = list(registry.settings.items())
+    frozen.scram_secret, frozen.scram = state.scram.secret, list(state.scram.credentials.items())
     yield frozen
     for subjects in _groups(registry.subjects.values(), SUBJECTS_PER_STEP):
         frozen.subjects.subjects += map(note_subject, subjects)
@@ -160,6 +165,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     for schema in frozen.schemas:
         yield pb.Section(schema=_schema(schema))
     yield from subject_sections(frozen.subjects)
+    yield from scram_sections(frozen.scram_secret, frozen.scram)
     for table in frozen.tables:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:

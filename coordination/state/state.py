@@ -33,6 +33,7 @@ from coordination.state import (
     producers,
     quarantine,
     schemas,
+    scram,
     segments,
     skipped,
     subject_settings,
@@ -125,6 +126,8 @@ HANDLERS: dict[str, Handler] = {
     "register_schema": subjects.register_schema,
     "delete_schema_versions": subjects.delete_schema_versions,
     "put_subject_settings": subject_settings.put_subject_settings,
+    "put_scram_credential": scram.put_scram_credential,
+    "delete_scram_credential": scram.delete_scram_credential,
 }
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 import uvloop
 
 from agent.net.connection import Limits
-from agent.net.server import Listener, RequestContext, Server
+from agent.net.listening import Listener, RequestContext
+from agent.net.server import Server
 from agent.net.wire.api import APIS
 from agent.net.wire.frame import RequestHeader, encode_request_header, frame_request
 from agent.net.wire.generated import fetch, metadata, produce

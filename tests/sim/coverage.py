@@ -42,6 +42,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
 """By rule: what must have happened, all of it. Rules 11 and 13 are no matter of schedules."""
 
 _CATALOG = "only the Iceberg REST catalog asks for it, over HTTP; it has no client here"
+_LOGINS = "no client logs in here: the commands are in tests/unit/coordination/test_scram.py"
 COMMANDS_OUT: Mapping[str, str] = {
     "commit_tables": _CATALOG,
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
@@ -49,6 +50,8 @@ COMMANDS_OUT: Mapping[str, str] = {
     "downgrade_consumer_group": "its group must lose the last member of KIP-848 while classic ones stay: "
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,
+    "put_scram_credential": _LOGINS,
+    "delete_scram_credential": _LOGINS,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }

@@ -1,9 +1,9 @@
-"""DescribeUserScramCredentials: the users with SCRAM credentials, of whom there are none.
+"""DescribeUserScramCredentials: which users log in by SCRAM, by which mechanism, with how many iterations.
 
 Versions 0.
-Behaviour: no list or an empty one asks for everybody and gets nobody; a named user is RESOURCE_NOT_FOUND, one
-named twice DUPLICATE_RESOURCE.
-Deviations: credentials cannot be set: AlterUserScramCredentials is not answered.
+Behaviour: no list or an empty one asks for everybody; a named user without a credential is
+RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE. Salts and keys are never told.
+Deviations: the configured administrator (`sasl.admin_user`) is not listed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 
 from agent.kafka.context import Context
 from agent.net.wire.generated.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -26,19 +27,27 @@ VERSIONS = (0, 0)
 async def handle(
     ctx: Context, request: DescribeUserScramCredentialsRequest, version: int
 ) -> DescribeUserScramCredentialsResponse:
-    """One answer per user that was named."""
-    named = Counter(user.name for user in request.users or [])
-    results = [_unknown(user, times) for user, times in named.items()]
+    """One answer per user."""
+    await ctx.barrier()
+    known: dict[str, list[CredentialInfo]] = {}
+    for (user, mechanism), one in ctx.state.scram.credentials.items():
+        known.setdefault(user, []).append(CredentialInfo(mechanism, one.iterations))
+    named = Counter(user.name for user in request.users or []) or Counter(dict.fromkeys(known, 1))
+    results = [_described(user, times, known) for user, times in named.items()]
     return DescribeUserScramCredentialsResponse(error_message="", results=results)  # as Kafka's
 
 
-def _unknown(user: str, times: int) -> DescribeUserScramCredentialsResult:
+def _described(
+    user: str, times: int, known: dict[str, list[CredentialInfo]]
+) -> DescribeUserScramCredentialsResult:
     """The texts are Kafka's (ScramImage.describe)."""
-    code, text = (
-        Code.RESOURCE_NOT_FOUND,
-        f"Attempt to describe a user credential that does not exist: {shown(user)}",
-    )
     if times > 1:
         code = Code.DUPLICATE_RESOURCE
         text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {shown(user)}"
+    elif user not in known:
+        code = Code.RESOURCE_NOT_FOUND
+        text = f"Attempt to describe a user credential that does not exist: {shown(user)}"
+    else:
+        infos = sorted(known[user], key=lambda info: info.mechanism)
+        return DescribeUserScramCredentialsResult(user=user, error_message=None, credential_infos=infos)
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=text)

@@ -176,6 +176,8 @@ ORIGINS: dict[str, Origin] = {
     "SubjectSettings.normalize": Given("an enumeration, as the one before"),
     "SubjectSettings.mode": Given("an enumeration, as the one before"),
     "Head.subject_settings_revision": REVISION,
+    "Scram.Credential.mechanism": Given("one of scram.KEY_BYTES"),
+    "Scram.Credential.iterations": Given("at most scram.ITERATIONS_MAX"),
     "Table.revision": REVISION,
     "Table.next_offsets": copied("CommitTable.next_offsets"),
     "Chunks.serial": Counted("chunks"),

@@ -43,6 +43,7 @@ from coordination.commands import (
     Part,
     PutClassicGeneration,
     PutNamespace,
+    PutScramCredential,
     PutSubjectSettings,
     RegisterAgent,
     RegisterSchema,
@@ -92,8 +93,19 @@ def full() -> State:
     transactions(script)
     schemas(script)
     registry(script)
+    logins(script)
     rest(script)
     return script.state
+
+
+def logins(script: Script) -> None:
+    """Two credentials of one user."""
+    for mechanism, size in ((1, 32), (2, 64)):
+        put = PutScramCredential(
+            user="u", mechanism=mechanism, iterations=4096, salt=b"s", stored_key=b"k" * size,
+            server_key=b"l" * size, secret=bytes([mechanism]) * 32,
+        )  # fmt: skip
+        assert script.one(A, put) == Done()
 
 
 def register(script: Script) -> None:

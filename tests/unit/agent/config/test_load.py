@@ -228,6 +228,23 @@ def test_a_malformed_flag_is_refused_with_the_form(flag: str) -> None:
         (["log.url=etcd://u:p@h:2379/x"], ["must not hold a user or password"]),
         (["log.url=sqlite://relative"], ["absolute path"]),
         (["store.url=s3:///x"], ["names no bucket"]),
+        (["listeners.0.tls_cert_file=/c"], ["listeners.0.tls_cert_file", "listeners.0.protocol=SSL"]),
+        (["listeners.0.protocol=SSL"], ["listeners.0.protocol SSL needs listeners.0.tls_cert_file"]),
+        (
+            [
+                "listeners.0.protocol=SSL",
+                "listeners.0.tls_cert_file=/c",
+                "listeners.0.tls_key_file=/k",
+                "listeners.0.tls_client_auth=required",
+            ],
+            ["listeners.0.tls_client_auth required needs listeners.0.tls_ca_file"],
+        ),
+        (["listeners.0.tls_client_auth=required"], ["listeners.0.tls_client_auth", "has no TLS"]),
+        (["sasl.admin_user=a"], ["sasl.admin_user and sasl.admin_password"]),
+        (
+            ["listeners.0.protocol=SASL_PLAINTEXT", "listeners.0.sasl_mechanisms=PLAIN"],
+            ["listeners.0.sasl_mechanisms", "sasl.users_file or sasl.admin_user"],
+        ),
     ],
 )
 def test_contradictions_name_both_settings_and_the_place(flags: list[str], parts: list[str]) -> None:

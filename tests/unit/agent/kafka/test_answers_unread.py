@@ -13,7 +13,8 @@ from agent.kafka.context import Context
 from agent.kafka.handlers import k02_list_offsets
 from agent.kafka.order import ENDED
 from agent.net.connection import Limits
-from agent.net.server import Listener, Server
+from agent.net.listening import Listener
+from agent.net.server import Server
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import encode_request_header, frame_request
 from agent.net.wire.generated import list_offsets as lo

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agent.kafka.dispatch import DECODED_HERE_BYTES_MAX
-from agent.net.server import Listener, Server
+from agent.net.listening import Listener
+from agent.net.server import Server
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import offset_commit as oc
 from agent.net.wire.generated import offset_fetch as of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.net.server import ConnectionInfo, RequestContext
+from agent.net.listening import ConnectionInfo, RequestContext
 from agent.net.wire.api import API_VERSIONS
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import RequestHeader

@@ -10,7 +10,8 @@ import pytest
 
 from agent.kafka.handlers import HANDLERS
 from agent.kafka.order import KINDS, Kind, Turns, Unheard
-from agent.net.server import Listener, Server
+from agent.net.listening import Listener
+from agent.net.server import Server
 from agent.net.wire.api import APIS
 from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import delete_records as dr

@@ -10,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent.net.connection import Limits
-from agent.net.server import Listener, Server
+from agent.net.listening import Listener
+from agent.net.server import Server
 from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import list_offsets as lo
 from agent.net.wire.generated import produce as p

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agent.net.connection import Limits
-from agent.net.server import Listener, RequestContext, Server
+from agent.net.listening import Listener, RequestContext
+from agent.net.server import Server
 from agent.net.wire.api import APIS
 from agent.net.wire.frame import RequestHeader, encode_request_header, frame_request
 from agent.net.wire.primitives import Buffer

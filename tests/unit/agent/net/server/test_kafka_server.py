@@ -8,7 +8,7 @@ import re
 import pytest
 from structlog.testing import capture_logs
 
-from agent.net.server import RequestContext
+from agent.net.listening import RequestContext
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
 from agent.net.wire.generated import api_versions

@@ -10,7 +10,8 @@ import tracemalloc
 import pytest
 from structlog.testing import capture_logs
 
-from agent.net.server import Listener, RequestContext, Server
+from agent.net.listening import Listener, RequestContext
+from agent.net.server import Server
 from agent.net.wire.api import APIS
 from agent.net.wire.frame import RequestHeader, encode_request_header, frame_request, parse_response_header
 from agent.net.wire.generated import produce

@@ -1,0 +1,1 @@
+"""Who a connection's client is, by SASL."""

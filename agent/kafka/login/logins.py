@@ -1,0 +1,176 @@
+"""What one agent knows of users, and one connection's login: handshake, exchange, done; KIP-368's again."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from typing import Final
+
+from agent.config import Config
+from agent.config.users import NOBODY, UsersFile
+from agent.kafka.login import plain, scram
+from agent.kafka.login.errors import LoginFailed
+from agent.net.wire.api import API_VERSIONS
+from agent.telemetry.metrics import Metrics
+from coordination.clock import Clock
+from coordination.kafka_codes import Code
+from coordination.state.scram import ITERATIONS_MIN, SECRET_BYTES
+from coordination.state.scram_types import ScramCredential
+from coordination.state.state import State
+
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+PLAIN: Final = "PLAIN"
+ADDRESSES_MAX: Final = 1_000
+"""Addresses whose failed logins are counted; the one that failed longest ago is forgotten first."""
+
+
+class Logins:
+    """Of one agent."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        state: Callable[[], State],
+        metrics: Metrics,
+        users: UsersFile | None = None,
+    ) -> None:
+        """`users`: those of PLAIN, renewed by somebody else; else sasl.users_file is read."""
+        self.config, self.clock, self.metrics = config.sasl, clock, metrics
+        self.users = users or UsersFile(config.sasl.users_file)
+        self._state = state
+        self._enabled = {
+            each.name: tuple(each.sasl_mechanisms.split(","))
+            for each in config.listeners
+            if each.protocol.startswith("SASL")
+        }
+        self._secret = clock.random_bytes(SECRET_BYTES)
+        self._admin: dict[int, ScramCredential] = {}
+        self._checks = asyncio.Semaphore(config.sasl.checks_in_flight_max)
+        self._failures: dict[str, int] = {}
+
+    def of(self, listener: str) -> Login | None:
+        """The login of a new connection; None where the listener asks for none."""
+        enabled = self._enabled.get(listener)
+        return None if enabled is None else Login(self, enabled)
+
+    async def credential(self, user: str, mechanism: int) -> ScramCredential:
+        """What the log says, else the configured administrator's, else what fits nobody."""
+        table = self._state().scram
+        found = table.credentials.get((user, mechanism))
+        if found is not None:
+            return found
+        if user and user == self.config.admin_user:
+            return await self._administrator(mechanism)
+        return scram.made_up(table.secret or self._secret, user, mechanism)
+
+    async def _administrator(self, mechanism: int) -> ScramCredential:
+        """Made when first asked for. Its salt is made as those of unknown users are."""
+        if mechanism not in self._admin:
+            digest, password = scram.DIGESTS[mechanism], self.config.admin_password.get_secret_value()
+            salt = scram.made_up(self._secret, self.config.admin_user, mechanism).salt
+            salted = await asyncio.to_thread(scram.salted, digest, password, salt, ITERATIONS_MIN)
+            self._admin[mechanism] = ScramCredential(ITERATIONS_MIN, salt, *scram.keys(digest, salted))
+        return self._admin[mechanism]
+
+    async def check(self, user: str, password: str) -> None:
+        """PLAIN. Raises LoginFailed."""
+        hashed = self.users.users.get(user)
+        async with self._checks:
+            fits = await asyncio.to_thread((hashed or NOBODY).fits, password)
+        if hashed is None and user == self.config.admin_user:
+            known = self.config.admin_password.get_secret_value()
+            fits = hmac.compare_digest(password.encode(), known.encode())
+        if not fits:
+            raise LoginFailed(plain.INVALID, user)
+
+    def failed_from(self, address: str) -> int:
+        """Note a failed login; how many there were from there."""
+        count = self._failures.pop(address, 0) + 1
+        self._failures[address] = count
+        if len(self._failures) > ADDRESSES_MAX:
+            del self._failures[next(iter(self._failures))]
+        return count
+
+
+class Login:
+    """Of one connection. Requests come to it one after another (agent/kafka/order.py)."""
+
+    def __init__(self, logins: Logins, enabled: tuple[str, ...]) -> None:
+        self.enabled = enabled
+        self.mechanism = ""
+        self.principal = ""
+        self.failed = False
+        self._logins = logins
+        self._exchange: scram.Exchange | None = None
+        self._expected = False
+        self._expires_s = float("inf")
+
+    @property
+    def lifetime_ms(self) -> int:
+        """How long a login holds; 0: as long as the connection."""
+        return self._logins.config.reauth_ms_max
+
+    def refusal(self, api_key: int) -> str | None:
+        """Why a request of this API ends the connection now; None when it may go on."""
+        if self.failed:
+            return "the login failed"
+        if self._expected:
+            return None if api_key == SASL_AUTHENTICATE else "a request in the middle of the login"
+        if not self.principal:
+            return None if api_key in (API_VERSIONS, SASL_HANDSHAKE) else "a request before the login"
+        over = self._logins.clock.monotonic() > self._expires_s
+        return "the login is over (sasl.reauth_ms_max)" if over and api_key != SASL_HANDSHAKE else None
+
+    def handshake(self, mechanism: str) -> Code:
+        """Choose a mechanism."""
+        if self.principal and not self.lifetime_ms:
+            return Code.ILLEGAL_SASL_STATE
+        if mechanism not in self.enabled:
+            self.failed = True
+            return Code.UNSUPPORTED_SASL_MECHANISM
+        if self.principal and mechanism != self.mechanism:
+            self.failed = True
+            return Code.UNSUPPORTED_SASL_MECHANISM
+        self.mechanism, self._expected, self._exchange = mechanism, True, None
+        return Code.NONE
+
+    async def authenticate(self, message: bytes) -> bytes:
+        """One step. `principal` is set and `done` after the last. Raises LoginFailed."""
+        try:
+            return await self._step(message)
+        except LoginFailed:
+            self.failed = True
+            raise
+
+    def done(self) -> bool:
+        """Whether the client is known, and no other login under way."""
+        return bool(self.principal) and not self._expected
+
+    async def _step(self, message: bytes) -> bytes:
+        if self.mechanism == PLAIN:
+            user, password = plain.parse(message)
+            await self._logins.check(user, password)
+            return self._known(user, b"")
+        if self._exchange is None:
+            first = scram.parse_first(message)
+            number = scram.MECHANISMS[self.mechanism]
+            credential = await self._logins.credential(first.user, number)
+            nonce = self._logins.clock.random_bytes(scram.SERVER_NONCE_BYTES)
+            self._exchange = scram.Exchange(number, first, credential, nonce)
+            return self._exchange.message.encode()
+        exchange, self._exchange = self._exchange, None
+        return self._known(exchange.user, exchange.finish(message))
+
+    def _known(self, user: str, answer: bytes) -> bytes:
+        if self.principal not in ("", user):
+            raise LoginFailed(
+                f"Cannot change principals during re-authentication from {self.principal}: {user}",
+                user,
+            )
+        self.principal, self._expected = user, False
+        if self.lifetime_ms:
+            self._expires_s = self._logins.clock.monotonic() + self.lifetime_ms / 1000
+        return answer

@@ -1,0 +1,66 @@
+"""What lets clients in and lies in files: listeners' certificates and users of PLAIN, and their renewal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.config import Config, ListenerConfig
+from agent.config.users import UsersFile
+from agent.net.listening import Listener
+from agent.net.principals import namer
+from agent.net.renewal import Renewable, Renewal
+from agent.net.tls import Tls, TlsFiles
+from agent.telemetry.metrics import Metrics
+
+RENEWAL_S: Final = 5.0
+"""Time between two looks at the files, seconds."""
+
+
+class Doors:
+    """Of one agent."""
+
+    def __init__(self, config: Config, metrics: Metrics) -> None:
+        """Reads the files. Raises ConfigError."""
+        self.listeners = listeners_of(config)
+        self.users = UsersFile(config.sasl.users_file)
+        self._metrics = metrics
+        self._certificates = [each.tls for each in self.listeners if each.tls is not None]
+        files: list[Renewable] = [*self._certificates, self.users]
+        self.renewal = Renewal(files, RENEWAL_S, lambda _: self._tell())
+        self._tell()
+
+    def _tell(self) -> None:
+        """How long certificates last, and whether newer files on the disk are refused."""
+        for tls in self._certificates:
+            listener = tls.files.listener
+            self._metrics.tls_expires_seconds.labels(listener).set(tls.expires_s)
+            self._metrics.tls_renewal_failing.labels(listener).set(bool(tls.problem))
+        self._metrics.users_file_failing.set(bool(self.users.problem))
+
+
+def listeners_of(config: Config) -> list[Listener]:
+    """In the order of the configuration. Reads files. Raises ConfigError for what makes no listener."""
+    return [
+        Listener(
+            each.name,
+            each.host,
+            each.port,
+            _tls(each) if each.protocol.endswith("SSL") else None,
+            each.protocol.startswith("SASL"),
+        )
+        for each in config.listeners
+    ]
+
+
+def _tls(listener: ListenerConfig) -> Tls:
+    files = TlsFiles(
+        listener=listener.name,
+        cert_file=listener.tls_cert_file,
+        key_file=listener.tls_key_file,
+        ca_file=listener.tls_ca_file,
+        key_password=listener.tls_key_password.get_secret_value(),
+        client_auth=listener.tls_client_auth,
+        versions=tuple(listener.tls_protocols.split(",")),
+        ciphers=listener.tls_ciphers,
+    )
+    return Tls(files, namer(listener.tls_principal_rules, listener.tls_principal_from, listener.name))
