@@ -66,6 +66,9 @@ class App:
     where the configuration came from; `memory_bytes`: what it was made to fit. Both are told of.
     """
 
+    _services: Services | None = None
+    _dispatcher: Dispatcher | None = None
+
     def __init__(
         self,
         config: Config,
@@ -108,8 +111,6 @@ class App:
         self._waits = {what: _waiting_for(what) for what in ("log", "store")}
         self.kafka_ports: list[int] = []
         self.http_port = 0
-        self._services: Services | None = None
-        self._dispatcher: Dispatcher | None = None
         self._serving, self._stopping = asyncio.Event(), False
         self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
         self._doors = Doors(config, self.metrics)
@@ -147,10 +148,7 @@ class App:
             self.rule_figures,
             self._doors.users,
         )
-        services.hang_up = self._server.hang_up
-        self._services, self._dispatcher = services, Dispatcher(services)
-        self.kafka_ports = await self._server.start(self._doors.listeners)
-        self._doors.renewal.start()
+        await self._open(services)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
@@ -168,6 +166,13 @@ class App:
             node_id=self.replica.node_id,
             version=VERSION,
         )
+
+    async def _open(self, services: Services) -> None:
+        """Let clients in. Raises OSError for a port that is taken."""
+        services.hang_up = self._server.hang_up
+        self._services, self._dispatcher = services, Dispatcher(services)
+        self.kafka_ports = await self._server.start(self._doors.listeners)
+        self._doors.renewal.start()
 
     async def stop(self) -> None:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""

@@ -113,12 +113,11 @@ def assemble(
         config.produce.buffer_bytes_max,
         metrics,
     )
-    found = damages or Damages(clock, metrics)
-    fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, found)
-    _wake_when_applied(replica, fetch)
+    damages = damages or Damages(clock, metrics)
+    fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
     hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
-    _send_away_when_unwell(standing, produce, fetch, groups)
+    _connect(replica, standing, produce, fetch, groups)
     return Services(
         config=config,
         clock=clock,
@@ -135,7 +134,7 @@ def assemble(
         rules=rules or RulesPool(config.rules),
         rule_figures=_figures(replica, produce, rule_figures or RuleFigures(clock, metrics)),
         metrics=metrics,
-        damages=found,
+        damages=damages,
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
@@ -146,9 +145,17 @@ def assemble(
     )
 
 
-def _wake_when_applied(replica: Replica, fetch: FetchDriver) -> None:
+def _connect(
+    replica: Replica,
+    standing: Standing,
+    produce: ProduceDriver,
+    fetch: FetchDriver,
+    groups: GroupCoordinator,
+) -> None:
+    """Who is woken by what is applied, and told when the agent is not well."""
     replica.add_listener(fetch.applied)
     replica.add_reload_listener(lambda _state: fetch.waiters.wake_all())
+    _send_away_when_unwell(standing, produce, fetch, groups)
 
 
 def _figures(replica: Replica, produce: ProduceDriver, figures: RuleFigures) -> RuleFigures:

@@ -68,6 +68,9 @@ FIGURES = {
             "produce_buffer_bytes_max", "gauge", "Bytes of such records above which connections are not read"
         ),
         Figure("produce_held_bytes", "gauge", "Bytes of produce requests that are not answered yet"),
+        Figure("rules_held_bytes", "gauge", "Bytes of batches whose rules are evaluated or wait for it"),
+        Figure("rules_waiting", "gauge", "Batches that wait for a worker that evaluates rules"),
+        Figure("rules_workers", "gauge", "Processes that evaluate rules"),
         Figure("groups_running", "gauge", "Consumer groups that run at this agent", ("protocol",)),
         Figure("read_slices", "counter", "Slices of records read, by where they were found", ("source",)),
         Figure("store_reads", "counter", "Reads of the store for readers of records, by of what", ("of",)),
@@ -114,6 +117,9 @@ QUEUES: Mapping[str, Place] = {
     "index_cached_bytes": ("cache_bytes", ("index",)),
     "produce_buffered_bytes": ("produce_buffered_bytes", ()),
     "produce_held_bytes": ("produce_held_bytes", ()),
+    "rules_bytes": ("rules_held_bytes", ()),
+    "rules_waiting": ("rules_waiting", ()),
+    "rules_workers": ("rules_workers", ()),
     "groups_classic": ("groups_running", ("classic",)),
     "groups_consumer": ("groups_running", ("consumer",)),
 }

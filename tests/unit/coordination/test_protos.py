@@ -33,4 +33,4 @@ def test_numbers_that_agents_of_two_versions_share() -> None:
     assert [f.name for f in kinds][:5] == [
         "commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic",
     ]  # fmt: skip
-    assert [f.number for f in CommitChunk.DESCRIPTOR.fields] == list(range(1, 13))
+    assert [f.number for f in CommitChunk.DESCRIPTOR.fields] == list(range(1, 14))

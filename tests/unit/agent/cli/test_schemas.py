@@ -221,7 +221,7 @@ def test_what_the_target_has_otherwise_is_told_and_stays(dev: Dev, other: Dev, p
         (("show",), 2, "give a subject or --id"),
         (("register", "s", "missing.proto"), 1, "missing.proto cannot be read"),
         (("register", "s", "README.md"), 2, "which type of schema it is goes by its name"),
-        (("register", "s", "x.proto", "--reference", "nonsense"), 1, "x.proto cannot be read"),
+        (("register", "s", "x.proto", "--reference", "nonsense"), 2, "'nonsense' is not IMPORT_PATH=SUBJECT"),
     ],
 )
 def test_bad_words(words: tuple[str, ...], status: int, what: str) -> None:

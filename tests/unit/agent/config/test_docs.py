@@ -15,6 +15,7 @@ UNITS = (
     "bytes",
     "snapshots",
     "validators",
+    "records",
     "_ms",
     "_s_",
     "_s",
