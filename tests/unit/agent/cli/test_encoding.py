@@ -13,7 +13,7 @@ from tests.unit.agent.cli.conftest import Dev
 
 ORDER = """syntax = "proto3";
 package shop;
-import "common/money.proto";
+import "encoded/money.proto";
 message Other { int32 a = 1; }
 message Order {
   message Line { string sku = 1; }
@@ -32,8 +32,8 @@ GOOD = '{"id": "7", "total": {"units": "3"}, "lines": [{"sku": "ä"}]}'
 def subjects(dev: Dev, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Subjects of each type, with references."""
     folder = tmp_path_factory.mktemp("encoded")
-    (folder / "common").mkdir()
-    (folder / "common/money.proto").write_text(MONEY)
+    (folder / "encoded").mkdir()
+    (folder / "encoded/money.proto").write_text(MONEY)
     for name, text in {
         "order.proto": ORDER, "item.json": json.dumps(ITEM), "money.json": json.dumps(PRICE),
         "text.avsc": '"string"',
