@@ -192,8 +192,9 @@ class RulesConfig(Section):
     of them at most, so that one whose rules take too long does not stop the others."""
 
     batch_s_max: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """Longest time for the rules of one batch, seconds; then its worker is ended, and the batch refused where
-    the policy is `reject`. Also for the rules of a message that is to be bound."""
+    """Longest time of a processor for the rules of one batch, seconds; then its worker is ended, and the
+    batch refused where the policy is `reject`. A worker that gets no processor is waited for six times as
+    long; then the producer is told to send again. Also for the rules of a message that is to be bound."""
 
     wait_ms_max: Millis = 10_000
     """How long a batch waits for a worker, milliseconds; then the producer is told to send it again."""

@@ -6,11 +6,13 @@ A worker that does not answer in time is ended, with the batch that it was at; t
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter, OrderedDict
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.config import RulesConfig
@@ -28,11 +30,17 @@ MODULE = "agent.rules.process"
 START_SECONDS_MAX = 60.0
 """Longest time until a worker is there, seconds; it counts apart from what it is then asked."""
 
+WAITS_MAX = 6
+"""`rules.batch_s_max` is time on a processor: a worker that gets none is waited for so many times as long."""
+
 PIECE_RECORDS_MIN = 2_000
 """Records from which on a batch is shared by several workers: each of them decodes all of it."""
 
 KINDS_MAX = 10_000
 """Message types that have numbers; one that is not used for longest gets another one."""
+
+SLACK = 0.05
+"""Share of that time that may be wanting: it is counted in ticks, and the agent has its own part."""
 
 TRIES = 2
 """Workers that may end over one piece of work: the first may have been ended by something else."""
@@ -49,11 +57,15 @@ class Busy(Exception):
     """There is too much to evaluate just now; nothing was done."""
 
 
+class Starved(Exception):
+    """A worker got too little of a processor to say anything of the rules."""
+
+
 class _Worker:
     """One helper process and what it costs to have it."""
 
     def __init__(self, config: RulesConfig) -> None:
-        self._helper = Helper(MODULE, START_SECONDS_MAX)
+        self._helper = Helper(MODULE, START_SECONDS_MAX + WAITS_MAX * config.batch_s_max)
         self._config = config
         self.ended = 0
 
@@ -63,18 +75,47 @@ class _Worker:
         return self._helper.pid
 
     async def ask(self, message: object, parts: Sequence[memoryview] = ()) -> Any:
-        """What it answers. Raises TimeoutError, with the worker ended, and HelperDied."""
+        """What it answers. Raises TimeoutError and Starved, with the worker ended, and HelperDied."""
         if self._helper.pid is None:
             try:
-                await self._helper.ask(Hello(self._config.worker_bytes_max))
+                async with asyncio.timeout(START_SECONDS_MAX):
+                    await self._helper.ask(Hello(self._config.worker_bytes_max))
             except TimeoutError:
                 raise HelperDied(f"not started within {START_SECONDS_MAX:.0f} s") from None
-        async with asyncio.timeout(self._config.batch_s_max):
-            answer, _ = await self._helper.ask(message, parts)
+        asking = tasks.owned(self._helper.ask(message, parts), "rules")
+        try:
+            await self._wait(asking)
+            answer, _ = await asking
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
         return answer
+
+    async def _wait(self, asking: asyncio.Task[Any]) -> None:
+        """Until it is done. Raises TimeoutError and Starved."""
+        most, pid = self._config.batch_s_max, self._helper.pid
+        before = processor_seconds(pid)
+        left = most
+        for _ in range(WAITS_MAX):
+            if (await asyncio.wait({asking}, timeout=left))[0]:
+                return
+            now = processor_seconds(pid)
+            left = 0.0 if before is None or now is None else most - (now - before)
+            if left <= most * SLACK:
+                raise TimeoutError
+        raise Starved
 
     async def close(self) -> None:
         await self._helper.close()
+
+
+def processor_seconds(pid: int | None) -> float | None:
+    """What a process has had of processors; None where nobody tells: then the loop's clock decides."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:  # it ended, or this is no Linux
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class RulesPool:
@@ -232,6 +273,11 @@ class RulesPool:
                     raise Unusable(
                         f"the rules were not evaluated within {self._config.batch_s_max:g} s "
                         "(rules.batch_s_max): make them cheaper, or send smaller batches"
+                    ) from None
+                except Starved:
+                    raise Busy(
+                        f"a worker had no {self._config.batch_s_max:g} s of a processor (rules.batch_s_max) "
+                        f"for rules of topic {topic} in {WAITS_MAX} times as long: send again"
                     ) from None
             worker.ended += 1
         raise Unusable(

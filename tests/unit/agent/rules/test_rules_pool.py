@@ -104,6 +104,24 @@ async def test_rules_that_take_too_long_end_their_worker_and_no_others(start: ST
     assert (await check(pool, small, kind=COSTLY, topic="poisoned")).records == 1, "the next one works"
 
 
+async def test_a_worker_without_a_processor_refuses_nobody(start: START) -> None:
+    """A clock does not say that rules take long: a crowded machine may have given it no time."""
+    pool = start(workers=1, batch_s_max=0.3)
+    await check(pool, GOOD)
+    (worker,) = pool.pids
+    os.kill(worker, signal.SIGSTOP)
+    late = asyncio.ensure_future(check(pool, BAD))
+    await asyncio.sleep(0.8)
+    assert not late.done()
+    os.kill(worker, signal.SIGCONT)
+    assert (await late).bad_records == 1
+    assert pool.pids == [worker]
+    os.kill(worker, signal.SIGSTOP)
+    with pytest.raises(Busy, match=r"no 0\.3 s of a processor .* in 6 times as long: send again"):
+        await check(pool, BAD)
+    assert (await check(pool, BAD)).bad_records == 1, "by another one"
+
+
 async def test_the_only_worker_goes_round(start: START) -> None:
     pool = start(workers=1, batch_s_max=0.5)
     poisoned = [asyncio.ensure_future(check(pool, MINUTES, kind=COSTLY, topic="poisoned")) for _ in range(3)]
