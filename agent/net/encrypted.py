@@ -282,5 +282,5 @@ def _told(error: ssl.SSLError) -> str:
         "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses this listener's certificate",
         "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses this listener's certificate",
     }
-    reason = error.reason or ""
+    reason = getattr(error, "reason", None) or ""  # not every SSLError of Python 3.11 has one
     return f"TLS handshake: {told.get(reason, reason or 'not TLS')}"

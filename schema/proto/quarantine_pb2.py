@@ -24,19 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dschema/proto/quarantine.proto\x12\x12\x66loe.quarantine.v1\"\xb1\x03\n\x06Record\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61tch_index\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\x12\x10\n\x03key\x18\x05 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x06 \x01(\x0cH\x01\x88\x01\x01\x12+\n\x07headers\x18\x07 \x03(\x0b\x32\x1a.floe.quarantine.v1.Header\x12\x13\n\x0bproducer_id\x18\x08 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\t \x01(\x05\x12\x10\n\x08sequence\x18\n \x01(\x05\x12\x11\n\tclient_id\x18\x0b \x01(\t\x12.\n\nkey_schema\x18\x0c \x01(\x0b\x32\x1a.floe.quarantine.v1.Schema\x12\x30\n\x0cvalue_schema\x18\r \x01(\x0b\x32\x1a.floe.quarantine.v1.Schema\x12\x0e\n\x06policy\x18\x0e \x01(\t\x12\x31\n\nviolations\x18\x0f \x03(\x0b\x32\x1d.floe.quarantine.v1.ViolationB\x06\n\x04_keyB\x08\n\x06_value\"3\n\x06Header\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"Q\n\x06Schema\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x19\n\x11\x64\x65scriptor_sha256\x18\x04 \x01(\x0c\"D\n\tViolation\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dschema/proto/quarantine.proto\x12\x12\x66loe.quarantine.v1\"\xbb\x03\n\x06Record\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61tch_index\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\x12\x15\n\x03key\x18\x05 \x01(\x0c\x42\x03\x80\x01\x01H\x00\x88\x01\x01\x12\x17\n\x05value\x18\x06 \x01(\x0c\x42\x03\x80\x01\x01H\x01\x88\x01\x01\x12+\n\x07headers\x18\x07 \x03(\x0b\x32\x1a.floe.quarantine.v1.Header\x12\x13\n\x0bproducer_id\x18\x08 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\t \x01(\x05\x12\x10\n\x08sequence\x18\n \x01(\x05\x12\x11\n\tclient_id\x18\x0b \x01(\t\x12.\n\nkey_schema\x18\x0c \x01(\x0b\x32\x1a.floe.quarantine.v1.Schema\x12\x30\n\x0cvalue_schema\x18\r \x01(\x0b\x32\x1a.floe.quarantine.v1.Schema\x12\x0e\n\x06policy\x18\x0e \x01(\t\x12\x31\n\nviolations\x18\x0f \x03(\x0b\x32\x1d.floe.quarantine.v1.ViolationB\x06\n\x04_keyB\x08\n\x06_value\"3\n\x06Header\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"Q\n\x06Schema\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x19\n\x11\x64\x65scriptor_sha256\x18\x04 \x01(\x0c\"D\n\tViolation\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'schema.proto.quarantine_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_RECORD'].fields_by_name['key']._loaded_options = None
+  _globals['_RECORD'].fields_by_name['key']._serialized_options = b'\200\001\001'
+  _globals['_RECORD'].fields_by_name['value']._loaded_options = None
+  _globals['_RECORD'].fields_by_name['value']._serialized_options = b'\200\001\001'
   _globals['_RECORD']._serialized_start=54
-  _globals['_RECORD']._serialized_end=487
-  _globals['_HEADER']._serialized_start=489
-  _globals['_HEADER']._serialized_end=540
-  _globals['_SCHEMA']._serialized_start=542
-  _globals['_SCHEMA']._serialized_end=623
-  _globals['_VIOLATION']._serialized_start=625
-  _globals['_VIOLATION']._serialized_end=693
+  _globals['_RECORD']._serialized_end=497
+  _globals['_HEADER']._serialized_start=499
+  _globals['_HEADER']._serialized_end=550
+  _globals['_SCHEMA']._serialized_start=552
+  _globals['_SCHEMA']._serialized_end=633
+  _globals['_VIOLATION']._serialized_start=635
+  _globals['_VIOLATION']._serialized_end=703
 # @@protoc_insertion_point(module_scope)

@@ -48,7 +48,9 @@ class Record(_message.Message):
     timestamp_ms: _builtins.int
     """as the producer sent it, Unix ms; −1: none"""
     key: _builtins.bytes
-    """absent: null"""
+    """Where the topic redacts, its quarantine's readers get neither.
+    absent: null
+    """
     value: _builtins.bytes
     """absent: null"""
     producer_id: _builtins.int

@@ -19,7 +19,9 @@ from agent.config.redaction import RedactionConfig, names
 from agent.kafka.fetch.driver import Fetched
 from coordination.config_types import split_list
 from coordination.kafka_codes import Code
+from coordination.state import quarantine
 from coordination.state.following import imported
+from coordination.state.quarantine_names import SUFFIX, topic_of
 from coordination.state.schemas import spans_between
 from coordination.state.types import Partition, Schema, Span, Topic
 from coordination.topic_configs import effective
@@ -105,11 +107,15 @@ class Redaction:
                     each.planned = replace(each.planned, code=Code.KAFKA_STORAGE_ERROR)
 
     def _marks(self, topic: Topic) -> Marks | None:
-        cluster = self._replica.state.cluster_configs
-        action = effective("floe.redact", topic.configs, cluster)
+        """How the topic redacts; a quarantine does as its topic, unless it says so itself."""
+        state = self._replica.state
+        action = effective("floe.redact", topic.configs, state.cluster_configs)
+        if action == "off" and topic.name.endswith(SUFFIX):
+            source = state.topics.get(topic_of(topic.name))
+            return self._marks(source) if source and quarantine.of(state, source) is topic else None
         if action == "off":
             return None
-        tags = split_list(effective("floe.redact.tags", topic.configs, cluster))
+        tags = split_list(effective("floe.redact.tags", topic.configs, state.cluster_configs))
         return Marks(Action(action), frozenset(tags))
 
     async def _redacted(

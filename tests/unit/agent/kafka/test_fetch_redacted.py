@@ -10,6 +10,7 @@ import pytest
 
 from agent.config.redaction import RedactionConfig
 from agent.kafka.fetch import redacted
+from agent.rules.quarantine import new_quarantine
 from coordination.commands import AlterTopicConfigs, BindSchema
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
@@ -17,6 +18,7 @@ from objectstore.batch import NewRecord, Record, build, peek, records
 from objectstore.compression import Compression
 from schema import descriptors, framing
 from schema.compiler import compile_protos
+from schema.proto import quarantine_pb2
 from schema.registry import protobuf
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_followed_subjects import VALIDATION, delete, framed, register
@@ -149,6 +151,24 @@ async def test_keys_of_a_bound_key(agent: Agent) -> None:
         (None, SECRET),
         (LEFT, SECRET),
     ]
+
+
+async def test_a_quarantine_redacts_as_its_topic(agent: Agent) -> None:
+    """What was set aside has the fields that nobody shall see, whatever it is."""
+    await create(agent)
+    await bind(agent)
+    message = AlterTopicConfigs(topic="t", quarantine=new_quarantine(agent.services.clock))
+    message.changes.add(name="floe.value.rules", value="quarantine")
+    assert isinstance(await agent.services.replica.propose(message), Done)
+    assert (await produce(agent, batch(b"no message of a secret"))).error_code == 0
+    assert b"secret" in bytes((await read(agent, name="t.quarantine")).records)
+    await redact(agent)
+    answer = await read(agent, name="t.quarantine")
+    (record,) = seen(answer)
+    kept = quarantine_pb2.Record.FromString(record.value or b"")
+    assert b"secret" not in bytes(answer.records)
+    assert (kept.topic, kept.HasField("value"), kept.violations[0].role) == ("t", False, "value")
+    assert b"secret" in bytes((await read(agent, "audit", name="t.quarantine")).records)
 
 
 async def test_versions_of_a_subject(start: StartAgent) -> None:
