@@ -35,6 +35,7 @@ COMMANDS = {
     "produce": Place("records", "produce"),
     "consume": Place("records", "consume"),
     "group": Place("groups", "app"),
+    "quarantine": Place("quarantine", "app"),
     "table": Place("tables", "app"),
     "schema": Place("schemas", "app"),
     "status": Place("status", "status"),

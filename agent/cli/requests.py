@@ -156,3 +156,18 @@ async def alter(session: Session, name: str, changes: Mapping[str, str], unset: 
     answer = await session.call("IncrementalAlterConfigs", request)
     result = answer.responses[0]
     check_code(result.error_code, result.error_message, f"configs of topic {name!r} are not changed")
+
+
+async def delete_records(session: Session, name: str, below: Mapping[int, int]) -> None:
+    """Delete the records of a topic's partitions that are below these offsets."""
+    from agent.net.wire.generated.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteRecordsTopic,
+    )
+
+    partitions = [DeleteRecordsPartition(number, offset) for number, offset in below.items()]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name, partitions)], timeout_ms=TIMEOUT_MS)
+    answer = await session.call("DeleteRecords", request)
+    for row in answer.topics[0].partitions:
+        check_code(row.error_code, None, f"records of {name}-{row.partition_index} are not deleted")

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.http.registry import subjects as read_subjects
 from agent.http.registry import writes
-from agent.kafka.handlers import schemas as frames
+from agent.kafka.handlers import k00_produce
 from agent.kafka.produce import driver
 from agent.kafka.produce.buffer import commit_command
 from coordination.state import following, subjects
@@ -73,7 +73,7 @@ def _refused_by_the_view() -> Change:
     async def current(*_: Any) -> None:
         return
 
-    return frames, "_require_current", current
+    return k00_produce, "require_current", current
 
 
 def _judged_by_the_view() -> Change:
