@@ -23,6 +23,7 @@ from agent.cli.options import (
 )
 from agent.cli.output import print_json, print_table, remarks, results
 from agent.cli.session import Session, session
+from coordination.topic_configs import RULES
 
 app = typer.Typer(
     help="Topics: create, look at, configure, bind to protobuf messages, delete.", epilog=EPILOG
@@ -31,7 +32,6 @@ app = typer.Typer(
 DEFAULT_SOURCE = 5
 LAST_MAX = 10_000_000  # records that are looked at for `floe topic rules`
 FRAMINGS = ("any", "plain", "confluent")
-RULES = ("off", "observe", "reject")
 
 Configs = Annotated[
     list[str] | None,

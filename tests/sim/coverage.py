@@ -56,7 +56,9 @@ COMMANDS_OUT: Mapping[str, str] = {
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
 """Commands that may stay out, each with the reason."""
-REQUESTS_OUT: Mapping[str, str] = {}
+REQUESTS_OUT: Mapping[str, str] = dict.fromkeys(
+    ("SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials"), _LOGINS
+)
 """APIs that may stay out, likewise."""
 
 

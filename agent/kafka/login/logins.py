@@ -46,7 +46,7 @@ class Logins:
             for each in config.listeners
             if each.protocol.startswith("SASL")
         }
-        self._secret = clock.random_bytes(SECRET_BYTES)
+        self._own_secret = b""
         self._admin: dict[int, ScramCredential] = {}
         self._checks = asyncio.Semaphore(config.sasl.checks_in_flight_max)
         self._failures: dict[str, int] = {}
@@ -55,6 +55,12 @@ class Logins:
         """The login of a new connection; None where the listener asks for none."""
         enabled = self._enabled.get(listener)
         return None if enabled is None else Login(self, enabled)
+
+    @property
+    def _secret(self) -> bytes:
+        """Of this agent, made when it is first needed."""
+        self._own_secret = self._own_secret or self.clock.random_bytes(SECRET_BYTES)
+        return self._own_secret
 
     async def credential(self, user: str, mechanism: int) -> ScramCredential:
         """What the log says, else the configured administrator's, else what fits nobody."""
