@@ -29,6 +29,9 @@ TABLE = ("audits", "offsets")
 TOPIC_ID, FINDINGS, OFFSETS = "audit.topic-id", "audit.findings", "audit.next-offsets"
 """Of a snapshot's summary: the topic's id in hexadecimal, how many findings, `partition:offset,…`."""
 
+CLIENT_ID = "floe-audit"
+"""What audits call themselves when they read a topic: to be cleared where it redacts, else all differs."""
+
 LOOK_S = 10.0
 """Between two looks at whether the table has moved, seconds."""
 TOPICS_MAX = 10_000

@@ -27,7 +27,7 @@ from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.cli.holes import Range, holes
 from agent.cli.output import progress, remarks
 from agent.cli.requests import Bounds
-from agent.cli.session import CLIENT_ID, Session, session
+from agent.cli.session import Session, session
 from agent.config import Config
 from objectstore.offset_ranges import joined
 
@@ -109,6 +109,8 @@ async def readable(given: Auditing, since: Mapping[int, int]) -> list[Bounds]:
 
 async def consume(given: Auditing, history: Path, bounds: Sequence[Bounds]) -> None:
     """Write the topic's committed records between these bounds as a history."""
+    from iceberg.audited import CLIENT_ID
+
     try:
         async with AsyncExitStack() as stack:
             consumer = AIOKafkaConsumer(

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from iceberg.audited import CLIENT_ID
 from iceberg.spark.tables import COMPARED, HEADERS_SQL, Digest, headers_text
 
 RECORDS_PER_TASK = 500_000
@@ -49,6 +50,7 @@ def consumed_history(
     read = spark.read.format("kafka").options(
         **{
             "kafka.bootstrap.servers": bootstrap,
+            "kafka.client.id": CLIENT_ID,
             "kafka.isolation.level": "read_committed",
             "kafka.max.poll.records": str(RECORDS_PER_POLL),
             "kafka.max.partition.fetch.bytes": str(FETCH_BYTES),
