@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from agent.config.redaction import RedactionConfig, names
 from agent.kafka.fetch.driver import Fetched
+from agent.net.listening import ANONYMOUS
 from coordination.config_types import split_list
 from coordination.kafka_codes import Code
 from coordination.state import quarantine
@@ -77,6 +78,7 @@ class Redaction:
     def __init__(self, replica: Replica, config: RedactionConfig, metrics: Metrics) -> None:
         self._replica = replica
         self._listeners = frozenset(names(config.cleared_listeners))
+        self._principals = frozenset(names(config.cleared_principals, ";")) - {ANONYMOUS}
         ids = names(config.cleared_client_ids)
         self._ids = frozenset(each for each in ids if not each.endswith("*"))
         self._prefixes = tuple(each[:-1] for each in ids if each.endswith("*"))
@@ -85,10 +87,12 @@ class Redaction:
         self._known: dict[Marks, _Known] = {}
         self._turns = asyncio.Semaphore(SIDE_BY_SIDE_MAX)
 
-    def cleared(self, listener: str, client_id: str | None) -> bool:
+    def cleared(self, listener: str, client_id: str | None, principal: str = ANONYMOUS) -> bool:
         """Whether a client reads all fields."""
+        if listener in self._listeners or principal in self._principals:
+            return True
         name = client_id or ""
-        return listener in self._listeners or name in self._ids or name.startswith(self._prefixes)
+        return name in self._ids or name.startswith(self._prefixes)
 
     async def apply(self, fetched: Sequence[Fetched]) -> None:
         """Rewrite what is not for everybody. A partition whose schemas cannot be had answers that alone."""

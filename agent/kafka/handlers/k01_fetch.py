@@ -56,7 +56,7 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     fetched = await ctx.services.fetch.fetch(fetch)
-    if not ctx.services.redaction.cleared(ctx.client.listener, ctx.client_id):
+    if not ctx.services.redaction.cleared(ctx.client.listener, ctx.client_id, ctx.client.principal):
         await ctx.services.redaction.apply(fetched)
     nothing = not any(each.records for each in fetched)
     if nothing and ctx.away() and not standing.leaving:  # what it has it gives, and waits for no more

@@ -229,6 +229,7 @@ class _Case:
     listener: str
     client: str | None
     cleared: bool
+    principal: str = "ANONYMOUS"
 
 
 @pytest.mark.parametrize(
@@ -241,15 +242,22 @@ class _Case:
         _Case("PLAINTEXT", "", False),
         _Case("PLAINTEXT", None, False),
         _Case("internal", "AUDIT", False),
+        _Case("PLAINTEXT", None, True, "CN=alice,O=Example"),
+        _Case("PLAINTEXT", None, True, "bob"),
+        _Case("PLAINTEXT", None, False, "CN=alice"),
     ],
 )
 async def test_who_is_cleared(agent: Agent, case: _Case) -> None:
     services = agent.services
-    config = RedactionConfig(cleared_listeners="INTERNAL", cleared_client_ids="audit,job-*")
+    config = RedactionConfig(
+        cleared_listeners="INTERNAL",
+        cleared_client_ids="audit,job-*",
+        cleared_principals="bob; CN=alice,O=Example; ANONYMOUS",
+    )
     found = redacted.Redaction(services.replica, config, services.metrics)
-    assert found.cleared(case.listener, case.client) is case.cleared
+    assert found.cleared(case.listener, case.client, case.principal) is case.cleared
     nobody = redacted.Redaction(services.replica, RedactionConfig(), services.metrics)
-    assert not nobody.cleared(case.listener, case.client)
+    assert not nobody.cleared(case.listener, case.client, case.principal)
 
 
 def test_what_is_left_is_the_message_without_its_field() -> None:
