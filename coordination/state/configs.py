@@ -62,6 +62,9 @@ def _judge_anew(state: StateData, changed: Iterable[Topic], then: _Configs, at: 
     own, cluster = then
     if state.feature_level < RULES_POLICY:
         return
+    in_force = topic_configs.rules_in_force
+    if own is None and in_force({}, state.cluster_configs) == in_force({}, cluster):
+        return  # as with most changes of the cluster's configs: no topic's policy is another one
     for topic in changed:
         if topic.key_schema_id is None and topic.value_schema_id is None:
             continue
