@@ -99,7 +99,7 @@ def test_the_application_hears_of_the_damage_and_gets_everything_else(
 
 async def test_aiokafka_gets_everything_else(damaged: Embedded, caplog: pytest.LogCaptureFixture) -> None:
     """It tells no error of a Fetch to its application but those of offsets and permissions: it logs them."""
-    caplog.set_level(logging.ERROR, logger="aiokafka")  # commands of this process turn it down
+    caplog.set_level(logging.INFO, logger="aiokafka")  # commands of this process turn it down
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=damaged.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
     )

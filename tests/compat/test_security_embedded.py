@@ -219,7 +219,7 @@ def test_aiokafka_is_told_as_well(secured: Secured, caplog: pytest.LogCaptureFix
         finally:
             await producer.stop()
 
-    caplog.set_level(logging.ERROR, logger="aiokafka")  # commands of this process turn it down
+    caplog.set_level(logging.INFO, logger="aiokafka")  # commands of this process turn it down
     with pytest.raises(AioKafkaError):
         asyncio.run(comes_in())
     assert "SaslAuthenticationFailed" in caplog.text
