@@ -25,12 +25,10 @@ number rejected than expected). What a table says of itself is looked at beside 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -81,10 +79,8 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     outcomes = _outcomes(spark.read.parquet(str(given.sent))) if given.sent is not None else {}
     highs = given.high_watermarks() if given.high_watermarks is not None else {}
     parts = tasks_of(spark, given.records)
-    with ThreadPoolExecutor(1, thread_name_prefix="shelves") as beside:  # one seldom fills all cores
-        looking = beside.submit(inheritable_thread_target(spark)(_shelves), spark, given, pins, highs)
-        joined = _bounded(joined_by_place(lean(witnesses), parts), names, given, highs)
-        partitions = _per_partition(joined, names)
+    joined = _bounded(joined_by_place(lean(witnesses), parts), names, given, highs)
+    partitions = _per_partition(joined, names)
     counts = {kind: sum(row[kind] for row in partitions) for kind in _found(names)}
     findings = []
     if any(counts.values()):
@@ -93,7 +89,11 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     gaps = _gaps(joined, partitions, given)
     topics = _topic_counts(partitions, given, outcomes)
     accounts = _accounts(topics, given)
-    shelves = looking.result()
+    shelves = [
+        finding
+        for each in pins
+        for finding in shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell)
+    ]
     counts |= {GAP: len(gaps), ACCOUNT: len(accounts)}
     counts |= {kind: sum(each.kind == kind for each in shelves) for kind in OF_TABLES}
     skipped = tuple(
@@ -105,14 +105,6 @@ def audit(spark: SparkSession, given: AuditInput) -> Verdict:
     since = tuple(Since(*place, first) for place, first in sorted(given.since.items()) if first > 0)
     snapshots = {each.topic: each.snapshot for each in pins if each.snapshot is not None}
     return Verdict(counts, findings, topics, skipped, since, snapshots=snapshots)
-
-
-def _shelves(
-    spark: SparkSession, given: AuditInput, pins: Sequence[Pinned], highs: Mapping[tuple[str, int], int]
-) -> list[Finding]:
-    """What is wrong in what the tables say of themselves."""
-    found = (shelf(spark, each, highs, given.earlier(each.topic), given.ends, given.tell) for each in pins)
-    return [finding for each in found for finding in each]
 
 
 def _witnesses(spark: SparkSession, given: AuditInput, pins: Sequence[Pinned]) -> dict[str, DataFrame]:
