@@ -202,6 +202,33 @@ def asks_any(loop: VirtualLoop, agents: Sequence[AgentNode]) -> Callable[[Any], 
     return propose
 
 
+async def connected(around: Surroundings) -> Connection:
+    """A connection of one's own, to any agent."""
+    return await Connection.open(around.loop.random.choice(around.bootstrap))
+
+
+async def make_topic(around: Surroundings, topic: CreatableTopic) -> None:
+    """The topic, unless it is there from a life before."""
+    while True:
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                connection = await connected(around)
+                await connection.call("CreateTopics", CreateTopicsRequest([topic]), CREATE_VERSION)
+        except ERRORS:
+            await asyncio.sleep(RETRY_S)
+        else:
+            return
+
+
+def batch_of(topic: str, written: list[Written], records: Sequence[Written], stamp: int) -> ProduceRequest:
+    """Records in one batch, each keyed by its number. `written`: all before; these are added to it."""
+    first = len(written)
+    written += records
+    raw = build([NewRecord(stamp, str(n).encode(), each.value) for n, each in enumerate(records, first)])
+    data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, memoryview(raw))])
+    return ProduceRequest(None, -1, PRODUCE_MS, [data])
+
+
 class Binder:
     """One process: it binds and unbinds the topic, and writes to it by connections of its own."""
 
@@ -212,27 +239,11 @@ class Binder:
 
     async def live(self) -> None:
         """Until told to stop."""
-        await self._make()
+        await make_topic(self._around, CreatableTopic(BOUND, 1, 1, configs=self._configs))
         async with asyncio.TaskGroup() as group:
             for _ in range(WRITERS):
                 group.create_task(self._write())
             group.create_task(self._bind())
-
-    async def _make(self) -> None:
-        """The topic, unless it is there from a life before."""
-        topic = CreatableTopic(BOUND, 1, 1, configs=self._configs)
-        while True:
-            try:
-                async with asyncio.timeout(ANSWER_S_MAX):
-                    connection = await self._connected()
-                    await connection.call("CreateTopics", CreateTopicsRequest([topic]), CREATE_VERSION)
-            except ERRORS:
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
-
-    async def _connected(self) -> Connection:
-        return await Connection.open(self._around.loop.random.choice(self._around.bootstrap))
 
     async def _bind(self) -> None:
         """By any agent. An answer that is lost changes nothing of what the log says."""
@@ -256,10 +267,10 @@ class Binder:
         while not self._around.stopping.is_set():
             await asyncio.sleep(random.expovariate(1 / WRITTEN_S))
             records = [self._drawn() for _ in range(random.randint(1, BATCH_MAX))]
-            request = self._request(records)
+            request = batch_of(BOUND, self._bindings.written, records, self._around.timestamp())
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
-                    connection = connection or await self._connected()
+                    connection = connection or await connected(self._around)
                     answer = await connection.call("Produce", request, PRODUCE_VERSION)
             except ERRORS:
                 connection = None  # stays open: what is under way on it still arrives
@@ -287,13 +298,6 @@ class Binder:
         if reader is None or random.random() < OTHERS_OF:
             reader = random.choice(MESSAGES)
         return Written.of(reader.drawn(random), frame)
-
-    def _request(self, records: Sequence[Written]) -> ProduceRequest:
-        first, stamp = len(self._bindings.written), self._around.timestamp()
-        self._bindings.written += records
-        raw = build([NewRecord(stamp, str(n).encode(), each.value) for n, each in enumerate(records, first)])
-        data = TopicProduceData(BOUND, partition_data=[PartitionProduceData(0, memoryview(raw))])
-        return ProduceRequest(None, -1, PRODUCE_MS, [data])
 
     def _judge(self, record: Written, offset: int) -> None:
         self._bindings.taken.append(offset)

@@ -11,15 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from agent.net.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
-from agent.net.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from agent.net.wire.generated.create_topics import CreatableTopic
 from coordination.commands import AlterTopicConfigs, BindSchema
 from coordination.kafka_codes import Code
 from coordination.state.following import VALIDATION
-from objectstore.batch import NewRecord, build
 from tests.checker.findings import Finding
-from tests.equipment.transactional_client import Connection
-from tests.sim.bindings import ANSWER_S_MAX, BAD, CREATE_VERSION, ERRORS, PRODUCE_MS, PRODUCE_VERSION
+from tests.sim.bindings import ANSWER_S_MAX, BAD, ERRORS, PRODUCE_VERSION, batch_of, connected, make_topic
 from tests.sim.bound_messages import NOBODYS, Written
 from tests.sim.clients import RETRY_S, Surroundings
 from tests.sim.subjects import FOLLOWED, SUBJECTS, TEXTS, Subjects
@@ -41,27 +38,11 @@ class Follower:
 
     async def live(self) -> None:
         """Until told to stop."""
-        await self._make()
+        await make_topic(self._around, CreatableTopic(FOLLOWED, 1, 1))
         async with asyncio.TaskGroup() as group:
             for _ in range(WRITERS):
                 group.create_task(self._write())
             group.create_task(self._bind())
-
-    async def _make(self) -> None:
-        """The topic, unless it is there from a life before."""
-        topic = CreatableTopic(FOLLOWED, 1, 1)
-        while True:
-            try:
-                async with asyncio.timeout(ANSWER_S_MAX):
-                    connection = await self._connected()
-                    await connection.call("CreateTopics", CreateTopicsRequest([topic]), CREATE_VERSION)
-            except ERRORS:
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
-
-    async def _connected(self) -> Connection:
-        return await Connection.open(self._around.loop.random.choice(self._around.bootstrap))
 
     async def _bind(self) -> None:
         """By any agent, by a command or by its config; where one has it bound the other is refused."""
@@ -94,10 +75,11 @@ class Follower:
         while not self._around.stopping.is_set():
             await asyncio.sleep(random.expovariate(1 / WRITTEN_S))
             records = [self._drawn() for _ in range(random.choice((1, 1, BATCH_MAX)))]
-            request, since = self._request(records), self._around.revision()
+            request = batch_of(FOLLOWED, self._subjects.written, records, self._around.timestamp())
+            since = self._around.revision()
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
-                    connection = connection or await self._connected()
+                    connection = connection or await connected(self._around)
                     answer = await connection.call("Produce", request, PRODUCE_VERSION)
             except ERRORS:
                 connection = None  # stays open: what is under way on it still arrives
@@ -126,13 +108,6 @@ class Follower:
         schema_id = random.choice(ids)
         text = told.get(schema_id) or random.choice(TEXTS)
         return Written.of(text.message.drawn(random), schema_id)
-
-    def _request(self, records: Sequence[Written]) -> ProduceRequest:
-        first, stamp = len(self._subjects.written), self._around.timestamp()
-        self._subjects.written += records
-        raw = build([NewRecord(stamp, str(n).encode(), each.value) for n, each in enumerate(records, first)])
-        data = TopicProduceData(FOLLOWED, partition_data=[PartitionProduceData(0, memoryview(raw))])
-        return ProduceRequest(None, -1, PRODUCE_MS, [data])
 
     def _taken(self, records: Sequence[Written], base: int) -> None:
         for offset, record in enumerate(records, base):
