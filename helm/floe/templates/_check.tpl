@@ -6,6 +6,7 @@
 {{- include "floe.checkNames" . -}}
 {{- include "floe.checkGroups" . -}}
 {{- include "floe.checkListeners" . -}}
+{{- include "floe.checkDoors" . -}}
 {{- include "floe.checkParts" . -}}
 {{- end -}}
 
@@ -54,17 +55,19 @@
 {{- $taken := dict "POD_NAME" "" "POD_IP" "" "NODE_NAME" "" "FLOE_AGENT__NAME" "" "FLOE_AGENT__ROLES" "set groups[].roles" "FLOE_AGENT__ZONE" "set zone" "TMPDIR" "" -}}
 {{- if .Values.etcd.authSecretName -}}{{- $taken = merge $taken (dict "FLOE_LOG__USER" "it is in etcd.authSecretName" "FLOE_LOG__PASSWORD" "it is in etcd.authSecretName") -}}{{- end -}}
 {{- if .Values.objectStore.credentialsSecretName -}}{{- $taken = merge $taken (dict "FLOE_STORE__ACCESS_KEY" "it is in objectStore.credentialsSecretName" "FLOE_STORE__SECRET_KEY" "it is in objectStore.credentialsSecretName") -}}{{- end -}}
+{{- if .Values.sasl.adminSecretName -}}{{- $taken = merge $taken (dict "FLOE_SASL__ADMIN_PASSWORD" "it is in sasl.adminSecretName") -}}{{- end -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^FLOE_(LISTENERS(__.*)?|(HTTP|PEERS)__PORT)$" .name -}}{{- fail (printf "extraEnv: instead of %s set kafka, listeners, http.port or peers.port, which Services and probes follow" .name) -}}{{- end -}}
 {{- if hasKey $taken .name -}}{{- fail (printf "extraEnv: %s is there already: %s" .name (default "the chart sets it, or the list has it twice" (get $taken .name))) -}}{{- end -}}
 {{- $_ := set $taken .name "" -}}
 {{- end -}}
-{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" -}}
+{{- $volumes := dict "config" "" "scratch" "" "etcd-tls" "" "users" "" -}}
+{{- range (include "floe.listeners" . | fromJson).listeners -}}{{- $_ := set $volumes (printf "%s-tls" .id) "" -}}{{- end -}}
 {{- range .Values.extraVolumes -}}
 {{- if hasKey $volumes .name -}}{{- fail (printf "extraVolumes: the volume %s is the chart's own or there twice; choose another name" .name) -}}{{- end -}}
 {{- $_ := set $volumes .name "" -}}
 {{- end -}}
-{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe" "" "/opt/floe" "" -}}
+{{- $paths := dict "/etc/floe/floe.yaml" "" "/var/lib/floe" "" "/etc/floe/etcd-tls" "" "/etc/floe/tls" "" "/etc/floe/users" "" "/etc/floe" "" "/opt/floe" "" -}}
 {{- range .Values.extraVolumeMounts -}}
 {{- if not (hasKey $volumes .name) -}}{{- fail (printf "extraVolumeMounts: %s is mounted and extraVolumes has no such volume" .name) -}}{{- end -}}
 {{- $path := trimSuffix "/" .mountPath -}}
@@ -94,7 +97,7 @@
 {{- $names := list -}}
 {{- /* Whose each Service is. */ -}}
 {{- $services := dict $full "the release" (printf "%s-agents" $full) "the release" (printf "%s-http" $full) "the release" -}}
-{{- $listeners := list -}}
+{{- $listeners := list (default "PLAINTEXT" .Values.kafka.protocol) -}}
 {{- range .Values.listeners -}}
 {{- if has .name $listeners -}}{{- fail (printf "listeners: %q is there twice; give each a name of its own" .name) -}}{{- end -}}
 {{- $listeners = append $listeners .name -}}
@@ -161,8 +164,7 @@
 
 {{/* Everything that is advertised, as one text. */}}
 {{- define "floe.advertised" -}}
-{{- .Values.kafka.advertisedHost -}}
-{{- range .Values.listeners -}}{{- printf " %s %v" .advertisedHost .advertisedPort -}}{{- end -}}
+{{- range (include "floe.listeners" . | fromJson).listeners -}}{{- printf " %s %v" .advertisedHost .advertisedPort -}}{{- end -}}
 {{- end -}}
 
 {{- define "floe.checkListeners" -}}
@@ -191,6 +193,39 @@
 {{- end -}}
 {{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}{{- fail "kafka.port, http.port, peers.port and the ports of listeners must differ" -}}{{- end -}}
+{{- end -}}
+
+{{/* Certificates and logins of Kafka's listeners. */}}
+{{- define "floe.checkDoors" -}}
+{{- if and (hasKey .Values.config "sasl") (or .Values.sasl.adminUser .Values.sasl.usersSecretName) -}}
+{{- range $key, $value := dict "admin_user" "sasl.adminUser" "users_file" "sasl.usersSecretName" -}}
+{{- if hasKey $.Values.config.sasl $key -}}{{- fail (printf "config.sasl.%s: set %s instead, which Secrets and volumes follow" $key $value) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if ne (empty .Values.sasl.adminUser) (empty .Values.sasl.adminSecretName) -}}
+{{- fail "sasl.adminUser and sasl.adminSecretName, a Secret with the key `password`, go together: set both or none" -}}
+{{- end -}}
+{{- range (include "floe.listeners" . | fromJson).listeners -}}
+{{- $where := ternary "kafka" (printf "listeners: %s" .name) (eq .id "kafka") -}}
+{{- if and .encrypted (not .secret) -}}
+{{- fail (printf "%s speaks %s and has no certificate: set its tls.secretName, a Secret with tls.crt and tls.key, or tls.certManager.enabled" $where .protocol) -}}
+{{- end -}}
+{{- if and (not .encrypted) (or (and (eq .id "kafka") .secret) (and (ne .id "kafka") .tls.secretName)) -}}
+{{- fail (printf "%s has tls and speaks %s, which is in the clear: set its protocol to SSL or SASL_SSL" $where .protocol) -}}
+{{- end -}}
+{{- if and .saslMechanisms (not (hasPrefix "SASL_" .protocol)) -}}
+{{- fail (printf "%s has saslMechanisms and speaks %s, where nobody logs in: set its protocol to SASL_SSL" $where .protocol) -}}
+{{- end -}}
+{{- if and .encrypted .tls.certManager.enabled -}}
+{{- if not .tls.certManager.issuerRef.name -}}{{- fail (printf "%s: tls.certManager.issuerRef.name is empty: name the issuer that clients trust" $where) -}}{{- end -}}
+{{- if not (include "floe.listenerNames" (list $ .) | fromJsonArray) -}}
+{{- fail (printf "%s: tls.dnsNames is empty, and a certificate is for names: say those under which clients reach it" $where) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .encrypted (eq .id "kafka") (not $.Values.kafka.advertisedHost) (ne $.Values.kind "StatefulSet") -}}
+{{- fail (printf "kafka speaks %s: pods of a Deployment have no names for a certificate; use kind: StatefulSet, or set kafka.advertisedHost" .protocol) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* What stands around the agents. */}}

@@ -3,6 +3,7 @@
 {{- $group := index . 1 -}}
 {{- with index . 0 -}}
 {{- $external := include "floe.externalListeners" . | fromJsonArray -}}
+{{- $listeners := (include "floe.listeners" . | fromJson).listeners -}}
 serviceAccountName: {{ include "floe.serviceAccountName" . }}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
@@ -79,6 +80,18 @@ containers:
         mountPath: /etc/floe/etcd-tls
         readOnly: true
       {{- end }}
+      {{- range $listeners }}
+      {{- if .encrypted }}
+      - name: {{ .id }}-tls
+        mountPath: /etc/floe/tls/{{ .id }}
+        readOnly: true
+      {{- end }}
+      {{- end }}
+      {{- if .Values.sasl.usersSecretName }}
+      - name: users
+        mountPath: /etc/floe/users
+        readOnly: true
+      {{- end }}
       {{- with .Values.extraVolumeMounts }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
@@ -96,6 +109,19 @@ volumes:
   - name: etcd-tls
     secret:
       secretName: {{ include "floe.etcdSecret" . }}
+  {{- end }}
+  {{- range $listeners }}
+  {{- if .encrypted }}
+  - name: {{ .id }}-tls
+    secret:
+      secretName: {{ .secret }}
+  {{- end }}
+  {{- end }}
+  {{- with .Values.sasl.usersSecretName }}
+  - name: users
+    secret:
+      secretName: {{ . }}
+      items: [{key: users, path: users}]
   {{- end }}
   {{- with .Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
@@ -233,6 +259,9 @@ An agent without Services of its own would send clients to an address that nobod
 {{- with .Values.objectStore.credentialsSecretName }}
 {{- include "floe.secretEnv" (list "FLOE_STORE__ACCESS_KEY" . "access-key") }}
 {{- include "floe.secretEnv" (list "FLOE_STORE__SECRET_KEY" . "secret-key") }}
+{{- end }}
+{{- with .Values.sasl.adminSecretName }}
+{{- include "floe.secretEnv" (list "FLOE_SASL__ADMIN_PASSWORD" . "password") }}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}

@@ -1,0 +1,130 @@
+"""Certificates and logins of Kafka's listeners in the chart (docs/security.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config.sections import ListenerConfig
+from tests.deploy.test_chart import CHART, agents_of, given, pod_of, refused, render, resources
+
+pytestmark = pytest.mark.services
+DOORS = CHART / "ci" / "doors.yaml"
+TLS = "kafka.protocol=SSL,kafka.tls.secretName=s"
+
+
+def mounted(workload: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The volume at each path of the agent."""
+    pod = pod_of(workload)
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    (agent,) = [each for each in pod["containers"] if each["name"] == "agent"]
+    return {mount["mountPath"]: volumes[mount["name"]] for mount in agent["volumeMounts"]}
+
+
+def test_each_listener_finds_its_certificate_where_the_pod_has_it(tmp_path: Path) -> None:
+    ((workload, config),) = agents_of(DOORS, tmp_path)
+    mounts = mounted(workload)
+    secrets = {"SASL_SSL": "r-floe-kafka-tls", "MUTUAL": "mutual", "OUTSIDE": "r-floe-outside-tls"}
+    assert [each.name for each in config.listeners] == list(secrets)
+    for listener in config.listeners:
+        for path in files_of(listener):
+            assert mounts[str(path.parent)]["secret"]["secretName"] == secrets[listener.name], path
+            assert path.name in ("tls.crt", "tls.key", "ca.crt"), "as cert-manager names them"
+    inside, mutual, outside = config.listeners
+    assert (inside.sasl_mechanisms, outside.sasl_mechanisms) == ("SCRAM-SHA-512", "PLAIN,SCRAM-SHA-512")
+    assert (mutual.tls_client_auth, bool(mutual.tls_ca_file)) == ("required", True)
+    assert mutual.tls_principal_rules == "RULE:^CN=([^,]*).*$/$1/L,DEFAULT"
+    assert not inside.tls_ca_file, "nobody need show one there"
+
+
+def files_of(listener: ListenerConfig) -> list[Path]:
+    named = (listener.tls_cert_file, listener.tls_key_file, listener.tls_ca_file)
+    return [Path(each) for each in named if each]
+
+
+def test_clients_are_sent_to_names_that_the_certificate_has(tmp_path: Path) -> None:
+    """An address of a pod could not be in a certificate that is there before the pod."""
+    ((_, config),) = agents_of(DOORS, tmp_path)
+    issued = {
+        name: each["spec"]
+        for name, each in resources(render(DOORS)).items()
+        if name.startswith("Certificate/")
+    }
+    assert set(issued) == {"Certificate/r-floe-kafka-tls", "Certificate/r-floe-outside-tls"}
+    inside, _, outside = config.listeners
+    names = issued["Certificate/r-floe-kafka-tls"]["dnsNames"]
+    assert inside.advertised_host == "r-floe-0.r-floe-agents.streams.svc"
+    assert wild(inside.advertised_host) in names
+    assert "r-floe.streams.svc" in names, "where clients begin"
+    assert wild(outside.advertised_host) in issued["Certificate/r-floe-outside-tls"]["dnsNames"]
+    assert all("server auth" in each["usages"] for each in issued.values())
+
+
+def wild(name: str) -> str:
+    """The name in a certificate that stands for all pods'."""
+    return "*." + name.partition(".")[2]
+
+
+def test_users_and_the_administrator_come_from_secrets(tmp_path: Path) -> None:
+    ((workload, config),) = agents_of(DOORS, tmp_path)
+    users = Path(config.sasl.users_file)
+    (item,) = mounted(workload)[str(users.parent)]["secret"]["items"]
+    assert item["path"] == users.name
+    (agent,) = [each for each in pod_of(workload)["containers"] if each["name"] == "agent"]
+    variables = {each["name"]: each for each in agent["env"]}
+    asked = variables["FLOE_SASL__ADMIN_PASSWORD"]["valueFrom"]["secretKeyRef"]
+    assert asked == {"name": "floe-root", "key": "password"}
+    assert config.sasl.admin_user == "root"
+    assert "password" not in str(resources(render(DOORS))["ConfigMap/r-floe"])
+
+
+def test_the_test_of_helm_speaks_in_the_clear_only(tmp_path: Path) -> None:
+    def asks(values: Path) -> set[str]:
+        return {each["name"] for each in resources(render(values))["Pod/r-floe-test"]["spec"]["containers"]}
+
+    assert asks(DOORS) == {"ready"}
+    assert asks(given(tmp_path)) == {"ready", "topics"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("kafka.protocol=TLS", "protocol"),
+        ("kafka.protocol=SSL", "kafka speaks SSL and has no certificate: set its tls.secretName"),
+        ("kafka.tls.secretName=s", "kafka has tls and speaks PLAINTEXT, which is in the clear"),
+        ("kafka.saslMechanisms=PLAIN", "kafka has saslMechanisms and speaks PLAINTEXT, where nobody logs in"),
+        ("kafka.protocol=SSL,kafka.tls.certManager.enabled=true", "issuerRef.name is empty"),
+        (f"{TLS},kind=Deployment", "pods of a Deployment have no names for a certificate"),
+        (
+            f"{TLS},listeners[0].name=SSL,listeners[0].port=1,listeners[0].advertisedHost=h",
+            '"SSL" is there twice',
+        ),
+        (
+            f"{TLS},kafka.tls.certManager.enabled=true,kafka.tls.certManager.issuerRef.name=i,"
+            "listeners[0].name=X,listeners[0].port=1,listeners[0].advertisedHost=h,listeners[0].protocol=SSL",
+            "listeners: X: tls.dnsNames is empty",
+        ),
+        (
+            "listeners[0].name=X,listeners[0].port=1,listeners[0].advertisedHost=h,listeners[0].tls.secretName=s",
+            "listeners: X has tls and speaks PLAINTEXT",
+        ),
+        ("sasl.adminUser=root", "sasl.adminUser and sasl.adminSecretName"),
+        ("sasl.adminSecretName=root", "sasl.adminUser and sasl.adminSecretName"),
+        (
+            "sasl.usersSecretName=s,config.sasl.users_file=/f",
+            "config.sasl.users_file: set sasl.usersSecretName instead",
+        ),
+        (
+            "sasl.adminUser=a,sasl.adminSecretName=s,extraEnv[0].name=FLOE_SASL__ADMIN_PASSWORD,extraEnv[0].value=p",
+            "it is in sasl.adminSecretName",
+        ),
+        (
+            "extraVolumes[0].name=users,extraVolumes[0].emptyDir.medium=Memory",
+            "the volume users is the chart's own",
+        ),
+    ],
+)
+def test_doors_that_cannot_be_are_refused(setting: str, complaint: str) -> None:
+    refused("r", setting, complaint)
