@@ -26,6 +26,7 @@ from agent.kafka.assembly import assemble, open_reader, put_chunk_of
 from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.order import ENDED
+from agent.kafka.trail.writer import TrailWriter
 from agent.net.connection import Limits
 from agent.net.doors import Doors
 from agent.net.listening import RequestContext
@@ -40,6 +41,7 @@ from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
+from agent.telemetry.trail import Trail
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
@@ -85,6 +87,8 @@ class App:
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
         self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
+        self.trail = Trail(config.audit_log, self.clock, config.agent_name, self.metrics)
+        self._trail_writer: TrailWriter | None = None
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
         self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
@@ -147,11 +151,16 @@ class App:
             self.rules,
             self.rule_figures,
             self._doors.users,
+            self.trail,
+        )
+        self._trail_writer = TrailWriter(
+            self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
         )
         await self._open(services)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
         services.lingering.listed(serving_of(self.standing.brokers().values()))  # from now on never nobody
         self._serving.set()
+        self._trail_writer.start()
         await self.warmer.warm_up(self.config.peers.warm_ms_max / 1000)
         await self.replica.enter()
         services.groups.start()
@@ -209,6 +218,8 @@ class App:
         services.fetch.leave()
         await services.groups.stop()
         await services.consumer_groups.stop()
+        if self._trail_writer is not None:
+            await self._trail_writer.stop()
         if seconds:
             drains = asyncio.gather(services.produce.drain(), self._server.drain(seconds))
             try:
@@ -300,6 +311,7 @@ class App:
             refusals=self.refusals,
             rules=self.rules,
             rule_figures=self.rule_figures,
+            trail=self.trail,
             committers=self.background.committers,
             latest=self.background.latest,
             publishers=self.background.publishers,

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from agent.http.answers import Problem
+from agent.telemetry.trail import http_actor
 from coordination.log import LogError
 from coordination.replica import OutcomeUnknown, Unavailable
 from coordination.state.types import Refused
@@ -33,6 +34,8 @@ async def submit(parts: Parts, *proposals: Command) -> Result:
 
     Raises Problem 503 (nothing happened) or 504 (it may have).
     """
+    messages = [getattr(each, str(each.WhichOneof("kind"))) for each in proposals]
+    told = parts.trail.described(messages, parts.replica.state) if parts.trail is not None else ()
     try:
         results = await parts.replica.submit(proposals)
     except OutcomeUnknown as error:
@@ -41,4 +44,6 @@ async def submit(parts: Parts, *proposals: Command) -> Result:
         ) from None
     except (LogError, Unavailable) as error:
         raise Problem(503, f"the log is not reached, nothing was changed: {error}", "try again") from None
+    if parts.trail is not None:
+        parts.trail.decided(http_actor.get(), told, results)
     return next((each for each in results if isinstance(each, Refused)), results[-1])

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agent.http.answers import Problem
 from agent.telemetry.logs import logger, request_id
 from agent.telemetry.metrics import Metrics
+from agent.telemetry.trail import ANONYMOUS, Actor, http_actor
 
 PROBES = ("/livez", "/readyz", "/metrics")
 """Served even when all places are taken: an overloaded agent must not look dead."""
@@ -35,12 +36,14 @@ class Guard:
             await self.app(scope, receive, send)
             return
         token = request_id.set(f"http-{next(self._ids)}")
+        asked_by = http_actor.set(_actor(scope))
         self._in_flight += 1
         try:
             await self._serve(scope, receive, send)
         finally:
             self._in_flight -= 1
             request_id.reset(token)
+            http_actor.reset(asked_by)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 0
@@ -70,6 +73,13 @@ class Guard:
             broken = Problem(500, f"internal error; the agent's log tells more of request {request_id.get()}")
             await broken.response()(scope, receive, sending)
         self._metrics.http_requests.labels(_route(scope), str(status)).inc()
+
+
+def _actor(scope: Scope) -> Actor:
+    """Whoever asks: HTTP knows addresses only."""
+    client = scope.get("client")
+    agent = dict(scope["headers"]).get(b"user-agent", b"").decode("latin-1")
+    return Actor(ANONYMOUS, client[0] if client else "", agent, "HTTP")
 
 
 def _route(scope: MutableMapping[str, Any]) -> str:

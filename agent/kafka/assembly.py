@@ -28,6 +28,7 @@ from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
+from agent.telemetry.trail import Trail
 from coordination.clock import Clock
 from coordination.replica import Replica
 from coordination.state.quarantine_names import topic_of
@@ -102,6 +103,7 @@ def assemble(
     rules: RulesPool | None = None,
     rule_figures: RuleFigures | None = None,
     users: UsersFile | None = None,
+    trail: Trail | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -139,6 +141,7 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         logins=Logins(config, clock, lambda: replica.state, metrics, users),
+        trail=trail or Trail(config.audit_log, clock, config.agent_name, metrics),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -11,6 +11,7 @@ from agent.cluster.zones import zone_of
 from agent.kafka.order import Turns
 from agent.kafka.produce.firsts import Firsts
 from agent.net.listening import ANONYMOUS
+from agent.telemetry.trail import Actor
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
 from coordination.state.types import Broker, Result, serving_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from agent.telemetry.metrics import Metrics
     from agent.telemetry.refusals import Refusals
     from agent.telemetry.rule_figures import RuleFigures
+    from agent.telemetry.trail import Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
     from coordination.state.state import State
@@ -86,6 +88,8 @@ class Services:
     """What this agent knows of users who log in."""
     lingering: Lingering
     """Which agents Metadata lists a moment longer than they serve."""
+    trail: Trail
+    """Who did what: the audit log."""
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     listener_zones: Mapping[str, str] = field(default_factory=dict)
     """The zone that a listener's clients count to, by its name, where it has one."""
@@ -137,6 +141,12 @@ class Context:
     def state(self) -> State:
         """The replicated state as applied by now. It changes whenever the handler awaits."""
         return self.services.replica.state
+
+    @property
+    def actor(self) -> Actor:
+        """Whose request this is, as the audit log tells it."""
+        client = self.client
+        return Actor(client.principal, client.host, self.client_id or "", client.listener)
 
     async def barrier(self, seconds: float = BARRIER_S_MAX) -> bool:
         """Apply everything acknowledged before this call (rule 5); False when it takes longer."""

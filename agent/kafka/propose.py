@@ -29,6 +29,14 @@ async def propose(ctx: Context, messages: Sequence[Message], timeout_ms: int = 3
     """
     if not messages:
         return []
+    trail = ctx.services.trail
+    told = trail.described(messages, ctx.state)
+    results = await _decided(ctx, messages, timeout_ms)
+    trail.decided(ctx.actor, told, results)
+    return results
+
+
+async def _decided(ctx: Context, messages: Sequence[Message], timeout_ms: int) -> list[Result]:
     seconds = min(max(timeout_ms / 1000, WAIT_S_MIN), WAIT_S_MAX)
     try:
         return await _within(ctx.services.replica.submit([command(one) for one in messages]), seconds)

@@ -2,7 +2,7 @@
 
 A kind is a logger and its event, or the text before its arguments. The first lines of a kind in a period are
 written, as many as `logging.lines_max` says; the next that is written afterwards says how many were not.
-Critical lines, and those of the level debug, are all written.
+Critical lines, those of the level debug, and those of the audit log are all written.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.config import LoggingConfig
+
+AUDIT = "audit"
+"""The logger of who did what, which bounds itself (audit_log.alike_max, audit_log.again_ms)."""
 
 
 @dataclass(slots=True)
@@ -38,7 +41,7 @@ class LineLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written; it then says how many before it were not."""
-        if record.levelno <= logging.DEBUG or record.levelno >= logging.CRITICAL:
+        if record.levelno <= logging.DEBUG or record.levelno >= logging.CRITICAL or record.name == AUDIT:
             return True
         fields = record.msg if isinstance(record.msg, dict) else None
         text = str(fields.get("event", "")) if fields is not None else str(record.msg)

@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import Processor
 
 from agent.config import LoggingConfig
-from agent.telemetry.limit import LineLimit
+from agent.telemetry.limit import AUDIT, LineLimit
 from coordination.clock import SystemClock
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -81,6 +81,7 @@ def configure(
     root.setLevel(config.level.upper())
     for name, level in QUIETER.items():
         logging.getLogger(name).setLevel(level.upper())
+    logging.getLogger(AUDIT).setLevel(logging.INFO)  # it has a switch of its own: audit_log.lines
 
 
 def _formatter(console: bool, stream: TextIO, shared: list[Processor]) -> logging.Formatter:

@@ -72,6 +72,10 @@ class Metrics:
         )
         self.handshakes_failed = self._counter("handshakes_failed", "TLS handshakes that failed", "listener")
         self.logins = self._counter("logins", "SASL logins", "mechanism", "outcome")
+        self.audit_events = self._counter("audit_events", "Events of the audit log", "kind")
+        self.audit_lost = self._counter(
+            "audit_lost", "Events of the audit log that its topic or the agent's log did not get"
+        )
         self.tls_renewal_failing = self._gauge(
             "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
         )

@@ -10,3 +10,4 @@ protoc coordination/proto/log.proto coordination/proto/snapshot.proto
 protoc objectstore/proto/chunk.proto objectstore/proto/segment.proto
 protoc coordination/etcd/proto/kv.proto coordination/etcd/proto/rpc.proto
 protoc schema/proto/quarantine.proto
+protoc schema/proto/audit.proto

@@ -105,6 +105,8 @@ async def handle(ctx: Context, request: ProduceRequest, version: int) -> Produce
         response = ProduceResponse(responses=[_refuse_topic(topic, *refusal) for topic in request.topic_data])
         return _answer(request, response)
     response, outcomes, admitted = await _admit_in_order(ctx, request, version)
+    if ctx.services.trail.tells_access:
+        ctx.services.trail.accessed(ctx.actor, "Write", (each.topic.name for each in admitted.partitions))
     if outcomes is not None:
         if request.acks == 0:
             _settle_later(ctx, version, response, admitted, outcomes)

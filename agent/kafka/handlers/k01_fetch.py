@@ -58,10 +58,19 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
     fetched = await ctx.services.fetch.fetch(fetch)
     if not ctx.services.redaction.cleared(ctx.client.listener, ctx.client_id, ctx.client.principal):
         await ctx.services.redaction.apply(fetched)
+    if ctx.services.trail.tells_access:
+        ctx.services.trail.accessed(ctx.actor, "Read", _read(ctx, fetched))
     nothing = not any(each.records for each in fetched)
     if nothing and ctx.away() and not standing.leaving:  # what it has it gives, and waits for no more
         return _elsewhere(request)
     return _response(ctx, request, fetched, away)
+
+
+def _read(ctx: Context, fetched: list[Fetched]) -> list[str]:
+    """Of which topics there are records."""
+    read = (each.planned.wanted.partition for each in fetched if each.records)
+    partitions = (ctx.state.partitions[each.handle] for each in read if each is not None)
+    return [each.topic.name for each in partitions if each is not None]
 
 
 def _elsewhere(request: Request) -> FetchResponse:

@@ -42,6 +42,7 @@ async def handle(ctx: Context, request: SaslAuthenticateRequest, version: int) -
         ctx.client.principal = login.principal
         ctx.client.welcome(login.principal)
         ctx.services.metrics.logins.labels(login.mechanism, "done").inc()
+        ctx.services.trail.login(ctx.actor, login.mechanism, Code.NONE)
         _log.info("login", principal=shown(login.principal), **_where(ctx, login))
     return SaslAuthenticateResponse(
         auth_bytes=answer,
@@ -55,6 +56,9 @@ async def _failed(ctx: Context, login: Login, error: LoginFailed) -> SaslAuthent
     services = ctx.services
     services.metrics.logins.labels(login.mechanism, "failed").inc()
     count = services.logins.failed_from(ctx.client.host)
+    services.trail.login(
+        ctx.actor._replace(principal=error.user), login.mechanism, Code.SASL_AUTHENTICATION_FAILED
+    )
     _log.warning("login failed", user=shown(error.user), why=error.why, failures=count, **_where(ctx, login))
     await asyncio.sleep(services.config.sasl.failed_delay_ms / 1000)
     loop = asyncio.get_running_loop()
