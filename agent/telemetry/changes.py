@@ -41,6 +41,18 @@ LISTED_MAX = 20
 """Configs, or partitions, of one command that its detail names."""
 
 
+class Acl(NamedTuple):
+    """One ACL, by Kafka's names (schema/proto/audit.proto)."""
+
+    resource_type: str
+    pattern_type: str
+    name: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
 class Change(NamedTuple):
     """What somebody did, or wanted to do, to what."""
 
@@ -50,6 +62,8 @@ class Change(NamedTuple):
     detail: str = ""
     outcome: str = ""
     """Where one command has an outcome for each of its changes; empty: the command's."""
+    added: Sequence[Acl] = ()
+    removed: Sequence[Acl] = ()
 
 
 def changes_of(message: Message, value: object = None) -> Sequence[Change]:

@@ -144,7 +144,10 @@ class Trail:
             for change in [what] if isinstance(what, Change) else what:
                 self._told += 1
                 name = f"{self._prefix}{self._told}"
-                actor, whole = Actor(*map(_cut, seen.actor)), Change(*map(_cut, change))
+                actor, whole = (
+                    Actor(*map(_cut, seen.actor)),
+                    _whole(change),
+                )
                 outcome = change.outcome or seen.outcome
                 events.append(Event(name, seen.time_ms, seen.kind, actor, whole, outcome, seen.times))
                 self._metrics.audit_events.labels(seen.kind).inc()
@@ -181,6 +184,12 @@ class Trail:
             self._seen.popleft()
             self._metrics.audit_lost.inc()
         self.arrived.set()
+
+
+def _whole(change: Change) -> Change:
+    """With its texts cut. Names in ACLs are as long as ACLs may be."""
+    operation, resource_type, resource, detail = map(_cut, change[:4])
+    return change._replace(operation=operation, resource_type=resource_type, resource=resource, detail=detail)
 
 
 def _cut(text: str) -> str:

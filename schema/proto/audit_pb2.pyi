@@ -5,8 +5,10 @@ Who did what in a cluster, as the topic of the audit log keeps it: what that top
 added, their numbers never change meaning. Nothing here is a secret or a record's content.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -36,6 +38,8 @@ class Event(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    ACLS_ADDED_FIELD_NUMBER: _builtins.int
+    ACLS_REMOVED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """of this event alone: one that is there twice was written twice"""
     time_ms: _builtins.int
@@ -64,6 +68,14 @@ class Event(_message.Message):
     """what changed, cut"""
     count: _builtins.int
     """so many alike that this one stands for, at least 1"""
+    @_builtins.property
+    def acls_added(self) -> _containers.RepeatedCompositeFieldContainer[Global___Acl]:
+        """by this change …"""
+
+    @_builtins.property
+    def acls_removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Acl]:
+        """… once its outcome is NONE"""
+
     def __init__(
         self,
         *,
@@ -81,11 +93,52 @@ class Event(_message.Message):
         outcome: _builtins.str = ...,
         detail: _builtins.str = ...,
         count: _builtins.int = ...,
+        acls_added: _abc.Iterable[Global___Acl] | None = ...,
+        acls_removed: _abc.Iterable[Global___Acl] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client_id", b"client_id", "count", b"count", "detail", b"detail", "door", b"door", "host", b"host", "id", b"id", "kind", b"kind", "operation", b"operation", "outcome", b"outcome", "principal", b"principal", "resource", b"resource", "resource_type", b"resource_type", "time_ms", b"time_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls_added", b"acls_added", "acls_removed", b"acls_removed", "agent", b"agent", "client_id", b"client_id", "count", b"count", "detail", b"detail", "door", b"door", "host", b"host", "id", b"id", "kind", b"kind", "operation", b"operation", "outcome", b"outcome", "principal", b"principal", "resource", b"resource", "resource_type", b"resource_type", "time_ms", b"time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Event: _TypeAlias = Event  # noqa: Y015
+
+@_typing.final
+class Acl(_message.Message):
+    """By Kafka's names: Topic, LITERAL, Read, ALLOW."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.str
+    pattern_type: _builtins.str
+    name: _builtins.str
+    principal: _builtins.str
+    host: _builtins.str
+    operation: _builtins.str
+    permission: _builtins.str
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.str = ...,
+        pattern_type: _builtins.str = ...,
+        name: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.str = ...,
+        permission: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "name", b"name", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Acl: _TypeAlias = Acl  # noqa: Y015

@@ -24,6 +24,7 @@ from coordination.kafka_codes import RETRIABLE, Code
 from coordination.replica import Replica
 from objectstore import tasks
 from objectstore.batch import NewRecord, build, peek
+from schema.proto.audit_pb2 import Acl
 from schema.proto.audit_pb2 import Event as Message
 
 STEP_EVENTS = 20
@@ -182,6 +183,8 @@ def encoded(event: Event) -> bytes:
         outcome=event.outcome,
         detail=change.detail,
         count=event.times,
+        acls_added=[Acl(**each._asdict()) for each in change.added],
+        acls_removed=[Acl(**each._asdict()) for each in change.removed],
     )
     return message.SerializeToString()
 
