@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-jobs test-spark test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock compat engines
+.PHONY: run run-cluster help setup services lint format generate test test-clients test-models test-jobs test-spark test-rest test-unit explore mutate simulate torture late-ends pauses soak bench fuzz lock sbom compat engines
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
@@ -112,10 +112,14 @@ bench: services ## every figure of docs/benchmarks.md (ONLY=name: one bench)
 fuzz: setup ## hostile frames for SECONDS=n
 	$(PY) -m tests.fuzz_wire --seconds $(or $(SECONDS),60)
 
+sbom: setup ## the bill of materials of the agent's image (CycloneDX): build/sbom/floe.cdx.json
+	$(PY) -m deploy.sbom
+
 lock: setup ## resolve pyproject.toml anew into requirements.lock and requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url pyproject.toml -o requirements-agent.lock
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/engines.in -o deploy/setup/engines.lock
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url deploy/setup/sbom.in -o deploy/setup/sbom.lock
 
 run: setup ## the main job on real data, to its verdict; BREAK=drop|double|change damages a row first
 	@$(PY) -m deploy.run $(if $(BREAK),--break $(BREAK))

@@ -73,16 +73,14 @@ def report(
     if not spark.catalog.tableExists(name):
         raise JobError(f"{name} is not there: set audit_log.topic, and wait for its first commit")
     events = _once(spark.table(name).select("value.*"))
+    did = _did(events, topic, since_ms, until_ms).limit(ROWS_MAX).collect()
+    could = _could(events, topic, since_ms, until_ms).limit(ROWS_MAX).collect()
     return Report(
         topic,
-        [Did(*row) for row in _did(events, topic, since_ms, until_ms).limit(ROWS_MAX).collect()],
+        [Did(*row) for row in did],
         [
             Could(who, host, what, permission, pattern, begun, None if until == FOREVER_MS else until)
-            for who, host, what, permission, pattern, begun, until in _could(
-                events, topic, since_ms, until_ms
-            )
-            .limit(ROWS_MAX)
-            .collect()
+            for who, host, what, permission, pattern, begun, until in could
         ],
     )
 
