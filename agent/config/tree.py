@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from agent.config.authorizer import AuthorizerConfig
 from agent.config.base import Section
 from agent.config.catalogs import CatalogConfig
 from agent.config.limits import (
@@ -44,6 +45,7 @@ class Tree(Section):
     agent: AgentConfig = AgentConfig()
     listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
     sasl: SaslConfig = SaslConfig()
+    authorizer: AuthorizerConfig = AuthorizerConfig()
     peers: PeersConfig = PeersConfig()
     log: LogConfig
     store: StoreConfig

@@ -11,6 +11,7 @@ from agent.cluster.lingering import Lingering
 from agent.config import Config
 from agent.config.users import UsersFile
 from agent.health.standing import Standing
+from agent.kafka.authority.authority import Authority
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
 from agent.kafka.fetch.redacted import Redaction
@@ -139,6 +140,7 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         logins=Logins(config, clock, lambda: replica.state, metrics, users),
+        authority=Authority(config.authorizer, clock, lambda: replica.state, metrics),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

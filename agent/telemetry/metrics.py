@@ -72,6 +72,13 @@ class Metrics:
         )
         self.handshakes_failed = self._counter("handshakes_failed", "TLS handshakes that failed", "listener")
         self.logins = self._counter("logins", "SASL logins", "mechanism", "outcome")
+        self.authorizer_refused = self._counter(
+            "authorizer_refused",
+            "Requests for a resource that no ACL allows; in shadow mode they went on",
+            "mode",
+            "operation",
+            "resource",
+        )
         self.tls_renewal_failing = self._gauge(
             "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
         )

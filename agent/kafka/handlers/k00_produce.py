@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from agent.kafka.authority.needs import PRODUCE, PRODUCE_ID
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.handlers.quarantines import judged_apart
@@ -120,6 +121,8 @@ def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code,
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
     if request.transactional_id is not None and ctx.state.feature_level < TRANSACTIONS:
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET  # as versions that know none
+    if request.transactional_id and not ctx.may(PRODUCE_ID, request.transactional_id):
+        return PRODUCE_ID.code, "Transactional Id authorization failed."
     if ctx.away():  # nothing was written: clients look who leads now, and send again there
         return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving or not well: send again to another."
     return None
@@ -268,6 +271,9 @@ async def _admit_topic(
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
     judged = ctx.state.revision
     topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, by_id)
+    name = topic.name if topic is not None else topic_data.name
+    if (topic is not None or not by_id) and not ctx.may(PRODUCE, name):
+        return _refuse_topic(topic_data, PRODUCE.code, None)
     rules = topic_rules(topic.configs, ctx.state.cluster_configs) if topic is not None else None
     for data in topic_data.partition_data:
         answer = PartitionProduceResponse(index=data.index, base_offset=-1)
@@ -437,7 +443,7 @@ def _require_success(response: ProduceResponse) -> None:
                 raise Unacknowledged(f"Produce with acks=0: {answer.error_message or answer.error_code}")
 
 
-def _refuse_topic(topic_data: TopicProduceData, code: Code, message: str) -> TopicProduceResponse:
+def _refuse_topic(topic_data: TopicProduceData, code: Code, message: str | None) -> TopicProduceResponse:
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
     for data in topic_data.partition_data:
         answer = PartitionProduceResponse(index=data.index)
