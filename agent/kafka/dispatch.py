@@ -10,8 +10,8 @@ import asyncio
 from typing import NamedTuple
 
 from agent.kafka.context import Client, Context, Services
-from agent.kafka.guards import guarded
 from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
+from agent.kafka.guards import guarded
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts

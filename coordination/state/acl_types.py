@@ -87,7 +87,7 @@ class AclTable:
 
     acls: Acls = field(default_factory=dict)
     revision: int = 0
-    """Of the last change; 0: there never was one. Whoever remembers an answer looks whether it is the same."""
+    """Of the last change; 0: there never was one. Whoever remembers an answer looks at it first."""
     literal: dict[tuple[int, str], Bucket] = field(default_factory=dict)
     """By resource type and name."""
     prefixed: dict[tuple[int, str], Bucket] = field(default_factory=dict)

@@ -26,7 +26,9 @@ NAME_LENGTH_MAX = 1_024  # characters of a resource's name
 PRINCIPAL_LENGTH_MAX = 512
 HOST_LENGTH_MAX = 255
 TOO_MANY = "Unable to perform excessively large batch operation."  # Kafka's words
-TOO_MANY_DELETED = f"Cannot remove more than {ACLS_PER_CHANGE_MAX} acls in a single delete operation."  # as well
+TOO_MANY_DELETED = (
+    f"Cannot remove more than {ACLS_PER_CHANGE_MAX} acls in a single delete operation."  # as well
+)
 
 
 def create_acls(state: StateData, message: CreateAcls, at: At) -> Result:
@@ -122,7 +124,7 @@ def _host_problem(host: str) -> str:
     try:
         ip_network(host)
     except ValueError:
-        return f"Host {host!r} is no network: an address, a slash and the length of its prefix, without host bits"
+        return f"Host {host!r} is no network: write an address without host bits, a slash and a length"
     return ""
 
 
@@ -138,7 +140,9 @@ def delete_acls(state: StateData, message: DeleteAcls, at: At) -> Result:
         candidates = asked.candidates(table)
         looks += len(candidates)
         if looks > LOOKS_MAX:
-            why = f"the filters concern more than {LOOKS_MAX} ACLs: name principals or resources, or use fewer"
+            why = (
+                f"the filters concern more than {LOOKS_MAX} ACLs: name principals or resources, or use fewer"
+            )
             return Refused(Code.POLICY_VIOLATION, why)
         matched.append(tuple(acl for acl in candidates if asked.matches(acl)))
     leaving = dict.fromkeys(acl for acls in matched for acl in acls)

@@ -12,10 +12,10 @@ from coordination.state import binding, spans, table_names
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
+from coordination.state.freeze_acls import thaw_acls
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
-from coordination.state.freeze_acls import thaw_acls
 from coordination.state.freeze_scram import thaw_scram
 from coordination.state.freeze_subjects import thaw_schema, thaw_settings, thaw_subject
 from coordination.state.freeze_transactions import (

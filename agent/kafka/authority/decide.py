@@ -37,7 +37,10 @@ def decide(
     *,
     unlisted: bool,
 ) -> bool:
-    """Whether `principal` (with its type) at `host` may. `unlisted`: the answer where no ACL is about the name."""
+    """Whether `principal` (with its type) at `host` may.
+
+    `unlisted`: the answer where no ACL is about the name.
+    """
     allowed, listed = False, False
     for bucket in table.buckets(resource, name):
         listed = True
@@ -58,7 +61,13 @@ def _allows(acl: Acl, operation: Operation) -> bool:
 
 
 def decide_any(
-    table: AclTable, principal: str, host: str, operation: Operation, resource: ResourceType, *, unlisted: bool
+    table: AclTable,
+    principal: str,
+    host: str,
+    operation: Operation,
+    resource: ResourceType,
+    *,
+    unlisted: bool,
 ) -> bool:
     """Whether there is a name on which `principal` may (Kafka's authorizeByResourceType)."""
     if decide(table, principal, host, operation, resource, SOME_NAME, unlisted=unlisted):

@@ -32,7 +32,8 @@ def _rows() -> Iterator[str]:
     for key in sorted(TABLE):
         for number, need in enumerate(TABLE[key]):
             api = f"{_api(key)} ({key})" if not number else ""
-            yield f"| {api} | {_words(need.operation)} | {_words(need.resource)} | {need.of} | {_answer(need)} |"
+            what = f"{_words(need.operation)} | {_words(need.resource)}"
+            yield f"| {api} | {what} | {need.of} | {_answer(need)} |"
 
 
 def _api(key: int) -> str:

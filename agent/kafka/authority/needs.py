@@ -56,7 +56,7 @@ SUPPORTED: dict[ResourceType, tuple[Operation, ...]] = {
 
 
 class Need(NamedTuple):
-    """One row: API `key` asks for `operation` on `resource`. `quiet`: a no is no refusal; another need counts."""
+    """One row: API `key` asks for `operation` on `resource`. `quiet`: a no is no refusal."""
 
     key: int
     operation: Operation
@@ -108,7 +108,9 @@ METADATA = _row(3, _O.DESCRIBE, TOPIC, _EACH, "the topic; when all are asked for
 METADATA_ALL = _row(3, _O.DESCRIBE, TOPIC, "each of all topics", _HIDDEN, quiet=True)
 METADATA_CLUSTER_CREATE = _row(3, _O.CREATE, CLUSTER, "where topics would be created", "or", quiet=True)
 METADATA_CREATE = _row(3, _O.CREATE, TOPIC, "each that would be created", "the topic")
-METADATA_CLUSTER = _row(3, _O.DESCRIBE, CLUSTER, "where its operations are asked for", "no operations", quiet=True)
+METADATA_CLUSTER = _row(
+    3, _O.DESCRIBE, CLUSTER, "where its operations are asked for", "no operations", quiet=True
+)
 OFFSET_COMMIT_GROUP = _row(8, _O.READ, GROUP, _THE_GROUP, "every partition")
 OFFSET_COMMIT = _row(8, _O.READ, TOPIC, _EACH, _PARTITIONS)
 OFFSET_FETCH_GROUP = _row(9, _O.DESCRIBE, GROUP, "each group", "the group")
@@ -127,7 +129,9 @@ CREATE_TOPICS_CLUSTER = _row(19, _O.CREATE, CLUSTER, _CLUSTER, "or", quiet=True)
 CREATE_TOPICS = _row(19, _O.CREATE, TOPIC, _EACH, "the topic")
 CREATE_TOPICS_CONFIGS = _row(19, _O.DESCRIBE_CONFIGS, TOPIC, _EACH, "its configs are not told", quiet=True)
 DELETE_TOPICS_CLUSTER = _row(20, _O.DELETE, CLUSTER, _CLUSTER, "or", quiet=True)
-DELETE_TOPICS_NAMED = _row(20, _O.DESCRIBE, TOPIC, "each topic, to be told of it", "the topic, without its name or id")
+DELETE_TOPICS_NAMED = _row(
+    20, _O.DESCRIBE, TOPIC, "each topic, to be told of it", "the topic, without its name or id"
+)
 DELETE_TOPICS = _row(20, _O.DELETE, TOPIC, _EACH, "the topic")
 DELETE_RECORDS = _row(21, _O.DELETE, TOPIC, _EACH, _PARTITIONS)
 INIT_ID = _row(22, _O.WRITE, TRANSACTIONAL_ID, f"{_THE_ID}, if any", _WHOLE)
@@ -159,7 +163,9 @@ ALTER_LOG_DIRS = _row(34, _O.ALTER, CLUSTER, _CLUSTER, "every partition")
 DESCRIBE_LOG_DIRS = _row(35, _O.DESCRIBE, CLUSTER, _CLUSTER, _WHOLE)
 CREATE_PARTITIONS = _row(37, _O.ALTER, TOPIC, _EACH, "the topic")
 CREATE_TOKEN = _row(38, _O.CREATE_TOKENS, ResourceType.USER, "the owner, where it is another user", _WHOLE)
-DESCRIBE_TOKEN = _row(41, _O.DESCRIBE, ResourceType.DELEGATION_TOKEN, "each token of others", "or", quiet=True)
+DESCRIBE_TOKEN = _row(
+    41, _O.DESCRIBE, ResourceType.DELEGATION_TOKEN, "each token of others", "or", quiet=True
+)
 DESCRIBE_TOKEN_OF = _row(41, _O.DESCRIBE_TOKENS, ResourceType.USER, "its owner", _HIDDEN, quiet=True)
 DELETE_GROUPS = _row(42, _O.DELETE, GROUP, "each group", "the group")
 ELECT_LEADERS = _row(43, _O.ALTER, CLUSTER, _CLUSTER, "the request and every partition")
@@ -176,7 +182,9 @@ DESCRIBE_SCRAM = _row(50, _O.DESCRIBE, CLUSTER, _CLUSTER, _WHOLE)
 ALTER_SCRAM = _row(51, _O.ALTER, CLUSTER, _CLUSTER, "every user")
 DESCRIBE_QUORUM = _row(55, _O.DESCRIBE, CLUSTER, _CLUSTER, _WHOLE)
 UPDATE_FEATURES = _row(57, _O.ALTER, CLUSTER, _CLUSTER, _WHOLE)
-DESCRIBE_CLUSTER = _row(60, _O.DESCRIBE, CLUSTER, "where its operations are asked for", "no operations", quiet=True)
+DESCRIBE_CLUSTER = _row(
+    60, _O.DESCRIBE, CLUSTER, "where its operations are asked for", "no operations", quiet=True
+)
 DESCRIBE_PRODUCERS = _row(61, _O.READ, TOPIC, _EACH, _PARTITIONS)
 DESCRIBE_TRANSACTIONS = _row(65, _O.DESCRIBE, TRANSACTIONAL_ID, "each transactional id", "the id")
 DESCRIBE_TRANSACTIONS_TOPIC = _row(65, _O.DESCRIBE, TOPIC, "each topic in it", _HIDDEN, quiet=True)

@@ -1,8 +1,8 @@
 """Where requests are held against the ACLs: one guard per API, around its handler. Start reading here.
 
-A guard takes out of a request what the client may not, lets the handler answer the rest, and adds the refusals;
-or it refuses the request. With `authorizer.mode=off` none is asked. Produce and OffsetCommit overlap on their
-connection and must not wait before their handler's turn: those two handlers ask by themselves.
+A guard takes out of a request what the client may not, lets the handler answer the rest, and adds the
+refusals; or it refuses the request. With `authorizer.mode=off` none is asked. Produce and OffsetCommit
+overlap on their connection and must not wait before their handler's turn: those two handlers ask by themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from agent.kafka.context import Context
-from agent.kafka.guards import configs, describing, fetching, groups, metadata, positions, topics, transactions, whole
+from agent.kafka.guards import (
+    configs,
+    describing,
+    fetching,
+    groups,
+    metadata,
+    positions,
+    topics,
+    transactions,
+    whole,
+)
 from agent.kafka.guards.rows import Guard
 from agent.kafka.handlers import Handler
 

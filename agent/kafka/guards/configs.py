@@ -63,7 +63,9 @@ def _incremented(row: iac.AlterConfigsResource) -> Any:
     return iac.AlterConfigsResourceResponse(code, WORDS[code], row.resource_type, row.resource_name)
 
 
-async def _altering(ctx: Context, request: Any, version: int, handle: Handle, split: Split, asked: Needs) -> Any:
+async def _altering(
+    ctx: Context, request: Any, version: int, handle: Handle, split: Split, asked: Needs
+) -> Any:
     """What is named twice is refused as such by the handler."""
     times = Counter((row.resource_type, row.resource_name) for row in request.resources)
     need = {key: count == 1 for key, count in times.items()}

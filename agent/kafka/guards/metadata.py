@@ -22,7 +22,9 @@ TOPIC = Code.TOPIC_AUTHORIZATION_FAILED
 
 async def _metadata(ctx: Context, request: md.MetadataRequest, version: int, handle: Handle) -> Any:
     asked = request.topics
-    if version < TOPIC_IDS_SINCE and any(each.topic_id != NIL_ID or each.name is None for each in asked or ()):
+    if version < TOPIC_IDS_SINCE and any(
+        each.topic_id != NIL_ID or each.name is None for each in asked or ()
+    ):
         return await handle(ctx, request, version)  # which refuses it
     refused: list[md.MetadataResponseTopic] = []
     if asked is None or (version == 0 and not asked):

@@ -39,7 +39,9 @@ async def _fetch(ctx: Context, request: of.OffsetFetchRequest, version: int, han
     for told in response.groups:
         if told.group_id in everything:
             told.topics = await _shown(ctx, told.topics)
-    by_name = {group.group_id: rows for group, rows in zip(groups, map(taken.get, range(len(groups))), strict=True)}
+    by_name = {
+        group.group_id: rows for group, rows in zip(groups, map(taken.get, range(len(groups))), strict=True)
+    }
     for told in response.groups:
         told.topics.extend(by_name.pop(told.group_id, None) or ())
     response.groups.extend(map(_no_group, refused))
@@ -51,7 +53,8 @@ async def _fetch_one(ctx: Context, request: of.OffsetFetchRequest, version: int,
     if not ctx.may(needs.OFFSET_FETCH_GROUP, request.group_id):
         rows = [
             of.OffsetFetchResponseTopic(
-                each.name, [of.OffsetFetchResponsePartition(i, -1, -1, "", GROUP) for i in each.partition_indexes]
+                each.name,
+                [of.OffsetFetchResponsePartition(i, -1, -1, "", GROUP) for i in each.partition_indexes],
             )
             for each in request.topics or ()
         ]
@@ -125,7 +128,9 @@ async def _delete(ctx: Context, request: od.OffsetDeleteRequest, version: int, h
     if not refused:
         return await handle(ctx, request, version)
     request.topics = kept
-    response: od.OffsetDeleteResponse = await handle(ctx, request, version) if kept else od.OffsetDeleteResponse()
+    response: od.OffsetDeleteResponse = (
+        await handle(ctx, request, version) if kept else od.OffsetDeleteResponse()
+    )
     if not response.error_code:
         for row in refused:
             rows = [od.OffsetDeleteResponsePartition(each.partition_index, TOPIC) for each in row.partitions]

@@ -40,9 +40,7 @@ async def _add_partitions(
     topics = request.v3_and_below_topics
     if not ctx.may(needs.ADD_PARTITIONS_ID, request.v3_and_below_transactional_id):
         return _added(topics, lambda name, index: ID)
-    kept, refused = await sorted_out(
-        ctx, topics, lambda row: needs.ADD_PARTITIONS, lambda row: str(row.name)
-    )
+    kept, refused = await sorted_out(ctx, topics, lambda row: needs.ADD_PARTITIONS, lambda row: str(row.name))
     if not refused:
         return await handle(ctx, request, version)
     allowed = {row.name for row in kept}
@@ -94,7 +92,9 @@ _DESCRIBE = Split(
 )
 
 
-async def _describe(ctx: Context, request: dt.DescribeTransactionsRequest, version: int, handle: Handle) -> Any:
+async def _describe(
+    ctx: Context, request: dt.DescribeTransactionsRequest, version: int, handle: Handle
+) -> Any:
     """Of the topics in a transaction those that the client may describe."""
     response = await opened(dt, await _DESCRIBE(ctx, request, version, handle), version)
     for state in response.transaction_states:

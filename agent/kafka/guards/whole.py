@@ -13,14 +13,23 @@ from agent.net.wire.generated import alter_client_quotas as acq
 from agent.net.wire.generated import alter_partition_reassignments as apr
 from agent.net.wire.generated import alter_replica_log_dirs as arl
 from agent.net.wire.generated import alter_user_scram_credentials as aus
-from agent.net.wire.generated import create_acls, delete_acls, describe_acls
+from agent.net.wire.generated import (
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_log_dirs,
+    describe_quorum,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_config_resources,
+    sync_group,
+    update_features,
+)
 from agent.net.wire.generated import describe_client_quotas as dcq
-from agent.net.wire.generated import describe_log_dirs, describe_quorum
 from agent.net.wire.generated import describe_user_scram_credentials as dus
 from agent.net.wire.generated import elect_leaders as el
-from agent.net.wire.generated import heartbeat, join_group, leave_group, list_config_resources
 from agent.net.wire.generated import list_partition_reassignments as lpr
-from agent.net.wire.generated import sync_group, update_features
 from agent.net.wire.generated import write_txn_markers as wtm
 from coordination.kafka_codes import Code
 from coordination.state.acl_types import CLUSTER_NAME
@@ -90,7 +99,10 @@ def _reassignments(request: apr.AlterPartitionReassignmentsRequest, version: int
     rows = [
         apr.ReassignableTopicResponse(
             topic.name,
-            [apr.ReassignablePartitionResponse(each.partition_index, CLUSTER, WHY) for each in topic.partitions],
+            [
+                apr.ReassignablePartitionResponse(each.partition_index, CLUSTER, WHY)
+                for each in topic.partitions
+            ],
         )
         for topic in request.topics
     ]
@@ -146,7 +158,9 @@ GUARDS: dict[int, Guard] = {
     11: of_group(needs.JOIN_GROUP, _joined),
     12: of_group(needs.HEARTBEAT, lambda _r, _v: heartbeat.HeartbeatResponse(error_code=GROUP)),
     13: of_group(needs.LEAVE_GROUP, lambda _r, _v: leave_group.LeaveGroupResponse(error_code=GROUP)),
-    14: of_group(needs.SYNC_GROUP, lambda _r, _v: sync_group.SyncGroupResponse(error_code=GROUP, assignment=b"")),
+    14: of_group(
+        needs.SYNC_GROUP, lambda _r, _v: sync_group.SyncGroupResponse(error_code=GROUP, assignment=b"")
+    ),
     27: of_cluster(needs.MARKERS, _markers, unless=needs.MARKERS_ALTER),
     29: of_cluster(
         needs.DESCRIBE_ACLS,

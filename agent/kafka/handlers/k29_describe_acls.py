@@ -30,9 +30,7 @@ NO_AUTHORIZER = "No Authorizer is configured on the broker"
 NOTHING = 0  # an element that is left out: Kafka ends the connection of whoever sends one
 
 
-async def handle(
-    ctx: Context, request: DescribeAclsRequest, version: int
-) -> DescribeAclsResponse | Encoded:
+async def handle(ctx: Context, request: DescribeAclsRequest, version: int) -> DescribeAclsResponse | Encoded:
     """The ACLs by resource, in the order in which the first of each came."""
     if ctx.services.authority.off:
         return DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
@@ -62,6 +60,6 @@ async def handle(
 
 
 def require_known(*codes: int) -> None:
-    """Raise WireError for an element that is UNKNOWN by its code, as Kafka, which cannot read such a request."""
+    """Raise WireError for an element that is UNKNOWN by its code, as Kafka, which cannot read it."""
     if NOTHING in codes:
         raise WireError("a filter or an ACL has an element that is UNKNOWN")

@@ -1,11 +1,11 @@
 """CreateAcls: add ACLs, all at one point of the log (KIP-868).
 
 Versions 1 to 3.
-Behaviour: each ACL is answered alone; one that is none keeps nothing from the others. One that is there already
-is no error. Any operation may stand with any resource. With `authorizer.mode=off` SECURITY_DISABLED for each, as
-by Kafka that has no authorizer.
-Deviations: a host may be a network (`10.0.0.0/8`), and one that has a slash and is none is refused. 100,000 ACLs
-at most; names of 1,024 characters, principals of 512, hosts of 255.
+Behaviour: each ACL is answered alone; one that is none keeps nothing from the others. One that is there
+already is no error. Any operation may stand with any resource. With `authorizer.mode=off` SECURITY_DISABLED
+for each, as by Kafka that has no authorizer.
+Deviations: a host may be a network (`10.0.0.0/8`), and one that has a slash and is none is refused. 100,000
+ACLs at most; names of 1,024 characters, principals of 512, hosts of 255.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """DeleteAcls: delete the ACLs that filters match, all at one point of the log.
 
 Versions 1 to 3.
-Behaviour: filters as in DescribeAcls, resolved when the command is applied; each answer names what its filter
-matched, also where another filter matched it too. More than 10,000 at once are refused, and nothing is deleted.
-With `authorizer.mode=off` SECURITY_DISABLED for each, as by Kafka that has no authorizer.
+Behaviour: filters as in DescribeAcls, resolved when the command is applied; each answer names what its
+filter matched, also where another filter matched it too. More than 10,000 at once are refused, and nothing is
+deleted. With `authorizer.mode=off` SECURITY_DISABLED for each, as by Kafka that has no authorizer.
 Deviations: 10,000 filters at most in one request, and those that name neither a principal nor a resource may
 together be held against 200,000 ACLs.
 """
@@ -48,8 +48,8 @@ async def handle(ctx: Context, request: DeleteAclsRequest, version: int) -> Dele
         if isinstance(result, Refused):
             refusals = [each or result for each in refusals]
         else:
-            assert isinstance(result, Done) and isinstance(result.value, tuple), f"DeleteAcls: {result!r}"
-            matched = list(result.value)
+            assert isinstance(result, Done), f"DeleteAcls: {result!r}"
+            matched = list(result.value) if isinstance(result.value, tuple) else []
     left = iter(matched)
     answers = [
         DeleteAclsFilterResult(0, None, [_matching(acl) for acl in next(left)])

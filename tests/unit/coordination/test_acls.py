@@ -63,7 +63,7 @@ def test_acls_come_once_and_go(script: Script) -> None:
     script.through_snapshot()
     assert script.state.acls.revision > changed
     table = script.state.acls
-    assert not (table.acls or table.literal or table.prefixed or table.lengths or table.by_principal)
+    assert not any([table.acls, table.literal, table.prefixed, table.lengths, table.by_principal])
 
 
 def test_filters_are_all_held_against_what_was_there_before(script: Script) -> None:
@@ -143,7 +143,9 @@ def test_what_filters_match(fields: dict[str, Any], found: set[str]) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_acl_is_refused_with_all_around_it(script: Script, fields: dict[str, Any], why: str) -> None:
+def test_what_is_no_acl_is_refused_with_all_around_it(
+    script: Script, fields: dict[str, Any], why: str
+) -> None:
     refused = create(script, binding(name="sound"), binding(**fields))
     assert isinstance(refused, Refused)
     assert refused.code == Code.INVALID_REQUEST
@@ -178,7 +180,9 @@ def test_there_is_a_most(script: Script, monkeypatch: pytest.MonkeyPatch) -> Non
     assert create(script, binding()) == Done(0)
 
 
-def test_filters_cannot_make_every_agent_look_for_ever(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_cannot_make_every_agent_look_for_ever(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(acls, "LOOKS_MAX", 3)
     create(script, *[binding(operation=number) for number in (3, 4)])
     refused = delete(script, {"host": "x"}, {"host": "y"})

@@ -52,7 +52,9 @@ def test_what_no_acl_allows_is_refused() -> None:
     assert not may(acl(), resource=GROUP)
 
 
-@pytest.mark.parametrize("denied", [acl(permission=DENY), acl(Operation.ALL, DENY), acl(permission=DENY, name="*")])
+@pytest.mark.parametrize(
+    "denied", [acl(permission=DENY), acl(Operation.ALL, DENY), acl(permission=DENY, name="*")]
+)
 def test_deny_wins_however_much_is_allowed(denied: Acl) -> None:
     allowed = (acl(), acl(name="*"), acl(Operation.ALL, name="ord", pattern=PREFIXED))
     assert may(*allowed)
@@ -65,7 +67,9 @@ def test_deny_wins_however_much_is_allowed(denied: Acl) -> None:
 def test_reading_writing_deleting_and_altering_imply_describe(given: Operation) -> None:
     assert may(acl(given), operation=Operation.DESCRIBE)
     assert not may(acl(given), operation=Operation.DESCRIBE_CONFIGS)
-    assert may(acl(given, DENY), acl(Operation.DESCRIBE), operation=Operation.DESCRIBE), "a denial implies nothing"
+    assert may(acl(given, DENY), acl(Operation.DESCRIBE), operation=Operation.DESCRIBE), (
+        "a denial implies nothing"
+    )
 
 
 def test_altering_configs_implies_describing_them() -> None:

@@ -1,4 +1,4 @@
-"""The table of what each API asks for: no API without a row, no row that nobody asks, the page as the table."""
+"""What each API asks for: no API without a row, no row that nobody asks, and the page is the table."""
 
 from __future__ import annotations
 
