@@ -2,7 +2,8 @@
 
 A guard takes out of a request what the client may not, lets the handler answer the rest, and adds the
 refusals; or it refuses the request. With `authorizer.mode=off` none is asked. Produce and OffsetCommit
-overlap on their connection and must not wait before their handler's turn: those two handlers ask by themselves.
+overlap on their connection and must not wait before their handler's turn: those two handlers ask by
+themselves.
 """
 
 from __future__ import annotations
