@@ -147,6 +147,7 @@ class App:
             self.rules,
             self.rule_figures,
             self._doors.users,
+            self.shadow,
         )
         await self._open(services)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
@@ -300,6 +301,7 @@ class App:
             refusals=self.refusals,
             rules=self.rules,
             rule_figures=self.rule_figures,
+            shadow=self.shadow,
             committers=self.background.committers,
             latest=self.background.latest,
             publishers=self.background.publishers,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent.telemetry.damages import Damages
     from agent.telemetry.refusals import Refusals
     from agent.telemetry.rule_figures import RuleFigures
+    from agent.telemetry.shadow import Shadow
     from coordination.clock import Clock
     from coordination.replica import Replica
     from iceberg.publish.publisher import Publisher
@@ -58,6 +59,8 @@ class Parts:
     """What tries the rules of a message that is to be bound; None: nobody does."""
     rule_figures: RuleFigures | None = None
     """The newest batches that broke rules and were kept; shown by /status."""
+    shadow: Shadow | None = None
+    """What no ACL allows, as shadow mode saw it; `floe acl review` asks for it."""
     committers: CommitterService | None = None
     """The tables that this agent commits, and how far all are behind; None: it does not look at tables."""
     latest: UpsertService | None = None

@@ -29,6 +29,7 @@ from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
+from agent.telemetry.shadow import Shadow
 from coordination.clock import Clock
 from coordination.replica import Replica
 from coordination.state.quarantine_names import topic_of
@@ -103,6 +104,7 @@ def assemble(
     rules: RulesPool | None = None,
     rule_figures: RuleFigures | None = None,
     users: UsersFile | None = None,
+    shadow: Shadow | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -140,7 +142,12 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         logins=Logins(config, clock, lambda: replica.state, metrics, users),
-        authority=Authority(config.authorizer, clock, lambda: replica.state, metrics),
+        authority=Authority(
+            config.authorizer,
+            lambda: replica.state,
+            metrics,
+            shadow or Shadow(clock, config.authorizer.shadow_rows_max),
+        ),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -1,1 +1,1 @@
-"""Who may do what: the table of needs, the decision, what shadow mode saw. See README.md."""
+"""Who may do what: the table of needs, the decision. See README.md."""

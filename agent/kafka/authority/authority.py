@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from agent.kafka.authority.decide import canonical, decide, decide_any
 from agent.kafka.authority.needs import SUPPORTED, Need
-from agent.kafka.authority.shadow import Seen, Shadow
+from agent.telemetry.shadow import Seen, Shadow
 from coordination.state.acl_types import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from agent.config.authorizer import AuthorizerConfig
     from agent.telemetry.metrics import Metrics
-    from coordination.clock import Clock
     from coordination.state.acl_types import AclTable
     from coordination.state.state import State
 
@@ -30,11 +29,11 @@ class Authority:
     """Decides, remembers, and in shadow mode notes instead of refusing."""
 
     def __init__(
-        self, config: AuthorizerConfig, clock: Clock, state: Callable[[], State], metrics: Metrics
+        self, config: AuthorizerConfig, state: Callable[[], State], metrics: Metrics, shadow: Shadow
     ) -> None:
         self.enforces = config.mode == "enforce"
         self.off = config.mode == "off"
-        self.shadow = Shadow(clock, config.shadow_rows_max)
+        self.shadow = shadow
         self._unlisted = config.allow_everyone_if_no_acl_found
         self._super = frozenset(config.super_names())
         self._max = config.cache_entries_max
