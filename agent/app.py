@@ -85,6 +85,7 @@ class App:
         self.damages = Damages(self.clock, self.metrics)
         self.refusals = Refusals(self.clock, self.metrics)
         self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
+        self.shadow = Shadow(self.clock, config.authorizer.shadow_rows_max)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
         self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)

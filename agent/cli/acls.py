@@ -76,9 +76,7 @@ def review(
         if answer["mode"] != "shadow":
             say(f"{answer['agent']}: authorizer.mode is {answer['mode']}, so it counts nothing")
         if answer["forgotten"]:
-            say(
-                f"{answer['agent']}: {answer['forgotten']} kinds are forgotten: raise authorizer.shadow_rows_max"
-            )
+            say(f"{answer['agent']}: {answer['forgotten']} kinds are forgotten (authorizer.shadow_rows_max)")
     for name in silent:
         say(f"{name} does not answer: what came to it is missing here")
     if not found:
@@ -100,7 +98,7 @@ def _asked(http: str, after_ms: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def wanted(rows: Iterable[dict[str, Any]]) -> list[Wanted]:
-    """The fewest ACLs that allow these rows and nothing else: no prefixes, and what others imply is left out."""
+    """The fewest ACLs that allow these rows and nothing else: no prefixes, nothing that others imply."""
     by_name: dict[tuple[str, int, str], set[Operation]] = {}
     for row in rows:
         key = row["principal"], row["resource"], row["name"]
