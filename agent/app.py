@@ -40,6 +40,7 @@ from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
+from agent.telemetry.shadow import Shadow
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
 from coordination.commands import Listener as ListenerMessage
