@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from agent.kafka.authority.decide import canonical, decide, decide_any
 from agent.kafka.authority.needs import SUPPORTED, Need
 from agent.telemetry.shadow import Seen, Shadow
-from coordination.state.acl_types import CLUSTER_NAME, Operation, ResourceType
+from coordination.state.acl_types import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter
+
     from agent.config.authorizer import AuthorizerConfig
     from agent.telemetry.metrics import Metrics
     from coordination.state.acl_types import AclTable
@@ -40,6 +42,7 @@ class Authority:
         self._state = state
         self._refused = metrics.authorizer_refused
         self._mode = config.mode
+        self._counters: dict[tuple[Operation, ResourceType], Counter] = {}
         self._answers: dict[tuple[str, str, int, int], Answers] = {}
         self._entries = 0
         self._table: AclTable | None = None
@@ -71,10 +74,15 @@ class Authority:
 
     def may(self, principal: str, host: str, need: Need, name: str = CLUSTER_NAME) -> bool:
         """Whether a request goes on. In shadow mode it does, and is noted."""
-        if self.off or self.allows(principal, host, need.operation, need.resource, name):
+        if self.off:
             return True
-        if self.enforces and need.quiet:
-            return False
+        table = self._state().acls
+        if table is self._table and table.revision == self._revision:  # what is asked most
+            sheet = self._answers.get((principal, host, need.operation, need.resource))
+            if sheet is not None and sheet.get(name):
+                return True
+        if self.allows(principal, host, need.operation, need.resource, name):
+            return True
         if not need.quiet:
             self._note(principal, host, need, name)
         return not self.enforces
@@ -124,7 +132,11 @@ class Authority:
 
     def _note(self, principal: str, host: str, need: Need, name: str) -> None:
         operation, resource = need.operation, need.resource
-        self._refused.labels(self._mode, operation.name.lower(), resource.name.lower()).inc()
+        counter = self._counters.get((operation, resource))
+        if counter is None:
+            labels = (self._mode, operation.name.lower(), resource.name.lower())
+            counter = self._counters[operation, resource] = self._refused.labels(*labels)
+        counter.inc()
         if not self.enforces:
-            shown = "*" if name == ANY_NAME else name
+            shown = WILDCARD if name == ANY_NAME else name
             self.shadow.note(Seen(USER + principal, operation, resource, shown), host)

@@ -60,7 +60,7 @@ def _whole(need: Need, refuse: Refusal, name: Callable[[Any], str], unless: Need
 
 
 def _scram_users(request: aus.AlterUserScramCredentialsRequest, version: int) -> Any:
-    users = sorted({each.name for each in (*request.deletions, *request.upsertions)})
+    users = sorted({one.name for one in request.deletions} | {one.name for one in request.upsertions})
     return aus.AlterUserScramCredentialsResponse(
         results=[aus.AlterUserScramCredentialsResult(user, CLUSTER, WHY) for user in users]
     )

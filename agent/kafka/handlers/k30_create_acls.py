@@ -36,7 +36,9 @@ async def handle(ctx: Context, request: CreateAclsRequest, version: int) -> Crea
     if ctx.services.authority.off:
         refused = AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    pace, sound, refusals = Pace(), {}, []
+    pace = Pace()
+    sound: dict[Acl, None] = {}
+    refusals: list[Refused | None] = []
     for one in request.creations:
         require_known(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
         acl = _acl(one)

@@ -12,16 +12,13 @@ from agent.net.wire.api import BY_NAME
 from coordination.state.acl_types import Operation, Permission
 from tests.unit.agent.kafka.guard_cases import (
     CASES,
-    NO_CLUSTER,
-    NO_GROUP,
-    NO_ID,
     NO_TOPIC,
+    REFUSALS,
     Case,
     fetch,
 )
 from tests.unit.agent.kafka.guards_rig import READ, TOPIC, guarded
 
-REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_ID}
 ELSEWHERE = {"ListGroups", "ListTransactions", "DescribeCluster", "AlterClientQuotas"}
 """APIs that refuse nothing, or have tests of their own below, or of their own room."""
 
