@@ -121,11 +121,23 @@ def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code,
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
     if request.transactional_id is not None and ctx.state.feature_level < TRANSACTIONS:
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET  # as versions that know none
-    if request.transactional_id and not ctx.may(PRODUCE_ID, request.transactional_id):
+    if not _may_be_of(ctx, request):
         return PRODUCE_ID.code, "Transactional Id authorization failed."
     if ctx.away():  # nothing was written: clients look who leads now, and send again there
         return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving or not well: send again to another."
     return None
+
+
+def _may_be_of(ctx: Context, request: ProduceRequest) -> bool:
+    """Whether the client may write for the transactional id; asked where a batch is transactional."""
+    if not request.transactional_id or ctx.services.authority.off:
+        return True
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            with suppress(CorruptBatch):
+                if data.records is not None and peek(data.records).transactional:
+                    return ctx.may(PRODUCE_ID, request.transactional_id)
+    return True
 
 
 async def _catch_up(ctx: Context, request: ProduceRequest, version: int) -> None:

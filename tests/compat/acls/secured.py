@@ -13,6 +13,8 @@ from agent.net.wire.generated import create_topics as ct
 from agent.net.wire.generated import delete_acls as da
 from agent.net.wire.generated import describe_acls as de
 from agent.net.wire.generated import describe_topic_partitions as dtp
+from agent.net.wire.generated import find_coordinator as fc
+from agent.net.wire.generated import offset_fetch as of
 from agent.net.wire.generated import sasl_authenticate as sa
 from agent.net.wire.generated import sasl_handshake as sh
 from deploy.services.kafka import Kafka
@@ -47,7 +49,7 @@ class SecuredKafka(Kafka):
         ]
 
 
-def secured_agent(folder: Path) -> tuple[Embedded, str]:
+def secured_agent(folder: Path, mode: str = "enforce") -> tuple[Embedded, str]:
     """An agent that asks ACLs, and the address where clients log in."""
     users, port = folder / "users", free_port()
     lines = []
@@ -68,7 +70,7 @@ def secured_agent(folder: Path) -> tuple[Embedded, str]:
         folder / "data",
         *settings,
         f"sasl.users_file={users}",
-        "authorizer.mode=enforce",
+        f"authorizer.mode={mode}",
         f"authorizer.super_users=User:{ROOT}",
     )
     return agent, f"127.0.0.1:{port}"
@@ -105,12 +107,29 @@ async def cleared(bootstrap: str) -> User:
     assert answer.filter_results[0].error_code == 0, answer
     await known(root, 0)
     await root.ask("CreateTopics", ct.CreateTopicsRequest([ct.CreatableTopic("seen", 2, 1)], 10_000), 7)
+    await _coordinated(root)
     led = False
     async with asyncio.timeout(LEADER_S_MAX):
         while not led:
             await asyncio.sleep(LOOK_S)
             led = await _is_led(root)
     return root
+
+
+async def _coordinated(root: User) -> None:
+    """Kafka's coordinators are there once somebody has asked for them, and a moment has passed."""
+    for kind, key in ((0, "g"), (1, "x")):
+        code = -1
+        async with asyncio.timeout(LEADER_S_MAX):
+            while code:
+                await asyncio.sleep(LOOK_S)
+                code = (await root.ask("FindCoordinator", fc.FindCoordinatorRequest(key, kind), 3)).error_code
+    request = of.OffsetFetchRequest("g", [])
+    code = -1
+    async with asyncio.timeout(LEADER_S_MAX):
+        while code:
+            await asyncio.sleep(LOOK_S)
+            code = (await root.ask("OffsetFetch", request, 5)).error_code
 
 
 async def known(root: User, count: int) -> None:

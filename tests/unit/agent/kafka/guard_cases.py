@@ -117,7 +117,9 @@ def rows(name: str) -> Callable[[Any], list[int]]:
 
 
 def produce(transactional_id: str | None = None) -> pr.ProduceRequest:
-    data = pr.TopicProduceData("seen", partition_data=[pr.PartitionProduceData(0, batch(b"v"))])
+    of_producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    sent = batch(b"v") if transactional_id is None else batch(b"v", **of_producer)
+    data = pr.TopicProduceData("seen", partition_data=[pr.PartitionProduceData(0, sent)])
     return pr.ProduceRequest(transactional_id, -1, 5000, [data])
 
 
