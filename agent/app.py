@@ -41,6 +41,7 @@ from agent.telemetry.measured import MeasuredLog
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
+from agent.telemetry.shadow import Shadow
 from agent.telemetry.trail import Trail
 from agent.version import VERSION
 from coordination.clock import Clock, SystemClock
@@ -89,6 +90,7 @@ class App:
         self.rules, self.rule_figures = RulesPool(config.rules), RuleFigures(self.clock, self.metrics)
         self.trail = Trail(config.audit_log, self.clock, config.agent_name, self.metrics)
         self._trail_writer: TrailWriter | None = None
+        self.shadow = Shadow(self.clock, config.authorizer.shadow_rows_max)
         signals, troubles = Signals(), Troubles(self.clock.now_ms)
         log, store = log or log_of(config, self.clock), store or store_of(config, self.clock)
         self.log: Log = MeasuredLog(WatchedLog(log, signals.log_reads, signals.appends), self.metrics)
@@ -152,6 +154,7 @@ class App:
             self.rule_figures,
             self._doors.users,
             self.trail,
+            self.shadow,
         )
         self._trail_writer = TrailWriter(
             self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
@@ -312,6 +315,7 @@ class App:
             rules=self.rules,
             rule_figures=self.rule_figures,
             trail=self.trail,
+            shadow=self.shadow,
             committers=self.background.committers,
             latest=self.background.latest,
             publishers=self.background.publishers,

@@ -43,6 +43,7 @@ COMMANDS = {
     "cluster": Place("cluster", "app"),
     "bucket": Place("bucket", "app"),
     "user": Place("users", "app"),
+    "acl": Place("acls", "app"),
     "config": Place("settings", "config"),
 }
 """In the order in which `floe --help` shows them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.config import authorizer
 from agent.config.sections import ListenerConfig
 from agent.config.tree import Tree
 
@@ -13,6 +14,7 @@ def problems(config: Tree) -> Iterator[str]:
     for number, listener in enumerate(config.listeners):
         yield from _tls(f"listeners.{number}", listener)
         yield from _sasl(f"listeners.{number}", listener, config)
+    yield from authorizer.problems(config.authorizer)
     if bool(config.sasl.admin_user) != bool(config.sasl.admin_password.get_secret_value()):
         yield "sasl.admin_user and sasl.admin_password go together; set both or neither"
 

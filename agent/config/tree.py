@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from agent.config.audit_log import AuditLogConfig
+from agent.config.authorizer import AuthorizerConfig
 from agent.config.base import Section
 from agent.config.catalogs import CatalogConfig
 from agent.config.limits import (
@@ -46,6 +47,7 @@ class Tree(Section):
     listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
     sasl: SaslConfig = SaslConfig()
     audit_log: AuditLogConfig = AuditLogConfig()
+    authorizer: AuthorizerConfig = AuthorizerConfig()
     peers: PeersConfig = PeersConfig()
     log: LogConfig
     store: StoreConfig

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from agent.http.acls import AclRoutes
 from agent.http.admin import AdminRoutes
 from agent.http.answers import Problem
 from agent.http.catalog import CatalogRoutes
@@ -42,6 +43,7 @@ def build(parts: Parts) -> Starlette:
             Route("/admin/topics/{name}/damaged", damage.damaged, methods=["GET"]),
             Route("/admin/topics/{name}/skipped", damage.skipped, methods=["GET"]),
             Route("/admin/topics/{name}/skipped", damage.skip, methods=["POST"]),
+            Route("/admin/acls/unallowed", AclRoutes(parts).unallowed, methods=["GET"]),
             Route("/iceberg/{path:path}", catalog.handle, methods=every),
             *registry_routes(parts),
         ],

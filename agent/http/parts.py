@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent.telemetry.damages import Damages
     from agent.telemetry.refusals import Refusals
     from agent.telemetry.rule_figures import RuleFigures
+    from agent.telemetry.shadow import Shadow
     from agent.telemetry.trail import Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
@@ -61,6 +62,8 @@ class Parts:
     """The newest batches that broke rules and were kept; shown by /status."""
     trail: Trail | None = None
     """Who did what; None: nobody asks."""
+    shadow: Shadow | None = None
+    """What no ACL allows, as shadow mode saw it; `floe acl review` asks for it."""
     committers: CommitterService | None = None
     """The tables that this agent commits, and how far all are behind; None: it does not look at tables."""
     latest: UpsertService | None = None

@@ -11,6 +11,7 @@ from agent.cluster.lingering import Lingering
 from agent.config import Config
 from agent.config.users import UsersFile
 from agent.health.standing import Standing
+from agent.kafka.authority.authority import Authority
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
 from agent.kafka.fetch.redacted import Redaction
@@ -28,6 +29,7 @@ from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
 from agent.telemetry.refusals import Refusals
 from agent.telemetry.rule_figures import RuleFigures
+from agent.telemetry.shadow import Shadow
 from agent.telemetry.trail import Trail
 from coordination.clock import Clock
 from coordination.replica import Replica
@@ -104,6 +106,7 @@ def assemble(
     rule_figures: RuleFigures | None = None,
     users: UsersFile | None = None,
     trail: Trail | None = None,
+    shadow: Shadow | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -142,6 +145,12 @@ def assemble(
         standing=standing,
         logins=Logins(config, clock, lambda: replica.state, metrics, users),
         trail=trail or Trail(config.audit_log, clock, config.agent_name, metrics),
+        authority=Authority(
+            config.authorizer,
+            lambda: replica.state,
+            metrics,
+            shadow or Shadow(clock, config.authorizer.shadow_rows_max),
+        ),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -14,6 +14,7 @@ from agent.net.listening import ANONYMOUS
 from agent.telemetry.trail import Actor
 from coordination.log import Unavailable
 from coordination.replica.errors import OutcomeUnknown
+from coordination.state.acl_types import CLUSTER_NAME
 from coordination.state.types import Broker, Result, serving_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from agent.cluster.lingering import Lingering
     from agent.config import Config
     from agent.health.standing import Standing
+    from agent.kafka.authority.authority import Authority
+    from agent.kafka.authority.needs import Need
     from agent.kafka.fetch.driver import FetchDriver
     from agent.kafka.fetch.redacted import Redaction
     from agent.kafka.fetch.redirect import Sent
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from agent.telemetry.trail import Trail
     from coordination.clock import Clock
     from coordination.replica import Replica
+    from coordination.state.acl_types import ResourceType
     from coordination.state.state import State
     from coordination.state.types import Endpoint
     from objectstore.merged import MergedRanges
@@ -86,6 +90,8 @@ class Services:
     """Whether clients are sent to this agent."""
     logins: Logins
     """What this agent knows of users who log in."""
+    authority: Authority
+    """Who may do what, by the ACLs."""
     lingering: Lingering
     """Which agents Metadata lists a moment longer than they serve."""
     trail: Trail
@@ -147,6 +153,25 @@ class Context:
         """Whose request this is, as the audit log tells it."""
         client = self.client
         return Actor(client.principal, client.host, self.client_id or "", client.listener)
+
+    def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+        """Whether this client may, by the ACLs as applied by now (agent/kafka/authority)."""
+        return self.services.authority.may(self.client.principal, self.client.host, need, name)
+
+    def allows(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+        """Whether the ACLs allow it, whatever the mode: of needs of which one is enough, the first."""
+        client, authority = self.client, self.services.authority
+        return authority.off or authority.allows(
+            client.principal, client.host, need.operation, need.resource, name
+        )
+
+    def may_any(self, need: Need) -> bool:
+        """Whether there is any name on which this client may."""
+        return self.services.authority.may_any(self.client.principal, self.client.host, need)
+
+    def operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The operations that this client may do, as a sum of bits (KIP-430)."""
+        return self.services.authority.operations(self.client.principal, self.client.host, resource, name)
 
     async def barrier(self, seconds: float = BARRIER_S_MAX) -> bool:
         """Apply everything acknowledged before this call (rule 5); False when it takes longer."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from agent.kafka.context import Client, Context, Services
 from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
+from agent.kafka.guards import guarded
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
@@ -135,9 +136,8 @@ class Dispatcher:
         else:
             request = await asyncio.to_thread(served.codec.decode_request, body, version)
             self._check_awake(client, self._services.replica.check_awake())
-        response = await served.handler.handle(
-            Context(self._services, client, header.client_id), request, version
-        )
+        ctx = Context(self._services, client, header.client_id)
+        response = await guarded(ctx, header.api_key, served.handler, request, version)
         if isinstance(response, Encoded):
             return response.buffers
         return None if response is None else served.codec.encode_response(response, version)

@@ -76,6 +76,13 @@ class Metrics:
         self.audit_lost = self._counter(
             "audit_lost", "Events of the audit log that its topic or the agent's log did not get"
         )
+        self.authorizer_refused = self._counter(
+            "authorizer_refused",
+            "Requests for a resource that no ACL allows; in shadow mode they went on",
+            "mode",
+            "operation",
+            "resource",
+        )
         self.tls_renewal_failing = self._gauge(
             "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
         )

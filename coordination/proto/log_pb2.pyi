@@ -124,6 +124,8 @@ class Command(_message.Message):
     PUT_SUBJECT_SETTINGS_FIELD_NUMBER: _builtins.int
     PUT_SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
     DELETE_SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
+    CREATE_ACLS_FIELD_NUMBER: _builtins.int
+    DELETE_ACLS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -236,6 +238,10 @@ class Command(_message.Message):
     def put_scram_credential(self) -> Global___PutScramCredential: ...
     @_builtins.property
     def delete_scram_credential(self) -> Global___DeleteScramCredential: ...
+    @_builtins.property
+    def create_acls(self) -> Global___CreateAcls: ...
+    @_builtins.property
+    def delete_acls(self) -> Global___DeleteAcls: ...
     def __init__(
         self,
         *,
@@ -295,12 +301,14 @@ class Command(_message.Message):
         put_subject_settings: Global___PutSubjectSettings | None = ...,
         put_scram_credential: Global___PutScramCredential | None = ...,
         delete_scram_credential: Global___DeleteScramCredential | None = ...,
+        create_acls: Global___CreateAcls | None = ...,
+        delete_acls: Global___DeleteAcls | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings", "put_scram_credential", "delete_scram_credential"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings", "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -2948,3 +2956,134 @@ class DeleteScramCredential(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteScramCredential: _TypeAlias = DeleteScramCredential  # noqa: Y015
+
+@_typing.final
+class AclBinding(_message.Message):
+    """One ACL; numbers as in Kafka's protocol."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.int
+    pattern_type: _builtins.int
+    name: _builtins.str
+    principal: _builtins.str
+    """with its type: User:alice"""
+    host: _builtins.str
+    operation: _builtins.int
+    permission: _builtins.int
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.int = ...,
+        pattern_type: _builtins.int = ...,
+        name: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        permission: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "name", b"name", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclBinding: _TypeAlias = AclBinding  # noqa: Y015
+
+@_typing.final
+class CreateAcls(_message.Message):
+    """All of them or none; those that are there stay. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def acls(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclBinding]: ...
+    def __init__(
+        self,
+        *,
+        acls: _abc.Iterable[Global___AclBinding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateAcls: _TypeAlias = CreateAcls  # noqa: Y015
+
+@_typing.final
+class DeleteAcls(_message.Message):
+    """Everything that any of the filters matches. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Filter(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+        PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+        NAME_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
+        HOST_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        PERMISSION_FIELD_NUMBER: _builtins.int
+        resource_type: _builtins.int
+        pattern_type: _builtins.int
+        name: _builtins.str
+        """unset, here and below: any"""
+        principal: _builtins.str
+        host: _builtins.str
+        operation: _builtins.int
+        permission: _builtins.int
+        def __init__(
+            self,
+            *,
+            resource_type: _builtins.int = ...,
+            pattern_type: _builtins.int = ...,
+            name: _builtins.str | None = ...,
+            principal: _builtins.str | None = ...,
+            host: _builtins.str | None = ...,
+            operation: _builtins.int = ...,
+            permission: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_host", b"_host", "_name", b"_name", "_principal", b"_principal", "host", b"host", "name", b"name", "principal", b"principal"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_host", b"_host", "_name", b"_name", "_principal", b"_principal", "host", b"host", "name", b"name", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__host: _TypeAlias = _typing.Literal["host"]  # noqa: Y015
+        _WhichOneofArgType__host: _TypeAlias = _typing.Literal["_host", b"_host"]  # noqa: Y015
+        _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+        _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
+        _WhichOneofReturnType__principal: _TypeAlias = _typing.Literal["principal"]  # noqa: Y015
+        _WhichOneofArgType__principal: _TypeAlias = _typing.Literal["_principal", b"_principal"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__host) -> _WhichOneofReturnType__host | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__principal) -> _WhichOneofReturnType__principal | None: ...
+
+    FILTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def filters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteAcls.Filter]: ...
+    def __init__(
+        self,
+        *,
+        filters: _abc.Iterable[Global___DeleteAcls.Filter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filters", b"filters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAcls: _TypeAlias = DeleteAcls  # noqa: Y015

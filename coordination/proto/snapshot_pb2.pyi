@@ -54,6 +54,7 @@ class Section(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     SUBJECT_SETTINGS_FIELD_NUMBER: _builtins.int
     SCRAM_FIELD_NUMBER: _builtins.int
+    ACLS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -104,6 +105,8 @@ class Section(_message.Message):
     def subject_settings(self) -> Global___SubjectSettings: ...
     @_builtins.property
     def scram(self) -> Global___Scram: ...
+    @_builtins.property
+    def acls(self) -> Global___Acls: ...
     def __init__(
         self,
         *,
@@ -132,12 +135,13 @@ class Section(_message.Message):
         subject: Global___Subject | None = ...,
         subject_settings: Global___SubjectSettings | None = ...,
         scram: Global___Scram | None = ...,
+        acls: Global___Acls | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram", "acls"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -2009,3 +2013,63 @@ class Scram(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Scram: _TypeAlias = Scram  # noqa: Y015
+
+@_typing.final
+class Acls(_message.Message):
+    """ACLs (log.proto CreateAcls), some of them. Every section has the revision of their last change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Acl(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+        PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+        NAME_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
+        HOST_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        PERMISSION_FIELD_NUMBER: _builtins.int
+        resource_type: _builtins.int
+        pattern_type: _builtins.int
+        name: _builtins.str
+        principal: _builtins.str
+        host: _builtins.str
+        operation: _builtins.int
+        permission: _builtins.int
+        def __init__(
+            self,
+            *,
+            resource_type: _builtins.int = ...,
+            pattern_type: _builtins.int = ...,
+            name: _builtins.str = ...,
+            principal: _builtins.str = ...,
+            host: _builtins.str = ...,
+            operation: _builtins.int = ...,
+            permission: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "name", b"name", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    ACLS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    @_builtins.property
+    def acls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Acls.Acl]: ...
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        acls: _abc.Iterable[Global___Acls.Acl] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Acls: _TypeAlias = Acls  # noqa: Y015

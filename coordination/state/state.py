@@ -17,6 +17,7 @@ from coordination.commands import ENTRY_FORMAT, Command, End, Entry
 from coordination.kafka_codes import Code
 from coordination.log import EntryName, LogEntry
 from coordination.state import (
+    acls,
     agreed_time,
     chunks,
     cluster,
@@ -128,6 +129,8 @@ HANDLERS: dict[str, Handler] = {
     "put_subject_settings": subject_settings.put_subject_settings,
     "put_scram_credential": scram.put_scram_credential,
     "delete_scram_credential": scram.delete_scram_credential,
+    "create_acls": acls.create_acls,
+    "delete_acls": acls.delete_acls,
 }
 
 

@@ -12,6 +12,7 @@ from coordination.state import binding, spans, table_names
 from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
+from coordination.state.freeze_acls import thaw_acls
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
@@ -88,6 +89,7 @@ class Thaw:
             "subject": self._subject,
             "subject_settings": lambda told: thaw_settings(self.state.subjects, told),
             "scram": lambda told: thaw_scram(self.state.scram, told),
+            "acls": lambda told: thaw_acls(self.state.acls, told),
             "tail": self._tail,
         }
 

@@ -21,6 +21,7 @@ QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LONG = ("producer-perf-test", "consumer-perf-test")
 
 TOOLS = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "client-compatibility-test": "org.apache.kafka.tools.ClientCompatibilityTest",
     "cluster": "org.apache.kafka.tools.ClusterTool",

@@ -43,6 +43,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
 
 _CATALOG = "only the Iceberg REST catalog asks for it, over HTTP; it has no client here"
 _LOGINS = "no client logs in here: the commands are in tests/unit/coordination/test_scram.py"
+_ACLS = "nothing is forbidden here: the commands are in tests/unit/coordination/test_acls.py"
 COMMANDS_OUT: Mapping[str, str] = {
     "commit_tables": _CATALOG,
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
@@ -50,6 +51,8 @@ COMMANDS_OUT: Mapping[str, str] = {
     "downgrade_consumer_group": "its group must lose the last member of KIP-848 while classic ones stay: "
     "no group here has members of both kinds",
     "drop_namespace": _CATALOG,
+    "create_acls": _ACLS,
+    "delete_acls": _ACLS,
     "put_scram_credential": _LOGINS,
     "delete_scram_credential": _LOGINS,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",

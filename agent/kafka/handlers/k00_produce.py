@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from agent.kafka.authority.needs import PRODUCE, PRODUCE_ID
 from agent.kafka.context import Context
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.kafka.handlers.quarantines import judged_apart
@@ -122,9 +123,23 @@ def _refusal(ctx: Context, request: ProduceRequest, version: int) -> tuple[Code,
         return Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are possible"
     if request.transactional_id is not None and ctx.state.feature_level < TRANSACTIONS:
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_YET  # as versions that know none
+    if not _may_be_of(ctx, request):
+        return PRODUCE_ID.code, "Transactional Id authorization failed."
     if ctx.away():  # nothing was written: clients look who leads now, and send again there
         return Code.NOT_LEADER_OR_FOLLOWER, "The agent is leaving or not well: send again to another."
     return None
+
+
+def _may_be_of(ctx: Context, request: ProduceRequest) -> bool:
+    """Whether the client may write for the transactional id; asked where a batch is transactional."""
+    if not request.transactional_id or ctx.services.authority.off:
+        return True
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            with suppress(CorruptBatch):
+                if data.records is not None and peek(data.records).transactional:
+                    return ctx.may(PRODUCE_ID, request.transactional_id)
+    return True
 
 
 async def _catch_up(ctx: Context, request: ProduceRequest, version: int) -> None:
@@ -270,6 +285,9 @@ async def _admit_topic(
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
     judged = ctx.state.revision
     topic = find_topic(ctx.state, topic_data.name, topic_data.topic_id, by_id)
+    name = topic.name if topic is not None else topic_data.name
+    if (topic is not None or not by_id) and not ctx.may(PRODUCE, name):
+        return _refuse_topic(topic_data, PRODUCE.code, None)
     rules = topic_rules(topic.configs, ctx.state.cluster_configs) if topic is not None else None
     for data in topic_data.partition_data:
         answer = PartitionProduceResponse(index=data.index, base_offset=-1)
@@ -439,7 +457,7 @@ def _require_success(response: ProduceResponse) -> None:
                 raise Unacknowledged(f"Produce with acks=0: {answer.error_message or answer.error_code}")
 
 
-def _refuse_topic(topic_data: TopicProduceData, code: Code, message: str) -> TopicProduceResponse:
+def _refuse_topic(topic_data: TopicProduceData, code: Code, message: str | None) -> TopicProduceResponse:
     response = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
     for data in topic_data.partition_data:
         answer = PartitionProduceResponse(index=data.index)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agent.kafka.authority.needs import OFFSET_COMMIT, OFFSET_COMMIT_GROUP
 from agent.kafka.context import Context
 from agent.kafka.groups.codes import told
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
@@ -48,6 +49,8 @@ class _Rows:
 
 async def handle(ctx: Context, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
     """A code per partition, in the request's order."""
+    if not ctx.may(OFFSET_COMMIT_GROUP, request.group_id):
+        return _no_group(request)
     async with ctx.client.gate:  # the connection's next commit must not pass this one while it looks
         seen = ctx.state.revision
         answer, rows = _sort(ctx, request.topics, version)
@@ -74,6 +77,10 @@ def _sort(
         topic = find_topic(ctx.state, each.name, each.topic_id, by_id)
         part = OffsetCommitResponseTopic(name=each.name, topic_id=each.topic_id)
         answer.topics.append(part)
+        name = topic.name if topic is not None else each.name
+        if (topic is not None or not by_id) and not ctx.may(OFFSET_COMMIT, name):
+            part.partitions = _refused(each, OFFSET_COMMIT.code)
+            continue
         for asked in each.partitions:
             row = OffsetCommitResponsePartition(partition_index=asked.partition_index)
             part.partitions.append(row)
@@ -85,6 +92,18 @@ def _sort(
                 rows.proposed.append((partition.handle, asked))
                 rows.waiting.append(row)
     return answer, rows
+
+
+def _no_group(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    answer = OffsetCommitResponse()
+    for each in request.topics:
+        rows = _refused(each, OFFSET_COMMIT_GROUP.code)
+        answer.topics.append(OffsetCommitResponseTopic(each.name, each.topic_id, rows))
+    return answer
+
+
+def _refused(topic: OffsetCommitRequestTopic, code: Code) -> list[OffsetCommitResponsePartition]:
+    return [OffsetCommitResponsePartition(each.partition_index, code) for each in topic.partitions]
 
 
 async def _commit(ctx: Context, request: OffsetCommitRequest, version: int, rows: _Rows, seen: int) -> None:

@@ -1,15 +1,30 @@
-"""CreateAcls: refused as by Kafka that has no authorizer.
+"""CreateAcls: add ACLs, all at one point of the log (KIP-868).
 
 Versions 1 to 3.
-Behaviour: SECURITY_DISABLED for each of them.
-Deviations: none.
+Behaviour: each ACL is answered alone; one that is none keeps nothing from the others. One that is there
+already is no error. Any operation may stand with any resource. With `authorizer.mode=off` SECURITY_DISABLED
+for each, as by Kafka that has no authorizer.
+Deviations: a host may be a network (`10.0.0.0/8`), and one that has a slash and is none is refused. 100,000
+ACLs at most; names of 1,024 characters, principals of 512, hosts of 255.
 """
 
 from __future__ import annotations
 
 from agent.kafka.context import Context
-from agent.net.wire.generated.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from agent.kafka.handlers.k29_describe_acls import require_known
+from agent.kafka.propose import propose_one
+from agent.net.wire.generated.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from agent.net.wire.steps import Pace
+from coordination.commands import AclBinding, CreateAcls
 from coordination.kafka_codes import Code
+from coordination.state.acl_types import Acl
+from coordination.state.acls import refusal
+from coordination.state.types import Refused
 
 KEY = 30
 VERSIONS = (1, 3)
@@ -17,6 +32,51 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 
 async def handle(ctx: Context, request: CreateAclsRequest, version: int) -> CreateAclsResponse:
-    """One refusal per ACL."""
-    refused = AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+    """One answer per ACL, in the request's order."""
+    if ctx.services.authority.off:
+        refused = AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        return CreateAclsResponse(results=[refused] * len(request.creations))
+    pace = Pace()
+    sound: dict[Acl, None] = {}
+    refusals: list[Refused | None] = []
+    for one in request.creations:
+        require_known(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
+        acl = _acl(one)
+        refusals.append(refusal(acl))
+        if refusals[-1] is None:
+            sound[acl] = None
+        await pace.row(5)
+    if sound:
+        result = await propose_one(ctx, CreateAcls(acls=[_binding(acl) for acl in sound]))
+        if isinstance(result, Refused):
+            refusals = [each or result for each in refusals]
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult() if each is None else AclCreationResult(each.code, each.message)
+            for each in refusals
+        ]
+    )
+
+
+def _acl(one: AclCreation) -> Acl:
+    return Acl(
+        one.resource_type,
+        one.resource_pattern_type,
+        one.resource_name,
+        one.principal,
+        one.host,
+        one.operation,
+        one.permission_type,
+    )
+
+
+def _binding(acl: Acl) -> AclBinding:
+    return AclBinding(
+        resource_type=acl.resource_type,
+        pattern_type=acl.pattern_type,
+        name=acl.name,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission=acl.permission,
+    )

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 
 from coordination.commands import (
     AbortTransaction,
+    AclBinding,
     AlterClusterConfigs,
     AlterGroupConfigs,
     AlterTopicConfigs,
@@ -31,6 +32,7 @@ from coordination.commands import (
     ConsumerAssignment,
     ConsumerMember,
     ConsumerTarget,
+    CreateAcls,
     DeleteSchemaVersions,
     DeleteTopic,
     Fence,
@@ -94,6 +96,7 @@ def full() -> State:
     schemas(script)
     registry(script)
     logins(script)
+    acls(script)
     rest(script)
     return script.state
 
@@ -106,6 +109,18 @@ def logins(script: Script) -> None:
             server_key=b"l" * size, secret=bytes([mechanism]) * 32,
         )  # fmt: skip
         assert script.one(A, put) == Done()
+
+
+def acls(script: Script) -> None:
+    """One by name, one by the beginning of names."""
+    rows = [
+        AclBinding(
+            resource_type=2, pattern_type=pattern, name="t", principal="User:u", host="*", operation=3,
+            permission=3,
+        )
+        for pattern in (3, 4)
+    ]  # fmt: skip
+    assert script.one(A, CreateAcls(acls=rows)) == Done(2)
 
 
 def register(script: Script) -> None:

@@ -1,0 +1,1 @@
+"""Who may do what: the table of needs, the decision. See README.md."""

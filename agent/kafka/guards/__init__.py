@@ -1,0 +1,48 @@
+"""Where requests are held against the ACLs: one guard per API, around its handler. Start reading here.
+
+A guard takes out of a request what the client may not, lets the handler answer the rest, and adds the
+refusals; or it refuses the request. With `authorizer.mode=off` none is asked. Produce and OffsetCommit
+overlap on their connection and must not wait before their handler's turn: those two handlers ask by
+themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.kafka.context import Context
+from agent.kafka.guards import (
+    configs,
+    describing,
+    fetching,
+    groups,
+    metadata,
+    positions,
+    topics,
+    transactions,
+    whole,
+)
+from agent.kafka.guards.rows import Guard
+from agent.kafka.handlers import Handler
+
+GUARDS: dict[int, Guard] = {
+    **configs.GUARDS,
+    **describing.GUARDS,
+    **fetching.GUARDS,
+    **groups.GUARDS,
+    **metadata.GUARDS,
+    **positions.GUARDS,
+    **topics.GUARDS,
+    **transactions.GUARDS,
+    **whole.GUARDS,
+}
+BY_THEMSELVES = frozenset((0, 8))
+"""APIs whose handlers ask."""
+
+
+async def guarded(ctx: Context, key: int, handler: Handler, request: Any, version: int) -> Any:
+    """The handler's answer, or what stands for it where the client may not."""
+    guard = None if ctx.services.authority.off else GUARDS.get(key)
+    if guard is None:
+        return await handler.handle(ctx, request, version)
+    return await guard(ctx, request, version, handler.handle)
