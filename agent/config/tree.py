@@ -22,6 +22,7 @@ from agent.config.limits import (
     SnapshotsConfig,
     TablesConfig,
 )
+from agent.config.quotas import QuotasConfig
 from agent.config.redaction import RedactionConfig
 from agent.config.sections import (
     AgentConfig,
@@ -51,6 +52,7 @@ class Tree(Section):
     fetch: FetchConfig = FetchConfig()
     replica: ReplicaConfig = ReplicaConfig()
     limits: LimitsConfig = LimitsConfig()
+    quotas: QuotasConfig = QuotasConfig()
     schemas: SchemaConfig = SchemaConfig()
     redaction: RedactionConfig = RedactionConfig()
     rules: RulesConfig = RulesConfig()

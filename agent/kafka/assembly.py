@@ -22,6 +22,7 @@ from agent.kafka.handlers import HANDLERS
 from agent.kafka.login.logins import Logins
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
+from agent.kafka.quotas.quotas import Quotas
 from agent.kafka.topic_bodies import TopicBodies
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
@@ -139,6 +140,7 @@ def assemble(
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
         logins=Logins(config, clock, lambda: replica.state, metrics, users),
+        quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -32,6 +32,7 @@ from coordination.state import (
     pending_offsets,
     producers,
     quarantine,
+    quotas,
     schemas,
     scram,
     segments,
@@ -128,6 +129,7 @@ HANDLERS: dict[str, Handler] = {
     "put_subject_settings": subject_settings.put_subject_settings,
     "put_scram_credential": scram.put_scram_credential,
     "delete_scram_credential": scram.delete_scram_credential,
+    "alter_client_quotas": quotas.alter_client_quotas,
 }
 
 

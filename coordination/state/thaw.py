@@ -15,6 +15,7 @@ from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
+from coordination.state.freeze_quotas import thaw_quotas
 from coordination.state.freeze_scram import thaw_scram
 from coordination.state.freeze_subjects import thaw_schema, thaw_settings, thaw_subject
 from coordination.state.freeze_transactions import (
@@ -88,6 +89,7 @@ class Thaw:
             "subject": self._subject,
             "subject_settings": lambda told: thaw_settings(self.state.subjects, told),
             "scram": lambda told: thaw_scram(self.state.scram, told),
+            "quotas": lambda told: thaw_quotas(self.state.quotas, told),
             "tail": self._tail,
         }
 

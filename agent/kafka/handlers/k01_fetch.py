@@ -9,7 +9,8 @@ once who leads now. Committed records are read up to the last stable offset, wit
 among them; control batches are sent like others.
 Deviations: aborted records are gone once they were merged, for readers of uncommitted records too. There
 are no fetch sessions: every answer has session id 0, which clients accept (KIP-227); every partition is
-answered every time. A replica id is ignored: there are no follower replicas.
+answered every time. A replica id is ignored: there are no follower replicas. Of a quota's bytes an answer
+counts its records and 64 for each partition.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ VERSIONS = (4, 18)
 TOPIC_IDS_SINCE = 13
 PREFERRED_REPLICA_SINCE = 11
 READ_COMMITTED = 1
+PARTITION_BYTES = 64  # about what an answer says of a partition, for the quota
 FULL_FETCH_EPOCHS = (0, -1)  # KIP-227: begin a session, or none
 
 
@@ -141,6 +143,8 @@ def _response(
                     records=answer.records,
                 )
             )
+    if ctx.charge is not None and not ctx.charge.may_fetch(sent + PARTITION_BYTES * len(fetched)):
+        return FetchResponse()  # as Kafka: nothing now, and the connection is not read for a while
     ctx.services.metrics.fetch_bytes.inc(sent)
     return response
 

@@ -26,6 +26,7 @@ from tests.compat.against.questions_order import QUESTIONS as ORDER
 from tests.compat.against.questions_order_topics import CLUSTER as CLUSTER_ORDER
 from tests.compat.against.questions_order_topics import IN_ORDER
 from tests.compat.against.questions_positions import QUESTIONS as POSITIONS
+from tests.compat.against.questions_quotas import QUESTIONS as QUOTAS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTIONS
 from tests.compat.against.questions_transactions_bad import QUESTIONS as BAD_TRANSACTIONS
@@ -65,6 +66,7 @@ QUESTIONS = (
     | NAMED
     | ORDER
     | POSITIONS
+    | QUOTAS
     | RETENTION
     | TRANSACTIONS
 )

@@ -178,6 +178,7 @@ ORIGINS: dict[str, Origin] = {
     "Head.subject_settings_revision": REVISION,
     "Scram.Credential.mechanism": Given("one of scram.KEY_BYTES"),
     "Scram.Credential.iterations": Given("at most scram.ITERATIONS_MAX"),
+    "Quotas.changes": Counted("commands that changed quotas"),
     "Table.revision": REVISION,
     "Table.next_offsets": copied("CommitTable.next_offsets"),
     "Chunks.serial": Counted("chunks"),

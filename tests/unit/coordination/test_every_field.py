@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 
 from coordination.commands import (
     AbortTransaction,
+    AlterClientQuotas,
     AlterClusterConfigs,
     AlterGroupConfigs,
     AlterTopicConfigs,
@@ -94,6 +95,7 @@ def full() -> State:
     schemas(script)
     registry(script)
     logins(script)
+    limits(script)
     rest(script)
     return script.state
 
@@ -106,6 +108,17 @@ def logins(script: Script) -> None:
             server_key=b"l" * size, secret=bytes([mechanism]) * 32,
         )  # fmt: skip
         assert script.one(A, put) == Done()
+
+
+def limits(script: Script) -> None:
+    """Quotas of a user, of another's client that has the default name, and of an address."""
+    key, of_ip = "producer_byte_rate", "connection_creation_rate"
+    for alter in (
+        AlterClientQuotas(user="u", changes=[AlterClientQuotas.Change(key=key, value=2.0)]),
+        AlterClientQuotas(user="v", client_id="", changes=[AlterClientQuotas.Change(key=key, value=3.0)]),
+        AlterClientQuotas(ip="::1", changes=[AlterClientQuotas.Change(key=of_ip, value=4.0)]),
+    ):
+        assert script.one(A, alter) == Done()
 
 
 def register(script: Script) -> None:
