@@ -1,4 +1,4 @@
-"""The section of quotas: how they are measured. What they are is set by Kafka's tools, and lies in the log."""
+"""The section of quotas: how they are measured. What they are is set by Kafka's tools, and is in the log."""
 
 from __future__ import annotations
 

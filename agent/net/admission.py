@@ -42,6 +42,9 @@ class ListenerLimits:
         return bool(self.connections_max or self.connections_per_s or self.per_ip_max or self.per_ip)
 
 
+UNLIMITED: Final = ListenerLimits()
+
+
 class Verdict(NamedTuple):
     """What becomes of a connection: after so many seconds it is let in, or closed for a reason."""
 
@@ -70,7 +73,7 @@ class Admission:
         """Connections that wait."""
 
     def limit_addresses(self, rate: Callable[[str], float | None], rates: Callable[[], bool]) -> None:
-        """`rate`: connections per second of an address, None: any number. `rates`: whether one may have any."""
+        """`rate`: connections per second of an address, None: any number. `rates`: whether any has one."""
         self._ip_rate, self._ip_rates = rate, rates
 
     def wanted(self, limits: ListenerLimits) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.net.admission import ListenerLimits
+from agent.net.admission import UNLIMITED, ListenerLimits
 from agent.net.tls import Tls
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
@@ -28,7 +28,7 @@ class Listener:
     port: int
     tls: Tls | None = None
     login: bool = False
-    limits: ListenerLimits = ListenerLimits()
+    limits: ListenerLimits = UNLIMITED
 
 
 @dataclass(slots=True, eq=False)

@@ -85,7 +85,7 @@ class Server:
         reads: Collection[int] = (FETCH,),
         admission: Admission | None = None,
     ) -> None:
-        """`reads`: keys of the APIs whose requests end with their connection. `admission`: None lets all in."""
+        """`reads`: keys of the APIs whose requests end with their connection. `admission`: None: all."""
         limits = limits or Limits()
         budget = Budget(limits.process_bytes_max)
         scratch = memoryview(bytearray(SCRATCH_BYTES))

@@ -20,4 +20,4 @@ class QuotaTable:
 
     entities: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     changes: int = 0
-    """How many commands changed any: whoever keeps what follows from them looks here whether it still does."""
+    """How many commands changed any: it tells whether what somebody found here still holds."""

@@ -29,7 +29,8 @@ GREEDY_QUOTA = 2_000_000
 PRODUCER = """
 import sys
 from confluent_kafka import Producer
-producer = Producer({"bootstrap.servers": sys.argv[1], "client.id": "greedy", "queue.buffering.max.kbytes": 65536})
+settings = {"bootstrap.servers": sys.argv[1], "client.id": "greedy", "queue.buffering.max.kbytes": 65536}
+producer = Producer(settings)
 value = bytes(1000)
 while True:
     try:

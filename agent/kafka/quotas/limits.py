@@ -14,7 +14,7 @@ Entities = Mapping[QuotaEntity, Mapping[str, float]]
 
 
 class Sharers(NamedTuple):
-    """Who takes from a quota together: a user's client, all of a user's clients, or all users of a client id."""
+    """Who takes from a quota together: a user's client, all of a user's clients, all users of a client id."""
 
     quota: str
     user: str | None

@@ -65,10 +65,11 @@ def test_configs_of_groups(broker: Broker, tools: Tools, saw: Saw) -> None:
 
 def test_quotas_of_clients(tools: Tools, saw: Saw) -> None:
     """kafka-configs sets, describes and deletes quotas of clients, users, both and addresses."""
+    users = ("--entity-type", "users")
     for label, key, of in (
         ("client", "producer_byte_rate=1048576", ("--entity-type", "clients", "--entity-name", "app")),
         ("clients", "consumer_byte_rate=1048576", ("--entity-type", "clients", "--entity-default")),
-        ("user", "request_percentage=12.5", ("--entity-type", "users", "--entity-name", "alice")),
+        ("user", "request_percentage=12.5", (*users, "--entity-name", "alice")),
         (
             "both",
             "controller_mutation_rate=2.5",

@@ -111,11 +111,12 @@ def logins(script: Script) -> None:
 
 
 def limits(script: Script) -> None:
-    """Quotas of a user, of another's client that has the default name, and of an address."""
+    """Quotas of a user, of a user's client, of the default client, and of an address."""
     key, of_ip = "producer_byte_rate", "connection_creation_rate"
     for alter in (
         AlterClientQuotas(user="u", changes=[AlterClientQuotas.Change(key=key, value=2.0)]),
-        AlterClientQuotas(user="v", client_id="", changes=[AlterClientQuotas.Change(key=key, value=3.0)]),
+        AlterClientQuotas(client_id="", changes=[AlterClientQuotas.Change(key=key, value=3.0)]),
+        AlterClientQuotas(user="v", client_id="c", changes=[AlterClientQuotas.Change(key=key, value=3.0)]),
         AlterClientQuotas(ip="::1", changes=[AlterClientQuotas.Change(key=of_ip, value=4.0)]),
     ):
         assert script.one(A, alter) == Done()

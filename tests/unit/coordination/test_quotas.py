@@ -82,7 +82,7 @@ def test_that_there_were_quotas_outlasts_them(script: Script) -> None:
         (
             ALICE,
             {"consumer_byte_rate": 1e19},
-            "Proposed value for consumer_byte_rate is too large for a LONG.",
+            "consumer_byte_rate is too large for a LONG.",
         ),
         ({"ip": ""}, {"connection_creation_rate": 2.0**31}, "is too large for an INT."),
         ({"user": "u" * 256}, RATE, "user is longer than 255"),
