@@ -206,9 +206,9 @@ class Gate(asyncio.Protocol):
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         while early:
-            buffer = protocol.get_buffer(-1)
+            buffer = memoryview(protocol.get_buffer(-1))
             count = min(len(early), len(buffer))
-            buffer[:count] = early[:count]  # type: ignore[index]  # a memoryview, here as everywhere
+            buffer[:count] = early[:count]
             protocol.buffer_updated(count)
             early = early[count:]
 

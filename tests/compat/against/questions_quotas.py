@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from agent.net.wire.generated import alter_client_quotas as acq
@@ -14,6 +15,7 @@ Who = Sequence[tuple[str, str | None]]
 Values = Sequence[tuple[str, float | None]]
 RATE: Values = [("producer_byte_rate", 1_000_000.0)]
 EXACT, DEFAULT, SPECIFIED = range(3)
+SEEN_S_MAX = 20
 
 BAD: Mapping[str, tuple[Who, Values]] = {
     "nobody": ([], RATE),
@@ -73,6 +75,13 @@ async def found(side: Side, strict: bool, *components: tuple[str, int, str | Non
     return f"{errors(told)} {sorted(rows)}"
 
 
+async def known(side: Side, name: str, mark: str) -> None:
+    """Kafka's brokers know of a change a moment after the answer. `mark`: what is to be found."""
+    async with asyncio.timeout(SEEN_S_MAX):
+        while mark not in await found(side, False, ("user", EXACT, name)):  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.05)
+
+
 async def validated(side: Side) -> Answers:
     """What is taken for a quota; nothing is set."""
     return {label: await alter(side, each, validate_only=True) for label, each in BAD.items()}
@@ -88,6 +97,7 @@ async def described(side: Side) -> Answers:
         [("client-id", b)],
     ]
     answers: Answers = {"set": await alter(side, *((who, RATE) for who in entities))}
+    await known(side, a, "1000000.0")
     filters: Mapping[str, Sequence[tuple[str, int, str | None]]] = {
         "exact": [("user", EXACT, a)],
         "both": [("user", EXACT, a), ("client-id", EXACT, b)],
@@ -108,9 +118,11 @@ async def described(side: Side) -> Answers:
     answers["one of three is bad"] = await alter(side, ([("user", a)], more))
     twice = await alter(side, ([("user", a)], more[:2]), ([("user", a)], RATE))
     answers["named twice"] = twice.replace(side.prefix, "")
+    await known(side, a, "7.5")
     answers["then"] = (await found(side, True, ("user", EXACT, a))).replace(side.prefix, "")
     nothing: Values = [("producer_byte_rate", None), ("request_percentage", None)]
     answers["removed"] = await alter(side, *((who, nothing) for who in entities))
+    await known(side, a, "[]")
     answers["after"] = (await found(side, False, ("user", EXACT, a))).replace(side.prefix, "")
     return answers
 

@@ -207,7 +207,7 @@ async def test_what_changes_too_much_is_refused_from_the_version_that_knows_it(l
     assert made.throttle_time_ms == 0
     refused = await limited.create("more", 1)
     assert refused.topics[0].error_code == Code.THROTTLING_QUOTA_EXCEEDED
-    assert refused.topics[0].error_message == "The throttling quota has been exceeded."
+    assert refused.topics[0].error_message is None
     assert refused.throttle_time_ms == 1_000
     older = await limited.create("more", 1, version=5)
     assert older.topics[0].error_code == 0
