@@ -160,7 +160,7 @@ def _answer(
     if isinstance(result, Refused) or isinstance(command, Refused):
         refused = result if isinstance(result, Refused) else command
         assert isinstance(refused, Refused)
-        return CreatableTopicResult(name=name, error_code=refused.code, error_message=refused.message)
+        return CreatableTopicResult(name=name, error_code=refused.code, error_message=refused.message or None)
     return CreatableTopicResult(
         name=name,
         error_message=None,

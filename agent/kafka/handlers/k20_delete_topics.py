@@ -96,5 +96,5 @@ def _answer(each: DeleteTopicState, name: str | None, result: Result | None) -> 
     answer = DeletableTopicResult(name=name, topic_id=each.topic_id)
     if isinstance(result, Refused):
         answer.error_code = result.code
-        answer.error_message = result.message
+        answer.error_message = result.message or None
     return answer

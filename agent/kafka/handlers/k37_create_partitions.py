@@ -44,7 +44,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest, version: int) -
     for name, result in results.items():
         answer = CreatePartitionsTopicResult(name=name)
         if isinstance(result, Refused):
-            answer.error_code, answer.error_message = result.code, result.message
+            answer.error_code, answer.error_message = result.code, result.message or None
         response.results.append(answer)
     return response
 

@@ -22,7 +22,7 @@ from coordination.state import quotas as keys
 from coordination.state.quota_types import QuotaTable
 from coordination.state.types import Refused
 
-EXCEEDED: Final = Refused(Code.THROTTLING_QUOTA_EXCEEDED, None)  # as Kafka's, which says no more
+EXCEEDED: Final = Refused(Code.THROTTLING_QUOTA_EXCEEDED, "")  # as Kafka's, which says no more
 PERCENT: Final = 100.0
 
 
