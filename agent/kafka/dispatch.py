@@ -71,6 +71,7 @@ class Dispatcher:
             )
             connection.on_lost = connection.session.turns.close
         client: Client = connection.session
+        connection.metered = bool(self._services.replica.state.quotas.entities)
         self._check_awake(client, awake)
         kind = KINDS.get(header.api_key, Kind.READ)
         if kind is Kind.COMMIT and len(body) > DECODED_HERE_BYTES_MAX:

@@ -53,6 +53,8 @@ class ConnectionInfo:
     """Whose connection it is: by the certificate, or since the login by the name there. Without `User:`."""
     stranger: bool = False
     """Whether a login is asked for that has not come: little is read of such a connection."""
+    metered: bool = False
+    """The dispatcher says: what comes is counted, so nothing is read beyond a request before it has begun."""
     mute: Callable[[float], None] = lambda seconds: None
     """Stops reading the connection for so many seconds (KIP-219)."""
     welcome: Callable[[str], None] = lambda principal: None

@@ -22,7 +22,7 @@ class Muting:
         return self._timer is not None
 
     def mute(self, seconds: float) -> None:
-        """Read nothing for so long; of several the longest counts."""
+        """Read nothing for so long, at least until what has come has begun; of several the longest counts."""
         until = self._loop.time() + seconds
         if until <= self._until:
             return

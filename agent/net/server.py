@@ -278,6 +278,8 @@ class _Protocol(asyncio.BufferedProtocol):
                 self._begin(frame)
         if self._machine.failed and not self._doomed:
             self._doom(None, self._machine.failed)
+        if frames and self._info.metered:
+            self._muting.mute(0)
         self._update_reading()
 
     def eof_received(self) -> bool:

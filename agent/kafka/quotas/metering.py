@@ -1,7 +1,7 @@
 """What happens around a handler while there are quotas (KIP-219).
 
-The answer leaves at once and says for how long its connection will not be read (`throttle_time_ms`); that
-begins with it, for acks=0 with the request. Records that a consumer may
+The answer leaves at once and says for how long its connection is not read (`throttle_time_ms`); that
+begins with it, for Produce with the request. Records that a consumer may
 not have now are left out by the handler of Fetch.
 """
 
@@ -26,7 +26,7 @@ THROTTLE_BYTES: Final = 4
 class Metering:
     """Around one request. `mute`: stops reading its connection for so many seconds."""
 
-    __slots__ = ("_charge", "_codec", "_key", "_mute", "_now", "_version")
+    __slots__ = ("_charge", "_codec", "_key", "_mute", "_now", "_throttle_ms", "_version")
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Metering:
     ) -> None:
         self._charge, self._key, self._version, self._codec = charge, api_key, version, codec
         self._now, self._mute = now, mute
+        self._throttle_ms = 0
 
     def begin(self, request: Any, size: int) -> None:
         """Before the handler. `size`: of the request, bytes."""
         if self._key == PRODUCE:
             self._charge.take(keys.PRODUCE, size)
-            if request.acks == 0:
-                self._throttle()
+            self._throttle()  # now: those behind it overlap, and are read before this one is answered
         elif self._key == FETCH and (most := self._charge.fetch_bytes_max()) is not None:
             request.max_bytes = min(request.max_bytes, most)
             request.min_bytes = min(request.min_bytes, most)
@@ -74,10 +74,12 @@ class Metering:
         return self._codec.encode_response(response, self._version)
 
     def _throttle(self) -> int:
+        """Stop reading for what was taken since; gives what the answer says of all."""
         throttle_ms = self._charge.settle()
         if throttle_ms:
             self._mute(throttle_ms / 1000)
-        return throttle_ms
+        self._throttle_ms = max(self._throttle_ms, throttle_ms)
+        return self._throttle_ms
 
 
 def _patched(body: list[Buffer], throttle_ms: int, key: int, version: int) -> list[Buffer]:

@@ -91,7 +91,7 @@ async def test_a_producer_above_its_quota_is_answered_and_then_not_read(limited:
     told = await limited.produce(8_000)
     assert told.responses[0].partition_responses[0].error_code == 0
     assert 3_000 < told.throttle_time_ms < 4_000, "13 kB and their frames over ten seconds of 1 kB/s"
-    assert limited.muted == [told.throttle_time_ms / 1000]
+    assert limited.muted == [told.throttle_time_ms / 1000], "once, when it came"
     assert limited.figure("floe_throttled_requests_total", quota="producer_byte_rate") == 1
     entity = {"entity": "client-id=app", "quota": "producer_byte_rate"}
     assert limited.figure("floe_throttled_seconds_total", **entity) == limited.muted[0]

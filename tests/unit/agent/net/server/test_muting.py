@@ -34,6 +34,28 @@ async def test_nothing_is_read_of_a_muted_connection_but_of_others() -> None:
         await modest.close()
 
 
+async def test_of_a_metered_connection_nothing_is_read_beyond_what_has_begun() -> None:
+    """A client may send a hundred requests at once: what the first one took must count before the others do."""
+    begun: list[int] = []
+
+    async def handler(context: RequestContext, body: memoryview) -> list[Buffer] | None:
+        begun.append(context.correlation_id)
+        context.connection.metered = True
+        if context.correlation_id == 2:
+            context.connection.mute(NEVER_S)
+        return [body]
+
+    async with serving(handler) as (_, port):
+        client = await Client.connect(port)
+        client.send(1)
+        assert await client.correlation_id() == 1
+        for number in range(2, 30):
+            client.send(number, size=512 * 1024)
+        assert await client.correlation_id() == 2
+        client.writer.transport.abort()
+        assert begun == [1, 2]
+
+
 async def test_it_is_read_again_and_the_longest_of_several_counts() -> None:
     async def handler(context: RequestContext, body: memoryview) -> list[Buffer] | None:
         if context.correlation_id == 1:
