@@ -38,11 +38,6 @@ class Rate:
         rate = (sum(sample[_VALUE] for sample in self._samples) + more) / (window_ms / 1000)
         return floor((rate - bound) / bound * window_ms + 0.5) if rate > bound else 0
 
-    def is_empty(self, now_ms: int) -> bool:
-        """Whether nothing that was taken counts any more."""
-        self._forget(now_ms)
-        return not any(sample[_VALUE] for sample in self._samples)
-
     def _forget(self, now_ms: int) -> None:
         """Samples that end before the windows are gone; what they overlap counts whole."""
         samples = self._samples

@@ -1,8 +1,8 @@
 """What happens around a handler while there are quotas (KIP-219).
 
 The answer leaves at once and says for how long its connection is not read (`throttle_time_ms`); that
-begins with it, for Produce with the request. Records that a consumer may
-not have now are left out by the handler of Fetch.
+begins with it, for Produce with the request. A consumer that may have
+none now gets an answer without records, by the handler of Fetch.
 """
 
 from __future__ import annotations

@@ -138,22 +138,17 @@ class Charge:
         if throttle:
             self._note(limit.sharers, rate.throttle_ms(limit.bound, now_ms))
 
-    def may_fetch(self, size: int) -> bool:
-        """Whether so many bytes may be sent: they are taken then, else the client waits for them.
+    def may_fetch(self) -> bool:
+        """Whether the client may have records now; else it waits for them.
 
-        As Kafka, but that what is larger than all windows is sent to whoever took nothing before, who is
-        slowed down afterwards: there it is never sent.
+        Kafka reads them, and sends none when they are too many: nobody has to read what nobody gets.
         """
         limit = self.limit(keys.FETCH)
         if limit is None:
             return True
-        rate, now_ms = self._quotas.rate(limit.sharers), self._quotas.now_ms()
-        throttle_ms = rate.throttle_ms(limit.bound, now_ms, more=size)
+        throttle_ms = self._quotas.rate(limit.sharers).throttle_ms(limit.bound, self._quotas.now_ms())
         self._note(limit.sharers, throttle_ms)
-        if throttle_ms and not rate.is_empty(now_ms):
-            return False
-        rate.record(size, now_ms)
-        return True
+        return not throttle_ms
 
     def fetch_bytes_max(self) -> int | None:
         """The most that one answer should hold; None: no bound."""

@@ -35,7 +35,7 @@ async def test_nothing_is_read_of_a_muted_connection_but_of_others() -> None:
 
 
 async def test_of_a_metered_connection_nothing_is_read_beyond_what_has_begun() -> None:
-    """A client may send a hundred requests at once: what the first one took must count before the others do."""
+    """A client may send a hundred requests at once: what the first took must count before the others do."""
     begun: list[int] = []
 
     async def handler(context: RequestContext, body: memoryview) -> list[Buffer] | None:
