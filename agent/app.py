@@ -27,6 +27,7 @@ from agent.kafka.context import Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.order import ENDED
 from agent.kafka.trail.writer import TrailWriter
+from agent.net.admission import Admission
 from agent.net.connection import Limits
 from agent.net.doors import Doors
 from agent.net.listening import RequestContext
@@ -118,7 +119,8 @@ class App:
         self.kafka_ports: list[int] = []
         self.http_port = 0
         self._serving, self._stopping = asyncio.Event(), False
-        self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED)
+        self._admission = Admission(config.quotas, self.metrics, self.clock.monotonic)
+        self._server = Server(self._dispatch, server_limits(config), self.metrics, ENDED, self._admission)
         self._doors = Doors(config, self.metrics)
         self._http = HttpServer(build(self._parts()), config.http)
         self.replica.on_wake.append(self._server.drop_all)
@@ -182,6 +184,7 @@ class App:
     async def _open(self, services: Services) -> None:
         """Let clients in. Raises OSError for a port that is taken."""
         services.hang_up = self._server.hang_up
+        self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
         self._services, self._dispatcher = services, Dispatcher(services)
         self.kafka_ports = await self._server.start(self._doors.listeners)
         self._doors.renewal.start()

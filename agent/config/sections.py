@@ -107,6 +107,23 @@ class ListenerConfig(Section):
     """How clients log in where the protocol is SASL_…, separated by commas (Kafka's
     sasl.enabled.mechanisms)."""
 
+    connections_max: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Connections of this listener at once (Kafka's max.connections); further ones are closed. 0: only
+    limits.connections_max counts."""
+
+    connections_per_s_max: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """New connections per second (Kafka's max.connection.creation.rate); further ones wait. 0: any number."""
+
+    connections_per_ip_max: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Connections of one address at once (Kafka's max.connections.per.ip); further ones are closed. 0: any
+    number."""
+
+    connections_per_ip: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[0-9a-fA-F:.]+$")], Annotated[int, Field(ge=1, le=1_000_000)]],
+        Field(max_length=1_000),
+    ] = Field(default_factory=dict)
+    """The same for addresses of their own (Kafka's max.connections.per.ip.overrides)."""
+
 
 class SaslConfig(Section):
     """Logins by SASL (docs/security.md). Give all agents of a cluster the same."""

@@ -24,6 +24,7 @@ from agent.config.limits import (
     SnapshotsConfig,
     TablesConfig,
 )
+from agent.config.quotas import QuotasConfig
 from agent.config.redaction import RedactionConfig
 from agent.config.sections import (
     AgentConfig,
@@ -55,6 +56,7 @@ class Tree(Section):
     fetch: FetchConfig = FetchConfig()
     replica: ReplicaConfig = ReplicaConfig()
     limits: LimitsConfig = LimitsConfig()
+    quotas: QuotasConfig = QuotasConfig()
     schemas: SchemaConfig = SchemaConfig()
     redaction: RedactionConfig = RedactionConfig()
     rules: RulesConfig = RulesConfig()

@@ -23,6 +23,7 @@ from agent.kafka.handlers import HANDLERS
 from agent.kafka.login.logins import Logins
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
+from agent.kafka.quotas.quotas import Quotas
 from agent.kafka.topic_bodies import TopicBodies
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
@@ -151,6 +152,7 @@ def assemble(
             metrics,
             shadow or Shadow(clock, config.authorizer.shadow_rows_max),
         ),
+        quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agent.kafka.groups.coordinator import GroupCoordinator
     from agent.kafka.login.logins import Login, Logins
     from agent.kafka.produce.driver import ProduceDriver
+    from agent.kafka.quotas.quotas import Charge, Quotas
     from agent.kafka.topic_bodies import TopicBodies
     from agent.net.wire.errors import WireError
     from agent.rules.pool import RulesPool
@@ -92,6 +93,8 @@ class Services:
     """What this agent knows of users who log in."""
     authority: Authority
     """Who may do what, by the ACLs."""
+    quotas: Quotas
+    """What clients take, as far as there are quotas."""
     lingering: Lingering
     """Which agents Metadata lists a moment longer than they serve."""
     trail: Trail
@@ -131,6 +134,8 @@ class Client:
     """Whose requests these are, without `User:`: by the login, else by the certificate."""
     welcome: Callable[[str], None] = lambda principal: None
     """Tells the connection that the login is done."""
+    mute: Callable[[float], None] = lambda seconds: None
+    """Stops reading the connection for so many seconds."""
     sent_away: dict[int, Sent] = field(default_factory=dict)
     """For a partition (handle) where this connection was told to read it (agent/kafka/fetch/redirect.py)."""
 
@@ -142,6 +147,8 @@ class Context:
     services: Services
     client: Client
     client_id: str | None = None
+    charge: Charge | None = None
+    """What the request takes of the client's quotas, while there are any."""
 
     @property
     def state(self) -> State:

@@ -7,7 +7,7 @@ connection (agent/net/server.py): there is no answer that every client would und
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.kafka.context import Client, Context, Services
 from agent.kafka.fetch.redirect import BINDING, LIBRDKAFKA
@@ -15,6 +15,7 @@ from agent.kafka.guards import guarded
 from agent.kafka.handlers import HANDLERS, Handler
 from agent.kafka.order import DROPPED, KINDS, LARGE, UNHEARD, Kind, Unheard
 from agent.kafka.produce.firsts import Firsts
+from agent.kafka.quotas.metering import Metering
 from agent.net.listening import ConnectionInfo, RequestContext
 from agent.net.wire.api import API_VERSIONS, APIS, PRODUCE, Codec, Encoded
 from agent.net.wire.errors import WireError
@@ -67,9 +68,11 @@ class Dispatcher:
                 login=self._services.logins.of(connection.listener),
                 principal=connection.principal,
                 welcome=connection.welcome,
+                mute=connection.mute,
             )
             connection.on_lost = connection.session.turns.close
         client: Client = connection.session
+        connection.metered = bool(self._services.replica.state.quotas.entities)
         self._check_awake(client, awake)
         kind = KINDS.get(header.api_key, Kind.READ)
         if kind is Kind.COMMIT and len(body) > DECODED_HERE_BYTES_MAX:
@@ -136,11 +139,26 @@ class Dispatcher:
         else:
             request = await asyncio.to_thread(served.codec.decode_request, body, version)
             self._check_awake(client, self._services.replica.check_awake())
-        ctx = Context(self._services, client, header.client_id)
-        response = await guarded(ctx, header.api_key, served.handler, request, version)
+        context = Context(self._services, client, header.client_id)
+        if self._services.replica.state.quotas.entities:
+            return await self._metered(context, served, header, request, len(body))
+        response = await guarded(context, header.api_key, served.handler, request, version)
         if isinstance(response, Encoded):
             return response.buffers
         return None if response is None else served.codec.encode_response(response, version)
+
+    async def _metered(
+        self, context: Context, served: _Served, header: RequestHeader, request: Any, size: int
+    ) -> list[Buffer] | None:
+        """Answer while there are quotas (agent/kafka/quotas)."""
+        quotas, client, version = self._services.quotas, context.client, header.api_version
+        context.charge = charge = quotas.charge(client.principal, header.client_id)
+        now = quotas.clock.monotonic
+        metering = Metering(charge, header.api_key, version, served.codec, now, client.mute)
+        metering.begin(request, size)
+        unanswered = header.api_key == PRODUCE and request.acks == 0
+        handled = guarded(context, header.api_key, served.handler, request, version)
+        return await metering.handle(handled, unanswered)
 
     def _woke(self) -> None:
         self._pauses += 1

@@ -75,6 +75,7 @@ KINDS: Final[dict[int, Kind]] = {
     46: Kind.READ,  # ListPartitionReassignments
     47: Kind.WRITE,  # OffsetDelete
     48: Kind.READ,  # DescribeClientQuotas
+    49: Kind.WRITE,  # AlterClientQuotas
     50: Kind.READ,  # DescribeUserScramCredentials
     51: Kind.WRITE,  # AlterUserScramCredentials
     55: Kind.READ,  # DescribeQuorum

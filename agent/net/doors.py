@@ -6,6 +6,7 @@ from typing import Final
 
 from agent.config import Config, ListenerConfig
 from agent.config.users import UsersFile
+from agent.net.admission import ListenerLimits
 from agent.net.listening import Listener
 from agent.net.principals import namer
 from agent.net.renewal import Renewable, Renewal
@@ -47,9 +48,19 @@ def listeners_of(config: Config) -> list[Listener]:
             each.port,
             _tls(each) if each.protocol.endswith("SSL") else None,
             each.protocol.startswith("SASL"),
+            _limits(each),
         )
         for each in config.listeners
     ]
+
+
+def _limits(listener: ListenerConfig) -> ListenerLimits:
+    return ListenerLimits(
+        connections_max=listener.connections_max,
+        connections_per_s=listener.connections_per_s_max,
+        per_ip_max=listener.connections_per_ip_max,
+        per_ip=listener.connections_per_ip,
+    )
 
 
 def _tls(listener: ListenerConfig) -> Tls:

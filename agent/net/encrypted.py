@@ -40,9 +40,11 @@ class Encrypted(asyncio.BufferedProtocol):
         app: Callable[[], asyncio.BufferedProtocol],
         refused: Callable[[Encrypted, str], None],
         speaks: str,
+        gone: Callable[[], None] | None = None,
     ) -> None:
         """`scratch`: shared, read into and used up at once. `refused` hears why a handshake came to nothing.
-        `speaks`: what clients have to set."""
+        `speaks`: what clients have to set. `gone` hears of the end."""
+        self._gone = gone
         self._tls, self._scratch, self._strangers = tls, scratch, strangers
         self._make_app, self._refused, self._speaks = app, refused, speaks
         self._app: asyncio.BufferedProtocol | None = None
@@ -98,6 +100,8 @@ class Encrypted(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
+        if self._gone is not None:
+            self._gone()
         self._strangers.leave(self)
         if self._app is not None:
             self._app.connection_lost(exc)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.net.admission import UNLIMITED, ListenerLimits
 from agent.net.tls import Tls
 from agent.net.wire.frame import RequestHeader
 from agent.net.wire.primitives import Buffer
@@ -27,6 +28,7 @@ class Listener:
     port: int
     tls: Tls | None = None
     login: bool = False
+    limits: ListenerLimits = UNLIMITED
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +53,10 @@ class ConnectionInfo:
     """Whose connection it is: by the certificate, or since the login by the name there. Without `User:`."""
     stranger: bool = False
     """Whether a login is asked for that has not come: little is read of such a connection."""
+    metered: bool = False
+    """The dispatcher says: what comes is counted, so nothing is read beyond a request before it has begun."""
+    mute: Callable[[float], None] = lambda seconds: None
+    """Stops reading the connection for so many seconds (KIP-219)."""
     welcome: Callable[[str], None] = lambda principal: None
     """The dispatcher says: the login is done, by this principal."""
 

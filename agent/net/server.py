@@ -10,7 +10,7 @@ with one log line; nothing here ends the process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,16 +18,23 @@ from typing import Any, Final, cast
 
 import structlog
 
+from agent.net.admission import Admission, Gate
 from agent.net.connection import SCRATCH_BYTES, Budget, Connection, Limits, Slot
 from agent.net.encrypted import Encrypted
 from agent.net.listening import ConnectionInfo, Dispatch, Listener, RequestContext
+from agent.net.muting import Muting
 from agent.net.room import Room
 from agent.net.strangers import Strangers
 from agent.net.wire.api import API_VERSIONS, APIS
 from agent.net.wire.errors import WireError
-from agent.net.wire.frame import BadVersion, RequestHeader, frame_response, parse_request_header
+from agent.net.wire.frame import (
+    BadVersion,
+    RequestHeader,
+    frame_response,
+    parse_request_header,
+    unsupported_api_versions,
+)
 from agent.net.wire.generated import api_versions
-from agent.net.wire.primitives import Buffer
 from agent.telemetry.logs import request_id
 from agent.telemetry.metrics import Metrics
 from objectstore import tasks
@@ -35,7 +42,6 @@ from objectstore import tasks
 log = structlog.get_logger(__name__)
 
 FETCH: Final = 1
-UNSUPPORTED_VERSION: Final = 35
 SOFTWARE_NAMED_SINCE: Final = 3  # ApiVersions from this version on says what the client is (KIP-511)
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 """Bytes in a socket's send buffer above which answers wait in the connection."""
@@ -46,14 +52,6 @@ LINGER_S: Final = 1.0
 CANCEL_S: Final = 1.0
 """How long cancelled requests have to end, seconds."""
 BACKLOG: Final = 1024
-
-
-def unsupported_api_versions() -> list[Buffer]:
-    """The body that answers an ApiVersions request of an unknown version: version 0, error 35 (KIP-511)."""
-    api = APIS[API_VERSIONS]
-    spoken = api_versions.ApiVersion(api.key, api.min, api.max)
-    answer = api_versions.ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[spoken])
-    return api_versions.encode_response(answer, 0)
 
 
 @dataclass(slots=True)
@@ -67,6 +65,7 @@ class _Shared:
     scratch: memoryview
     reads: Collection[int]
     strangers: Strangers
+    admission: Admission | None
     live: dict[int, _Protocol] = field(default_factory=dict)
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     last_id: int = 0
@@ -84,13 +83,16 @@ class Server:
         limits: Limits | None = None,
         metrics: Metrics | None = None,
         reads: Collection[int] = (FETCH,),
+        admission: Admission | None = None,
     ) -> None:
-        """`reads`: keys of the APIs whose requests end with their connection."""
+        """`reads`: keys of the APIs whose requests end with their connection. `admission`: None: all."""
         limits = limits or Limits()
         budget = Budget(limits.process_bytes_max)
         scratch = memoryview(bytearray(SCRATCH_BYTES))
         strangers = Strangers(limits.strangers_max, limits.login_s_max)
-        self._shared = _Shared(dispatch, limits, metrics or Metrics(), budget, scratch, reads, strangers)
+        self._shared = _Shared(
+            dispatch, limits, metrics or Metrics(), budget, scratch, reads, strangers, admission
+        )
         self._shared.metrics.request_bytes.set_function(lambda: budget.used)
         self._shared.metrics.strangers.set_function(strangers.__len__)
         self._servers: list[asyncio.Server] = []
@@ -184,10 +186,18 @@ class Server:
                 protocol.sweep(now)
 
 
-def _accepted(shared: _Shared, listener: Listener) -> asyncio.BufferedProtocol:
+def _accepted(shared: _Shared, listener: Listener) -> asyncio.BaseProtocol:
     """What a new connection of the listener begins with."""
+    admission = shared.admission
+    if admission is None or not admission.wanted(listener.limits):
+        return _let_in(shared, listener, None)
+    return Gate(admission, listener.name, listener.limits, partial(_let_in, shared, listener))
+
+
+def _let_in(shared: _Shared, listener: Listener, gone: Callable[[], None] | None) -> asyncio.BufferedProtocol:
+    """What it goes on with. `gone` is called when it ends."""
     if listener.tls is None:
-        return _Protocol(shared, listener)
+        return _Protocol(shared, listener, gone)
 
     def refused(one: Encrypted, reason: str) -> None:
         peer = one.get_extra_info("peername") or ("",)
@@ -196,20 +206,21 @@ def _accepted(shared: _Shared, listener: Listener) -> asyncio.BufferedProtocol:
 
     speaks = "SASL_SSL" if listener.login else "SSL"
     app = partial(_Protocol, shared, listener)
-    return Encrypted(listener.tls, shared.scratch, shared.strangers, app, refused, speaks)
+    return Encrypted(listener.tls, shared.scratch, shared.strangers, app, refused, speaks, gone)
 
 
 class _Protocol(asyncio.BufferedProtocol):
     """Drives one Connection."""
 
-    def __init__(self, shared: _Shared, listener: Listener) -> None:
-        self._shared = shared
+    def __init__(self, shared: _Shared, listener: Listener, gone: Callable[[], None] | None = None) -> None:
+        self._shared, self._gone = shared, gone
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._machine = Connection(shared.limits, shared.budget, shared.scratch, self._update_reading)
         self._transport: asyncio.Transport | None = None
         self._info = ConnectionInfo(0, listener.name, "")
-        self._info.room = self._room
+        self._muting = Muting(self._loop, self._update_reading)
+        self._info.room, self._info.mute = self._room, self._muting.mute
         self._info.stranger, self._info.welcome = listener.login, self._welcome
         self._reads: dict[asyncio.Task[None], None] = {}
         self._rooms = Room(self._loop)
@@ -267,6 +278,8 @@ class _Protocol(asyncio.BufferedProtocol):
                 self._begin(frame)
         if self._machine.failed and not self._doomed:
             self._doom(None, self._machine.failed)
+        if frames and self._info.metered:
+            self._muting.mute(0)
         self._update_reading()
 
     def eof_received(self) -> bool:
@@ -290,6 +303,9 @@ class _Protocol(asyncio.BufferedProtocol):
         for task in list(self._reads):
             task.cancel()
         self._rooms.let_in()
+        self._muting.end()
+        if self._gone is not None:
+            self._gone()
         if self._info.on_lost is not None:
             self._info.on_lost()
 
@@ -446,7 +462,7 @@ class _Protocol(asyncio.BufferedProtocol):
         unsent = self._held(transport)
         if not self._machine.crowded(unsent):
             self._rooms.let_in()
-        wanted = not self._shared.draining and self._machine.wants_read(unsent)
+        wanted = not (self._shared.draining or self._muting.on) and self._machine.wants_read(unsent)
         if wanted and not self._reading:
             self._reading = True
             transport.resume_reading()

@@ -83,6 +83,21 @@ class Metrics:
             "operation",
             "resource",
         )
+        self.throttled_requests = self._counter(
+            "throttled_requests", "Requests whose client was slowed down for a quota", "quota"
+        )
+        self.throttled_seconds = self._counter(
+            "throttled_seconds",
+            "Time that clients were slowed down, by who shares the quota",
+            "entity",
+            "quota",
+        )
+        self.quota_entities = self._gauge(
+            "quota_entities", "Users and client ids of which is remembered what they took"
+        )
+        self.connections_held = self._counter(
+            "connections_held", "New connections that waited, or were turned away", "listener", "why"
+        )
         self.tls_renewal_failing = self._gauge(
             "tls_renewal_failing", "1 while certificates on the disk cannot be used", "listener"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coordination.state.acl_types import AclTable
 from coordination.state.chunk_table import ChunkTable
 from coordination.state.group_types import Group
+from coordination.state.quota_types import QuotaTable
 from coordination.state.scram_types import ScramTable
 from coordination.state.subject_types import SubjectTable
 from coordination.state.transaction_types import PendingOffset, Transaction
@@ -58,6 +59,7 @@ class StateData:
         self.next_schema_id, self.bound_revision = 1, 0  # the highest bound_revision that any topic ever had
         self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
         self.acls = AclTable()
+        self.quotas = QuotaTable()  # what clients may take
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol

@@ -27,6 +27,8 @@ from coordination.state.freeze_partitions import (
     note_leaving,
     note_partition,
 )
+from coordination.state.freeze_quotas import Noted as NotedQuotas
+from coordination.state.freeze_quotas import quota_sections
 from coordination.state.freeze_scram import Noted as NotedCredential
 from coordination.state.freeze_scram import scram_sections
 from coordination.state.freeze_subjects import (
@@ -74,6 +76,8 @@ class Frozen:
     scram: list[NotedCredential] = field(default_factory=list)
     acls_revision: int = 0
     acls: list[Acl] = field(default_factory=list)
+    quota_changes: int = 0
+    quotas: list[NotedQuotas] = field(default_factory=list)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -91,6 +95,7 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.subjects.settings = list(registry.settings.items())
     frozen.scram_secret, frozen.scram = state.scram.secret, list(state.scram.credentials.items())
     frozen.acls_revision, frozen.acls = state.acls.revision, list(state.acls.acls)
+    frozen.quota_changes, frozen.quotas = state.quotas.changes, list(state.quotas.entities.items())
     yield frozen
     for subjects in _groups(registry.subjects.values(), SUBJECTS_PER_STEP):
         frozen.subjects.subjects += map(note_subject, subjects)
@@ -172,6 +177,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     yield from subject_sections(frozen.subjects)
     yield from scram_sections(frozen.scram_secret, frozen.scram)
     yield from acl_sections(frozen.acls_revision, frozen.acls)
+    yield from quota_sections(frozen.quota_changes, frozen.quotas)
     for table in frozen.tables:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:

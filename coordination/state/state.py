@@ -33,6 +33,7 @@ from coordination.state import (
     pending_offsets,
     producers,
     quarantine,
+    quotas,
     schemas,
     scram,
     segments,
@@ -131,6 +132,7 @@ HANDLERS: dict[str, Handler] = {
     "delete_scram_credential": scram.delete_scram_credential,
     "create_acls": acls.create_acls,
     "delete_acls": acls.delete_acls,
+    "alter_client_quotas": quotas.alter_client_quotas,
 }
 
 

@@ -16,6 +16,7 @@ from coordination.state.freeze_acls import thaw_acls
 from coordination.state.freeze_consumers import thaw_members
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
+from coordination.state.freeze_quotas import thaw_quotas
 from coordination.state.freeze_scram import thaw_scram
 from coordination.state.freeze_subjects import thaw_schema, thaw_settings, thaw_subject
 from coordination.state.freeze_transactions import (
@@ -90,6 +91,7 @@ class Thaw:
             "subject_settings": lambda told: thaw_settings(self.state.subjects, told),
             "scram": lambda told: thaw_scram(self.state.scram, told),
             "acls": lambda told: thaw_acls(self.state.acls, told),
+            "quotas": lambda told: thaw_quotas(self.state.quotas, told),
             "tail": self._tail,
         }
 

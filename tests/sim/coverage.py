@@ -42,6 +42,10 @@ RULES: Mapping[str, tuple[str, ...]] = {
 """By rule: what must have happened, all of it. Rules 11 and 13 are no matter of schedules."""
 
 _CATALOG = "only the Iceberg REST catalog asks for it, over HTTP; it has no client here"
+_QUOTAS = (
+    "time is not the loop's own there, and nobody is slowed down: the command is in "
+    "tests/unit/coordination/test_quotas.py"
+)
 _LOGINS = "no client logs in here: the commands are in tests/unit/coordination/test_scram.py"
 _ACLS = "nothing is forbidden here: the commands are in tests/unit/coordination/test_acls.py"
 COMMANDS_OUT: Mapping[str, str] = {
@@ -55,13 +59,14 @@ COMMANDS_OUT: Mapping[str, str] = {
     "delete_acls": _ACLS,
     "put_scram_credential": _LOGINS,
     "delete_scram_credential": _LOGINS,
+    "alter_client_quotas": _QUOTAS,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
 """Commands that may stay out, each with the reason."""
 REQUESTS_OUT: Mapping[str, str] = dict.fromkeys(
     ("SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials"), _LOGINS
-)
+) | {"AlterClientQuotas": _QUOTAS}
 """APIs that may stay out, likewise."""
 
 

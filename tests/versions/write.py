@@ -36,7 +36,7 @@ LATER = (
     "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction",
     "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables",
     "register_schema", "delete_schema_versions", "put_subject_settings",
-    "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls",
+    "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls", "alter_client_quotas",
 )  # fmt: skip
 """Commands above level 1. Code of level 1 does not have them."""
 RARE = (

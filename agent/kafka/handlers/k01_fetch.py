@@ -9,7 +9,9 @@ once who leads now. Committed records are read up to the last stable offset, wit
 among them; control batches are sent like others.
 Deviations: aborted records are gone once they were merged, for readers of uncommitted records too. There
 are no fetch sessions: every answer has session id 0, which clients accept (KIP-227); every partition is
-answered every time. A replica id is ignored: there are no follower replicas.
+answered every time. A replica id is ignored: there are no follower replicas. Of a quota's bytes an answer
+counts its records and 64 for each partition, and what goes beyond the quota is sent and then waited for,
+where Kafka reads it and sends nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ from agent.net.wire.generated.fetch import (
 )
 from agent.net.wire.generated.fetch import FetchRequest as Request
 from coordination.kafka_codes import Code
+from coordination.state.quotas import FETCH as FETCH_RATE
 
 KEY = 1
 VERSIONS = (4, 18)
 TOPIC_IDS_SINCE = 13
 PREFERRED_REPLICA_SINCE = 11
 READ_COMMITTED = 1
+PARTITION_BYTES = 64  # about what an answer says of a partition, for the quota
 FULL_FETCH_EPOCHS = (0, -1)  # KIP-227: begin a session, or none
 
 
@@ -43,6 +47,8 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
     """Answer with every partition asked for, in the request's order."""
     if request.session_id != 0 and request.session_epoch not in FULL_FETCH_EPOCHS:
         return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
+    if ctx.charge is not None and not ctx.charge.may_fetch():
+        return FetchResponse()  # nothing now, as in Kafka, and the connection is not read for a while
     by_id = version >= TOPIC_IDS_SINCE
     standing = ctx.services.standing
     if ctx.away() and not standing.doubtful:
@@ -150,6 +156,8 @@ def _response(
                     records=answer.records,
                 )
             )
+    if ctx.charge is not None:
+        ctx.charge.take(FETCH_RATE, sent + PARTITION_BYTES * len(fetched))
     ctx.services.metrics.fetch_bytes.inc(sent)
     return response
 

@@ -40,6 +40,7 @@ from coordination.topic_configs import TOPIC_CONFIGS, effective
 KEY = 19
 VERSIONS = (2, 7)
 UNSET = -1
+STRICT_SINCE = 6  # KIP-599: what is beyond the quota is refused
 COMMAND_COST, ROW_COST = 10, 4  # what making them costs, in rows that are only encoded
 
 
@@ -57,6 +58,7 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> En
         else:
             commands[topic.name] = _command(ctx, topic)
     _mark_twins([each for each in commands.values() if isinstance(each, CreateTopic)])
+    _charge(ctx, commands, version)
     results = await _decide(ctx, request, commands)
     rows = _ConfigRows(ctx)
     response = CreateTopicsResponse()
@@ -65,6 +67,16 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> En
         response.topics.append(_answer(name, commands[name], result, rows))
         await pace.row(1 + ROW_COST * (rows.made - made))
     return await encoded(create_topics, response, version, "topics", "configs")
+
+
+def _charge(ctx: Context, commands: dict[str, CreateTopic | Refused], version: int) -> None:
+    """Take the partitions of new topics from the client's quota, as Kafka before it makes them."""
+    if ctx.charge is None:
+        return
+    for name, each in commands.items():
+        if isinstance(each, CreateTopic) and name not in ctx.state.topics:
+            refused = ctx.charge.mutate(each.partitions, strict=version >= STRICT_SINCE)
+            commands[name] = refused or each
 
 
 async def _decide(
@@ -148,7 +160,7 @@ def _answer(
     if isinstance(result, Refused) or isinstance(command, Refused):
         refused = result if isinstance(result, Refused) else command
         assert isinstance(refused, Refused)
-        return CreatableTopicResult(name=name, error_code=refused.code, error_message=refused.message)
+        return CreatableTopicResult(name=name, error_code=refused.code, error_message=refused.message or None)
     return CreatableTopicResult(
         name=name,
         error_message=None,

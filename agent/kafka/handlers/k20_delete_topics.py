@@ -27,6 +27,7 @@ from coordination.state.types import Refused, Result
 KEY = 20
 VERSIONS = (1, 6)
 STATES_SINCE = 6
+STRICT_SINCE = 5  # KIP-599: what is beyond the quota is refused
 DISABLED_SINCE = 3  # before, clients do not know TOPIC_DELETION_DISABLED
 
 
@@ -46,6 +47,8 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
     if not broker_configs.boolean(ctx.state.cluster_configs, "delete.topic.enable"):
         code = Code.TOPIC_DELETION_DISABLED if version >= DISABLED_SINCE else Code.INVALID_REQUEST
         answers = [Refused(code, "Topic deletion is disabled.") for _ in asked]
+    if ctx.charge is not None:
+        _charge(ctx, names, answers, strict=version >= STRICT_SINCE)
     sound = [index for index, refused in enumerate(answers) if refused is None]
     commands = [_command(asked[index]) for index in sound]
     for index, result in zip(sound, await propose(ctx, commands, request.timeout_ms), strict=True):
@@ -55,6 +58,15 @@ async def handle(ctx: Context, request: DeleteTopicsRequest, version: int) -> De
         for index, (each, name, result) in enumerate(zip(asked, names, answers, strict=True))
     }
     return DeleteTopicsResponse(responses=list(rows.values()))
+
+
+def _charge(ctx: Context, names: list[str | None], answers: list[Result | None], *, strict: bool) -> None:
+    """Take the partitions that go from the client's quota."""
+    assert ctx.charge is not None
+    for index, name in enumerate(names):
+        topic = ctx.state.topics.get(name or "")
+        if answers[index] is None and topic is not None:
+            answers[index] = ctx.charge.mutate(len(topic.partitions), strict=strict)
 
 
 def _name(ctx: Context, each: DeleteTopicState) -> str | None:
@@ -84,5 +96,5 @@ def _answer(each: DeleteTopicState, name: str | None, result: Result | None) -> 
     answer = DeletableTopicResult(name=name, topic_id=each.topic_id)
     if isinstance(result, Refused):
         answer.error_code = result.code
-        answer.error_message = result.message
+        answer.error_message = result.message or None
     return answer

@@ -27,6 +27,7 @@ from coordination.state.types import Refused, Result
 
 KEY = 37
 VERSIONS = (0, 3)
+STRICT_SINCE = 3  # KIP-599: what is beyond the quota is refused
 
 
 async def handle(ctx: Context, request: CreatePartitionsRequest, version: int) -> CreatePartitionsResponse:
@@ -37,13 +38,13 @@ async def handle(ctx: Context, request: CreatePartitionsRequest, version: int) -
     prepared: dict[str, CreatePartitions | Refused] = {}
     for name, topic in topics.items():
         twice = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
-        prepared[name] = twice if named[name] > 1 else _command(ctx, topic)
+        prepared[name] = twice if named[name] > 1 else _charged(ctx, topic, version)
     results = await _decide(ctx, request, prepared)
     response = CreatePartitionsResponse()
     for name, result in results.items():
         answer = CreatePartitionsTopicResult(name=name)
         if isinstance(result, Refused):
-            answer.error_code, answer.error_message = result.code, result.message
+            answer.error_code, answer.error_message = result.code, result.message or None
         response.results.append(answer)
     return response
 
@@ -60,6 +61,16 @@ async def _decide(
         decided = await propose(ctx, list(commands.values()), request.timeout_ms)
     results.update(zip(commands, decided, strict=True))
     return {name: results[name] for name in prepared}
+
+
+def _charged(ctx: Context, topic: CreatePartitionsTopic, version: int) -> CreatePartitions | Refused:
+    """The command, once the client's quota has room for what is added."""
+    command, known = _command(ctx, topic), ctx.state.topics.get(topic.name)
+    if ctx.charge is None or known is None or isinstance(command, Refused):
+        return command
+    added = command.total - len(known.partitions)
+    refused = ctx.charge.mutate(added, strict=version >= STRICT_SINCE) if added > 0 else None
+    return refused or command
 
 
 def _command(ctx: Context, topic: CreatePartitionsTopic) -> CreatePartitions | Refused:

@@ -10,13 +10,16 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from agent.net.wire.api import APIS, Api
+from agent.net.wire.api import API_VERSIONS, APIS, Api
 from agent.net.wire.errors import UnsupportedVersion, WireError
+from agent.net.wire.generated import api_versions
 from agent.net.wire.primitives import Buffer, skip_tags
 
 SIZE_BYTES = 4
 HEADER_BYTES_MIN = 8
 """API key, version and correlation id: the least that a request can be, bytes."""
+
+UNSUPPORTED_VERSION = 35
 
 _FIXED = Struct(">hhi")
 _FIXED_AND_LENGTH = Struct(">hhih")
@@ -115,3 +118,11 @@ def parse_response_header(api: Api, version: int, payload: Buffer) -> tuple[int,
         return correlation_id, skip_tags(payload, 5, payload[4], len(payload))
     except (ValueError, IndexError) as error:
         raise WireError(f"header of a {api.name} v{version} response: {error}") from error
+
+
+def unsupported_api_versions() -> list[Buffer]:
+    """The body that answers an ApiVersions request of an unknown version: version 0, error 35 (KIP-511)."""
+    api = APIS[API_VERSIONS]
+    spoken = api_versions.ApiVersion(api.key, api.min, api.max)
+    answer = api_versions.ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[spoken])
+    return api_versions.encode_response(answer, 0)

@@ -26,6 +26,7 @@ from tests.compat.against.questions_order import QUESTIONS as ORDER
 from tests.compat.against.questions_order_topics import CLUSTER as CLUSTER_ORDER
 from tests.compat.against.questions_order_topics import IN_ORDER
 from tests.compat.against.questions_positions import QUESTIONS as POSITIONS
+from tests.compat.against.questions_quotas import QUESTIONS as QUOTAS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTIONS
 from tests.compat.against.questions_transactions_bad import QUESTIONS as BAD_TRANSACTIONS
@@ -33,14 +34,13 @@ from tests.compat.against.side import NOW, Side
 from tests.compat.cluster import Cluster
 from tests.equipment.forms import note, nullable_fields, watched
 
-# What cannot be blank, or is not described at all: ACLs, quotas and SCRAM, which are not built.
+# What cannot be blank, or is not described at all: ACLs and SCRAM, which are not built.
 ALWAYS_FULL = {
     "AlterUserScramCredentials.results.error_message",
     "CreateAcls.results.error_message",
     "DeleteAcls.filter_results.error_message",
     "DeleteAcls.filter_results.matching_acls.error_message",
     "DescribeAcls.error_message",
-    "DescribeClientQuotas.entries.entity.entity_name",
     "DescribeTopicPartitions.topics.name",
     "DescribeUserScramCredentials.results.error_message",
     "ElectLeaders.replica_election_results.partition_result.error_message",
@@ -65,6 +65,7 @@ QUESTIONS = (
     | NAMED
     | ORDER
     | POSITIONS
+    | QUOTAS
     | RETENTION
     | TRANSACTIONS
 )

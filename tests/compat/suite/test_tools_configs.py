@@ -64,13 +64,36 @@ def test_configs_of_groups(broker: Broker, tools: Tools, saw: Saw) -> None:
 
 
 def test_quotas_of_clients(tools: Tools, saw: Saw) -> None:
-    """kafka-configs describes the quotas of clients, of which there are none; who sets one is answered."""
+    """kafka-configs sets, describes and deletes quotas of clients, users, both and addresses."""
+    users = ("--entity-type", "users")
+    for label, key, of in (
+        ("client", "producer_byte_rate=1048576", ("--entity-type", "clients", "--entity-name", "app")),
+        ("clients", "consumer_byte_rate=1048576", ("--entity-type", "clients", "--entity-default")),
+        ("user", "request_percentage=12.5", (*users, "--entity-name", "alice")),
+        (
+            "both",
+            "controller_mutation_rate=2.5",
+            (
+                "--entity-type",
+                "users",
+                "--entity-default",
+                "--entity-type",
+                "clients",
+                "--entity-name",
+                "app",
+            ),
+        ),
+        ("address", "connection_creation_rate=1000", ("--entity-type", "ips", "--entity-name", "10.0.0.1")),
+    ):
+        saw(f"{label} set", tools.ok("configs", "--alter", *of, "--add-config", key).strip())
+        try:
+            described = tools.until("configs", lambda said, key=key: key in said, "--describe", *of)
+            saw(f"{label} described", described.strip())
+        finally:
+            tools.ok("configs", "--alter", *of, "--delete-config", key.partition("=")[0])
     of = ("--entity-type", "clients", "--entity-name", "app")
-    saw("described", tools.ok("configs", "--describe", *of).strip())
-    done = tools.run("configs", "--alter", *of, "--add-config", "producer_byte_rate=1048576")
-    saw("set", tools.reason(done) if done.status else done.out.strip())
-    if not done.status:
-        tools.ok("configs", "--alter", *of, "--delete-config", "producer_byte_rate")
+    saw("negative", tools.refused("configs", "--alter", *of, "--add-config", "producer_byte_rate=-1"))
+    saw("fraction", tools.refused("configs", "--alter", *of, "--add-config", "producer_byte_rate=1.5"))
 
 
 def test_features(tools: Tools, saw: Saw) -> None:

@@ -183,6 +183,7 @@ ORIGINS: dict[str, Origin] = {
     "Acls.Acl.pattern_type": Given("one of acl_types.PatternType"),
     "Acls.Acl.operation": Given("one of acl_types.Operation"),
     "Acls.Acl.permission": Given("one of acl_types.Permission"),
+    "Quotas.changes": Counted("commands that changed quotas"),
     "Table.revision": REVISION,
     "Table.next_offsets": copied("CommitTable.next_offsets"),
     "Chunks.serial": Counted("chunks"),

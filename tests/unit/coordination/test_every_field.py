@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from coordination.commands import (
     AbortTransaction,
     AclBinding,
+    AlterClientQuotas,
     AlterClusterConfigs,
     AlterGroupConfigs,
     AlterTopicConfigs,
@@ -97,6 +98,7 @@ def full() -> State:
     registry(script)
     logins(script)
     acls(script)
+    limits(script)
     rest(script)
     return script.state
 
@@ -121,6 +123,18 @@ def acls(script: Script) -> None:
         for pattern in (3, 4)
     ]  # fmt: skip
     assert script.one(A, CreateAcls(acls=rows)) == Done(2)
+
+
+def limits(script: Script) -> None:
+    """Quotas of a user, of a user's client, of the default client, and of an address."""
+    key, of_ip = "producer_byte_rate", "connection_creation_rate"
+    for alter in (
+        AlterClientQuotas(user="u", changes=[AlterClientQuotas.Change(key=key, value=2.0)]),
+        AlterClientQuotas(client_id="", changes=[AlterClientQuotas.Change(key=key, value=3.0)]),
+        AlterClientQuotas(user="v", client_id="c", changes=[AlterClientQuotas.Change(key=key, value=3.0)]),
+        AlterClientQuotas(ip="::1", changes=[AlterClientQuotas.Change(key=of_ip, value=4.0)]),
+    ):
+        assert script.one(A, alter) == Done()
 
 
 def register(script: Script) -> None:

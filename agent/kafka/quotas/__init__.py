@@ -1,0 +1,1 @@
+"""What clients may take of one agent, and how those who take more are slowed down."""
