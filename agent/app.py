@@ -147,6 +147,7 @@ class App:
             self.rules,
             self.rule_figures,
             self._doors.users,
+            self._doors.keys,
         )
         await self._open(services)
         await self.replica.start(self._registration(await self._start_peers(fingerprint)))
@@ -172,7 +173,7 @@ class App:
         services.hang_up = self._server.hang_up
         self._services, self._dispatcher = services, Dispatcher(services)
         self.kafka_ports = await self._server.start(self._doors.listeners)
-        self._doors.renewal.start()
+        self._doors.start()
 
     async def stop(self) -> None:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
@@ -184,7 +185,7 @@ class App:
             await self.replica.leave()
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
-        await self._doors.renewal.stop()
+        await self._doors.stop()
         await self.health.stop()
         await self.files.stop()
         await self.background.stop()

@@ -12,7 +12,8 @@ from pydantic import Field, SecretStr
 from agent.config.base import MIB, Port, Section
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-MECHANISMS_PATTERN = r"^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)(,(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)){0,2}$"
+_MECHANISM = "(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER)"
+MECHANISMS_PATTERN = f"^{_MECHANISM}(,{_MECHANISM}){{0,3}}$"
 ROLES_PATTERN = r"^(all|(produce|fetch|background)(,(produce|fetch|background)){0,2})$"
 
 

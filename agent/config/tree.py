@@ -35,6 +35,7 @@ from agent.config.sections import (
     ShutdownConfig,
     StoreConfig,
 )
+from agent.config.tokens import DelegationConfig, OauthConfig
 
 
 class Tree(Section):
@@ -44,6 +45,8 @@ class Tree(Section):
     agent: AgentConfig = AgentConfig()
     listeners: Annotated[tuple[ListenerConfig, ...], Field(min_length=1, max_length=16)] = (ListenerConfig(),)
     sasl: SaslConfig = SaslConfig()
+    oauth: OauthConfig = OauthConfig()
+    delegation: DelegationConfig = DelegationConfig()
     peers: PeersConfig = PeersConfig()
     log: LogConfig
     store: StoreConfig

@@ -23,6 +23,8 @@ from agent.kafka.login.logins import Logins
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
+from agent.net.tokens.sources import KeySource
+from agent.net.tokens.verifying import Tokens
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
@@ -102,6 +104,7 @@ def assemble(
     rules: RulesPool | None = None,
     rule_figures: RuleFigures | None = None,
     users: UsersFile | None = None,
+    keys: KeySource | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -138,7 +141,14 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
-        logins=Logins(config, clock, lambda: replica.state, metrics, users),
+        logins=Logins(
+            config,
+            clock,
+            lambda: replica.state,
+            metrics,
+            users,
+            Tokens(config.oauth, keys, clock) if keys is not None else None,
+        ),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},

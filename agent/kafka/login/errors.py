@@ -6,9 +6,17 @@ OTHER_ID = "Authentication failed: Client requested an authorization id that is 
 
 
 class LoginFailed(Exception):
-    """The client is told the message, which does not say whether the user exists. `user`: for the log."""
+    """The client is told the message, which does not say whether the user exists. `user`: for the log.
 
-    def __init__(self, message: str, user: str = "", why: str = "") -> None:
+    `challenge`: what the client is told first and has to answer (RFC 7628). `noted`: it was counted when that
+    was sent.
+    """
+
+    def __init__(
+        self, message: str, user: str = "", why: str = "", challenge: bytes = b"", *, noted: bool = False
+    ) -> None:
         super().__init__(message)
         self.user = user
         self.why = why or message
+        self.challenge = challenge
+        self.noted = noted

@@ -9,8 +9,9 @@ from typing import Final
 
 from agent.config import Config
 from agent.config.users import NOBODY, UsersFile
-from agent.kafka.login import plain, scram
+from agent.kafka.login import oauthbearer, plain, scram
 from agent.kafka.login.errors import LoginFailed
+from agent.net.tokens.verifying import Tokens
 from agent.net.wire.api import API_VERSIONS
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
@@ -36,10 +37,13 @@ class Logins:
         state: Callable[[], State],
         metrics: Metrics,
         users: UsersFile | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
-        """`users`: those of PLAIN, renewed by somebody else; else sasl.users_file is read."""
+        """`users`: those of PLAIN, renewed by somebody else; else sasl.users_file is read. `tokens`: of
+        OAUTHBEARER, where there is that."""
         self.config, self.clock, self.metrics = config.sasl, clock, metrics
         self.users = users or UsersFile(config.sasl.users_file)
+        self.tokens = tokens
         self._state = state
         self._enabled = {
             each.name: tuple(each.sasl_mechanisms.split(","))
@@ -92,6 +96,13 @@ class Logins:
         if not fits:
             raise LoginFailed(plain.INVALID, user)
 
+    def lifetime_ms(self, expires_ms: int | None) -> int:
+        """How long a login holds whose credential ends then (KIP-368); 0: as long as the connection."""
+        bounds = [self.config.reauth_ms_max] if self.config.reauth_ms_max else []
+        if expires_ms is not None:
+            bounds.append(max(expires_ms - self.clock.now_ms(), 1))
+        return min(bounds, default=0)
+
     def failed_from(self, address: str) -> int:
         """Note a failed login; how many there were from there."""
         count = self._failures.pop(address, 0) + 1
@@ -109,15 +120,13 @@ class Login:
         self.mechanism = ""
         self.principal = ""
         self.failed = False
+        self.lifetime_ms = 0
+        """How long the last login holds; 0: as long as the connection."""
         self._logins = logins
         self._exchange: scram.Exchange | None = None
+        self._refused: LoginFailed | None = None
         self._expected = False
         self._expires_s = float("inf")
-
-    @property
-    def lifetime_ms(self) -> int:
-        """How long a login holds; 0: as long as the connection."""
-        return self._logins.config.reauth_ms_max
 
     def refusal(self, api_key: int) -> str | None:
         """Why a request of this API ends the connection now; None when it may go on."""
@@ -128,7 +137,8 @@ class Login:
         if not self.principal:
             return None if api_key in (API_VERSIONS, SASL_HANDSHAKE) else "a request before the login"
         over = self._logins.clock.monotonic() > self._expires_s
-        return "the login is over (sasl.reauth_ms_max)" if over and api_key != SASL_HANDSHAKE else None
+        cut = over and api_key != SASL_HANDSHAKE
+        return "the login is over (sasl.reauth_ms_max, or its token's end)" if cut else None
 
     def handshake(self, mechanism: str) -> Code:
         """Choose a mechanism."""
@@ -147,8 +157,11 @@ class Login:
         """One step. `principal` is set and `done` after the last. Raises LoginFailed."""
         try:
             return await self._step(message)
-        except LoginFailed:
-            self.failed = True
+        except LoginFailed as error:
+            if error.challenge:
+                self._refused = error
+            else:
+                self.failed = True
             raise
 
     def done(self) -> bool:
@@ -160,6 +173,8 @@ class Login:
             user, password = plain.parse(message)
             await self._logins.check(user, password)
             return self._known(user, b"")
+        if self.mechanism == oauthbearer.MECHANISM:
+            return await self._bearer(message)
         if self._exchange is None:
             first = scram.parse_first(message)
             number = scram.MECHANISMS[self.mechanism]
@@ -170,13 +185,23 @@ class Login:
         exchange, self._exchange = self._exchange, None
         return self._known(exchange.user, exchange.finish(message))
 
-    def _known(self, user: str, answer: bytes) -> bytes:
+    async def _bearer(self, message: bytes) -> bytes:
+        """One message, and where its token is refused the client's word that it heard so."""
+        if self._refused is not None:
+            raise LoginFailed(str(self._refused), self._refused.user, noted=True)
+        assert self._logins.tokens is not None, "the configuration has keys where it has OAUTHBEARER"
+        found = await oauthbearer.identify(self._logins.tokens, message)
+        return self._known(found.principal, b"", found.expires_ms)
+
+    def _known(self, user: str, answer: bytes, expires_ms: int | None = None) -> bytes:
+        """`expires_ms`: when what the client showed ends, Unix milliseconds."""
         if self.principal not in ("", user):
             raise LoginFailed(
                 f"Cannot change principals during re-authentication from {self.principal}: {user}",
                 user,
             )
         self.principal, self._expected = user, False
-        if self.lifetime_ms:
-            self._expires_s = self._logins.clock.monotonic() + self.lifetime_ms / 1000
+        self.lifetime_ms = self._logins.lifetime_ms(expires_ms)
+        holds_s = self.lifetime_ms / 1000 if self.lifetime_ms else float("inf")
+        self._expires_s = self._logins.clock.monotonic() + holds_s
         return answer

@@ -70,8 +70,8 @@ def parse_first(message: bytes) -> First:
     if match is None:
         raise LoginFailed("Invalid SASL/SCRAM client first message")
     authorization, bare, name, nonce = match.groups()
-    user = _name(name)
-    if authorization and _name(authorization) != user:
+    user = name_of(name)
+    if authorization and name_of(authorization) != user:
         raise LoginFailed(
             "Authentication failed: Client requested an authorization id that is different from username",
             user,
@@ -87,7 +87,7 @@ def _text(message: bytes) -> str:
         raise LoginFailed("Invalid SASL/SCRAM message: not UTF-8") from None
 
 
-def _name(escaped: str) -> str:
+def name_of(escaped: str) -> str:
     """A saslname: commas and equals signs are escaped in it."""
 
     def one(match: re.Match[str]) -> str:
