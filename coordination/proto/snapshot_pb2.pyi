@@ -54,6 +54,7 @@ class Section(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     SUBJECT_SETTINGS_FIELD_NUMBER: _builtins.int
     SCRAM_FIELD_NUMBER: _builtins.int
+    DELEGATION_TOKENS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -104,6 +105,8 @@ class Section(_message.Message):
     def subject_settings(self) -> Global___SubjectSettings: ...
     @_builtins.property
     def scram(self) -> Global___Scram: ...
+    @_builtins.property
+    def delegation_tokens(self) -> Global___DelegationTokens: ...
     def __init__(
         self,
         *,
@@ -132,12 +135,13 @@ class Section(_message.Message):
         subject: Global___Subject | None = ...,
         subject_settings: Global___SubjectSettings | None = ...,
         scram: Global___Scram | None = ...,
+        delegation_tokens: Global___DelegationTokens | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram", "delegation_tokens"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -2009,3 +2013,61 @@ class Scram(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Scram: _TypeAlias = Scram  # noqa: Y015
+
+@_typing.final
+class DelegationTokens(_message.Message):
+    """Delegation tokens (log.proto CreateDelegationToken), some of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Token(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOKEN_ID_FIELD_NUMBER: _builtins.int
+        OWNER_FIELD_NUMBER: _builtins.int
+        REQUESTER_FIELD_NUMBER: _builtins.int
+        RENEWERS_FIELD_NUMBER: _builtins.int
+        ISSUED_MS_FIELD_NUMBER: _builtins.int
+        EXPIRES_MS_FIELD_NUMBER: _builtins.int
+        ENDS_MS_FIELD_NUMBER: _builtins.int
+        token_id: _builtins.str
+        owner: _builtins.str
+        requester: _builtins.str
+        issued_ms: _builtins.int
+        expires_ms: _builtins.int
+        ends_ms: _builtins.int
+        @_builtins.property
+        def renewers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        def __init__(
+            self,
+            *,
+            token_id: _builtins.str = ...,
+            owner: _builtins.str = ...,
+            requester: _builtins.str = ...,
+            renewers: _abc.Iterable[_builtins.str] | None = ...,
+            issued_ms: _builtins.int = ...,
+            expires_ms: _builtins.int = ...,
+            ends_ms: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ms", b"ends_ms", "expires_ms", b"expires_ms", "issued_ms", b"issued_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelegationTokens.Token]: ...
+    def __init__(
+        self,
+        *,
+        tokens: _abc.Iterable[Global___DelegationTokens.Token] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelegationTokens: _TypeAlias = DelegationTokens  # noqa: Y015

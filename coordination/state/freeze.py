@@ -16,6 +16,8 @@ from itertools import islice
 from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
+from coordination.state.delegation_types import DelegationToken
+from coordination.state.freeze_delegation import delegation_sections
 from coordination.state.freeze_groups import FrozenGroup, group_sections, note_group
 from coordination.state.freeze_partitions import (
     PARTITIONS_PER_STEP,
@@ -70,6 +72,7 @@ class Frozen:
     subjects: FrozenSubjects = field(default_factory=FrozenSubjects)
     scram_secret: bytes = b""
     scram: list[NotedCredential] = field(default_factory=list)
+    delegation_tokens: list[tuple[str, DelegationToken]] = field(default_factory=list)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -86,6 +89,7 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.subjects.schemas = list(registry.schemas.values())
     frozen.subjects.settings = list(registry.settings.items())
     frozen.scram_secret, frozen.scram = state.scram.secret, list(state.scram.credentials.items())
+    frozen.delegation_tokens = list(state.delegation_tokens.items())  # a change puts a new one in
     yield frozen
     for subjects in _groups(registry.subjects.values(), SUBJECTS_PER_STEP):
         frozen.subjects.subjects += map(note_subject, subjects)
@@ -166,6 +170,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
         yield pb.Section(schema=_schema(schema))
     yield from subject_sections(frozen.subjects)
     yield from scram_sections(frozen.scram_secret, frozen.scram)
+    yield from delegation_sections(frozen.delegation_tokens)
     for table in frozen.tables:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:

@@ -22,6 +22,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | topics whose records name schemas of the registry: BindSchema.subject, confluent.key.schema.validation, confluent.value.schema.validation, confluent.key.subject.name.strategy, confluent.value.subject.name.strategy |
 | 2 | floe.value.rules, floe.key.rules; batches that were judged while another of these policies was in force are refused as with bindings |
 | 2 | PutScramCredential, DeleteScramCredential |
+| 2 | CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 | 2 | CommitChunk.companion_of: a batch that is appended with another one or not at all |
 | 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules; when it is deleted or bound anew, batches of the topic that were judged before are refused |
@@ -60,6 +61,7 @@ REGISTRY = 2  # and there are subjects of the schema registry
 COMPANIONS = 2  # and a batch can go with another one
 QUARANTINES = 2  # and what breaks a topic's rules can be kept in another topic
 SCRAM = 2  # and users log in by SCRAM
+DELEGATION = 2  # and by tokens of others
 FOLLOWED_SUBJECTS = 2  # and topics are bound to them
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
@@ -72,6 +74,9 @@ SINCE: dict[str, int] = {
     "put_subject_settings": REGISTRY,
     "put_scram_credential": SCRAM,
     "delete_scram_credential": SCRAM,
+    "create_delegation_token": DELEGATION,
+    "renew_delegation_token": DELEGATION,
+    "expire_delegation_token": DELEGATION,
 } | dict.fromkeys(
     (
         "init_transactions",

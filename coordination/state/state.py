@@ -22,6 +22,7 @@ from coordination.state import (
     cluster,
     configs,
     consumer_changes,
+    delegation,
     enumerations,
     features,
     group_offsets,
@@ -128,6 +129,9 @@ HANDLERS: dict[str, Handler] = {
     "put_subject_settings": subject_settings.put_subject_settings,
     "put_scram_credential": scram.put_scram_credential,
     "delete_scram_credential": scram.delete_scram_credential,
+    "create_delegation_token": delegation.create_delegation_token,
+    "renew_delegation_token": delegation.renew_delegation_token,
+    "expire_delegation_token": delegation.expire_delegation_token,
 }
 
 

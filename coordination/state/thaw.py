@@ -13,6 +13,7 @@ from coordination.state.chunk_table import Chunk
 from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE_RANGE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_consumers import thaw_members
+from coordination.state.freeze_delegation import thaw_delegation
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
 from coordination.state.freeze_scram import thaw_scram
@@ -88,6 +89,7 @@ class Thaw:
             "subject": self._subject,
             "subject_settings": lambda told: thaw_settings(self.state.subjects, told),
             "scram": lambda told: thaw_scram(self.state.scram, told),
+            "delegation_tokens": lambda told: thaw_delegation(self.state.delegation_tokens, told),
             "tail": self._tail,
         }
 

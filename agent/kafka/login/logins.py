@@ -10,6 +10,7 @@ from typing import Final
 from agent.config import Config
 from agent.config.users import NOBODY, UsersFile
 from agent.kafka.login import oauthbearer, plain, scram
+from agent.kafka.login.delegation import Delegation
 from agent.kafka.login.errors import LoginFailed
 from agent.net.tokens.verifying import Tokens
 from agent.net.wire.api import API_VERSIONS
@@ -44,6 +45,7 @@ class Logins:
         self.config, self.clock, self.metrics = config.sasl, clock, metrics
         self.users = users or UsersFile(config.sasl.users_file)
         self.tokens = tokens
+        self.delegation = Delegation(config.delegation, clock, state)
         self._state = state
         self._enabled = {
             each.name: tuple(each.sasl_mechanisms.split(","))
@@ -75,6 +77,14 @@ class Logins:
         if user and user == self.config.admin_user:
             return await self._administrator(mechanism)
         return scram.made_up(table.secret or self._secret, user, mechanism)
+
+    async def credential_of_token(self, token_id: str, mechanism: int) -> ScramCredential:
+        """Of a delegation token that holds, else what fits nobody."""
+        unknown = scram.made_up(self._state().scram.secret or self._secret, token_id, mechanism)
+        if self.delegation.token(token_id) is None:
+            return unknown
+        async with self._checks:
+            return await self.delegation.credential(token_id, mechanism, unknown.salt)
 
     async def _administrator(self, mechanism: int) -> ScramCredential:
         """Made when first asked for. Its salt is made as those of unknown users are."""
@@ -119,6 +129,8 @@ class Login:
         self.enabled = enabled
         self.mechanism = ""
         self.principal = ""
+        self.by_token = False
+        """Whether it was by a delegation token, whose holder gets no others."""
         self.failed = False
         self.lifetime_ms = 0
         """How long the last login holds; 0: as long as the connection."""
@@ -178,12 +190,21 @@ class Login:
         if self._exchange is None:
             first = scram.parse_first(message)
             number = scram.MECHANISMS[self.mechanism]
-            credential = await self._logins.credential(first.user, number)
+            find = self._logins.credential_of_token if first.token else self._logins.credential
+            credential = await find(first.user, number)
             nonce = self._logins.clock.random_bytes(scram.SERVER_NONCE_BYTES)
             self._exchange = scram.Exchange(number, first, credential, nonce)
             return self._exchange.message.encode()
         exchange, self._exchange = self._exchange, None
-        return self._known(exchange.user, exchange.finish(message))
+        answer = exchange.finish(message)
+        if not exchange.by_token:
+            return self._known(exchange.user, answer)
+        token = self._logins.delegation.token(exchange.user)
+        if token is None:
+            raise LoginFailed(scram.INVALID, exchange.user, "the delegation token is over")
+        known = self._known(token.owner, answer, token.expires_ms)
+        self.by_token = True
+        return known
 
     async def _bearer(self, message: bytes) -> bytes:
         """One message, and where its token is refused the client's word that it heard so."""

@@ -21,6 +21,7 @@ MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """As Kafka numbers them."""
 DIGESTS: Final = {1: "sha256", 2: "sha512"}
 SERVER_NONCE_BYTES: Final = 18
+INVALID: Final = "Authentication failed: Invalid user credentials"
 SALT_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 SALT_LENGTH: Final = 26
 """Made-up salts look like those of Kafka's own tools: so many characters of that alphabet."""
@@ -28,7 +29,7 @@ SALT_LENGTH: Final = 26
 _NONCE = r"[\x21-\x2b\x2d-\x7e]{1,1024}"
 _MORE = r"(?:,[A-Za-z]=[^,]*)*"
 _BASE64 = r"[A-Za-z0-9+/=]+"
-_FIRST = re.compile(rf"[ny],(?:a=([^,]*))?,(n=([^,]+),r=({_NONCE}){_MORE})")
+_FIRST = re.compile(rf"[ny],(?:a=([^,]*))?,(n=([^,]+),r=({_NONCE})((?:,[A-Za-z]+=[^,]*)*))")
 _FINAL = re.compile(rf"(c=({_BASE64}),r=({_NONCE}){_MORE}),p=({_BASE64})")
 _ESCAPE = re.compile(r"=(2C|3D|)")
 
@@ -62,6 +63,8 @@ class First:
     header: str
     bare: str
     nonce: str
+    token: bool = False
+    """Whether the user is the id of a delegation token (Kafka's extension `tokenauth=true`)."""
 
 
 def parse_first(message: bytes) -> First:
@@ -69,7 +72,7 @@ def parse_first(message: bytes) -> First:
     match = _FIRST.fullmatch(_text(message))
     if match is None:
         raise LoginFailed("Invalid SASL/SCRAM client first message")
-    authorization, bare, name, nonce = match.groups()
+    authorization, bare, name, nonce, extensions = match.groups()
     user = name_of(name)
     if authorization and name_of(authorization) != user:
         raise LoginFailed(
@@ -77,7 +80,7 @@ def parse_first(message: bytes) -> First:
             user,
         )
     header = match[0][: -len(bare)]
-    return First(user, header, bare, nonce)
+    return First(user, header, bare, nonce, "tokenauth=true" in extensions.split(","))
 
 
 def _text(message: bytes) -> str:
@@ -103,7 +106,7 @@ class Exchange:
 
     def __init__(self, mechanism: int, first: First, credential: ScramCredential, nonce: bytes) -> None:
         """`nonce`: SERVER_NONCE_BYTES of randomness."""
-        self.user = first.user
+        self.user, self.by_token = first.user, first.token
         self._first, self._credential = first, credential
         self._digest = DIGESTS[mechanism]
         self._nonce = first.nonce + b64encode(nonce).decode()
@@ -128,7 +131,7 @@ class Exchange:
         client_key = bytes(a ^ b for a, b in zip(signature, shown, strict=False))
         stored_key = hashlib.new(self._digest, client_key).digest()
         if len(shown) != len(signature) or not hmac.compare_digest(stored_key, self._credential.stored_key):
-            raise LoginFailed("Authentication failed: Invalid user credentials", self.user)
+            raise LoginFailed(INVALID, self.user)
         return b"v=" + b64encode(hmac.digest(self._credential.server_key, signed, self._digest))
 
 

@@ -66,7 +66,7 @@ async def test_rotation_of_keys() -> None:
 
 
 async def test_an_unreachable_jwks() -> None:
-    """Known keys serve on, and a metric says so; an agent that starts without any lives, and has them later."""
+    """Known keys serve on, a metric says so; an agent that starts without any lives, and has them later."""
     issuer, metrics = Issuer(), Metrics()
     with JwksServer(issuer) as server:
         server.up = False
