@@ -4,8 +4,8 @@ Versions 1 to 3.
 Behaviour: the token is of whoever asks; for somebody else (KIP-373) the configured administrator may ask. It
 can be renewed by its owner and the renewers, up to the asked lifetime or `delegation.lifetime_ms_max`, and
 holds for `delegation.renew_ms` at first. Not by a token, and not where nobody has shown who they are.
-Deviations: for somebody else Kafka asks its ACLs, and without an authorizer lets everybody. 10,000 tokens at most,
-1,000 of one requester, 64 renewers.
+Deviations: for somebody else Kafka asks its ACLs, and without an authorizer lets everybody. 10,000 tokens at
+most, 1,000 of one requester, 64 renewers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """RenewDelegationToken: lets a token hold longer.
 
 Versions 1 to 2.
-Behaviour: by its owner and its renewers; as long as asked for, at most `delegation.renew_ms` from now and never
-beyond its lifetime. Times are the log's clock.
+Behaviour: by its owner and its renewers; as long as asked for, at most `delegation.renew_ms` from now and
+never beyond its lifetime. Times are the log's clock.
 Deviations: none.
 """
 

@@ -3,8 +3,8 @@
 Versions 1 to 3.
 Behaviour: those that hold and are of, or can be renewed by, whoever asks; all of them to the configured
 administrator. A list of owners leaves the others out, an empty one all.
-Deviations: others' tokens Kafka shows to whom its ACLs allow it, and without an authorizer to everybody, who can
-then log in by them. Tokens that are over are not shown; Kafka shows them for up to an hour.
+Deviations: others' tokens Kafka shows to whom its ACLs allow it, and without an authorizer to everybody, who
+can then log in by them. Tokens that are over are not shown; Kafka shows them for up to an hour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delegation tokens in the replicated state: who may do what with which, and until when by the log's clock."""
+"""Delegation tokens in the replicated state: who may do what with them, until when by the log's clock."""
 
 from __future__ import annotations
 
