@@ -65,7 +65,7 @@ class OauthConfig(Section):
     """How far the clock of the authorization server may be off, milliseconds (Kafka's
     sasl.oauthbearer.clock.skew.seconds)."""
 
-    token_bytes_max: Annotated[int, Field(ge=512, le=512 * 1024)] = 16 * 1024
+    jwt_bytes_max: Annotated[int, Field(ge=512, le=512 * 1024)] = 16 * 1024
     """Largest token, bytes; a request before the login has at most sasl.receive_bytes_max."""
 
 

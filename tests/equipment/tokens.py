@@ -48,6 +48,7 @@ class Issuer:
         """Signed by the key of that name, or the newest."""
         kid = kid or list(self.keys)[-1]
         said = {"alg": algorithm, "kid": kid} | (header or {})
+        said = {name: value for name, value in said.items() if value is not None}
         registry = jwt.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         return jwt.encode(said, claims(**changed), self.keys[kid], registry=registry)
 

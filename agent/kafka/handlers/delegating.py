@@ -54,7 +54,7 @@ async def move(ctx: Context, shown: bytes, message: RenewDelegationToken | Expir
     message.principal = ctx.client.principal
     result = await propose_one(ctx, message) if message.token_id else NOT_FOUND
     if isinstance(result, Refused):
-        return Moved(result.code, NO_TIME)
+        return Moved(result.code, 0)
     assert isinstance(result, Done)
     assert isinstance(result.value, int)
     return Moved(Code.NONE, result.value)

@@ -11,7 +11,7 @@ import math
 from typing import Any, Final, NamedTuple
 
 from joserfc import jws
-from joserfc.errors import JoseError
+from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.jwk import ECKey, RSAKey
 
 from agent.config.tokens import OauthConfig
@@ -23,6 +23,7 @@ from coordination.clock import Clock
 HEADER_BYTES_MAX: Final = 8 * 1024
 SIGNATURE_BYTES_MAX: Final = 2 * 1024
 """Of the base64 text of the largest RSA key's signature, with room."""
+NOT_THE_ALGORITHM: Final = "its algorithm is not one of oauth.algorithms"
 
 
 class TokenRefused(Exception):
@@ -63,8 +64,8 @@ class Tokens:
 
     async def verify(self, token: str) -> Identity:
         """Raises TokenRefused."""
-        if len(token) > self._config.token_bytes_max:
-            raise TokenRefused(f"larger than oauth.token_bytes_max, {self._config.token_bytes_max}")
+        if len(token) > self._config.jwt_bytes_max:
+            raise TokenRefused(f"larger than oauth.jwt_bytes_max, {self._config.jwt_bytes_max}")
         try:
             payload = self._payload(token)
         except _UnknownKey:
@@ -79,6 +80,8 @@ class Tokens:
         """What was signed. Raises _UnknownKey, TokenRefused."""
         try:
             signed = jws.deserialize_compact(token, self._key, registry=self._registry)
+        except UnsupportedAlgorithmError:
+            raise TokenRefused(NOT_THE_ALGORITHM) from None
         except (JoseError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise TokenRefused(f"not a token with a valid signature: {type(error).__name__}") from None
         payload: bytes = signed.payload
@@ -89,7 +92,7 @@ class Tokens:
         header = signed.headers()
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in self._algorithms:
-            raise TokenRefused("its algorithm is not one of oauth.algorithms")
+            raise TokenRefused(NOT_THE_ALGORITHM)
         if "crit" in header or "b64" in header:
             raise TokenRefused("its header has crit or b64, of which nothing is known here")
         if kid is not None and not (isinstance(kid, str) and len(kid) <= KID_LENGTH_MAX):

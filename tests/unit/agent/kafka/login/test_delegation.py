@@ -37,7 +37,7 @@ async def agent(start: StartAgent, tmp_path: Any) -> Agent:
 
 def settings(tmp_path: Any, **delegation: Any) -> dict[str, Any]:
     file = tmp_path / "users"
-    file.write_text("".join(users.line_of(name, PASSWORDS[name], bytes(16)) for name in ("alice", "bob")))
+    file.write_text("\n".join(users.line_of(name, PASSWORDS[name], bytes(16)) for name in ("alice", "bob")))
     return {
         "listeners": [
             {"name": "L", "protocol": "SASL_PLAINTEXT", "sasl_mechanisms": f"PLAIN,{','.join(DIGESTS)}"}

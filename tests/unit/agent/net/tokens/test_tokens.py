@@ -169,9 +169,9 @@ async def test_scopes_and_the_claim_that_names_the_user(issuer: Issuer) -> None:
 
 async def test_a_huge_token_is_not_looked_at(issuer: Issuer) -> None:
     token = issuer.token(filling="x" * 20_000)
-    with pytest.raises(TokenRefused, match="token_bytes_max"):
+    with pytest.raises(TokenRefused, match="jwt_bytes_max"):
         await tokens_of(issuer).verify(token)
-    assert (await tokens_of(issuer, token_bytes_max=64 * 1024).verify(token)).principal == "alice"
+    assert (await tokens_of(issuer, jwt_bytes_max=64 * 1024).verify(token)).principal == "alice"
 
 
 @given(st.one_of(st.text(), st.lists(st.binary(max_size=40), min_size=2, max_size=5)))
