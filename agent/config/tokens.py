@@ -62,7 +62,7 @@ class OauthConfig(Section):
     """How tokens may be signed, separated by commas. Neither unsigned tokens nor shared secrets are there."""
 
     skew_ms_max: Annotated[int, Field(ge=0, le=300_000)] = 30_000
-    """How far the clock of the authorization server may be off, milliseconds (Kafka's
+    """How far the clock of the authorization server may be ahead, milliseconds: of `iat` and `nbf` (Kafka's
     sasl.oauthbearer.clock.skew.seconds)."""
 
     jwt_bytes_max: Annotated[int, Field(ge=512, le=512 * 1024)] = 16 * 1024

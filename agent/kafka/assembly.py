@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
@@ -23,8 +24,7 @@ from agent.kafka.login.logins import Logins
 from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.topic_bodies import TopicBodies
-from agent.net.tokens.sources import KeySource
-from agent.net.tokens.verifying import Tokens
+from agent.net.tokens.identity import KeySource
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
@@ -39,6 +39,9 @@ from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
 from objectstore.store import Buffer, ObjectStore
 from schema.validator import ValidatorCache
+
+if TYPE_CHECKING:
+    from agent.net.tokens.verifying import Tokens
 
 PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
 PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
@@ -147,12 +150,20 @@ def assemble(
             lambda: replica.state,
             metrics,
             users,
-            Tokens(config.oauth, keys, clock) if keys is not None else None,
+            _tokens(config, keys, clock),
         ),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _tokens(config: Config, keys: KeySource | None, clock: Clock) -> Tokens | None:
+    if keys is None:
+        return None
+    from agent.net.tokens.verifying import Tokens  # not everybody pays for it (agent/net/tokens/identity.py)
+
+    return Tokens(config.oauth, keys, clock)
 
 
 def _connect(

@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: SaslAuthenticateRequest, version: int) -
     return SaslAuthenticateResponse(
         auth_bytes=answer,
         session_lifetime_ms=login.lifetime_ms if login.done() else 0,
-        error_message=None,
+        error_message="",  # as Kafka's
     )
 
 
@@ -60,11 +60,12 @@ async def _failed(ctx: Context, login: Login, error: LoginFailed) -> SaslAuthent
         _log.warning("login failed", user=shown(error.user), why=error.why, failures=count, **where)
         await asyncio.sleep(services.config.sasl.failed_delay_ms / 1000)
     if error.challenge:
-        return SaslAuthenticateResponse(auth_bytes=error.challenge, error_message=None)
+        return SaslAuthenticateResponse(auth_bytes=error.challenge, error_message="")
+    told = error.told(login.mechanism, again=bool(login.principal))
     loop = asyncio.get_running_loop()
     loop.call_later(HANG_UP_S, services.hang_up, ctx.client.connection, WireError("the login failed"))
     return SaslAuthenticateResponse(
-        error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b""
+        error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=told, auth_bytes=b""
     )
 
 

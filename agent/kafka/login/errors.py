@@ -20,3 +20,18 @@ class LoginFailed(Exception):
         self.why = why or message
         self.challenge = challenge
         self.noted = noted
+
+    def told(self, mechanism: str, *, again: bool) -> str:
+        """What the client hears. `again`: it was logged in before (KIP-368)."""
+        return str(self)
+
+
+class NotTold(LoginFailed):
+    """The client is told no more than that it failed, in Kafka's words; the log has the message."""
+
+    def told(self, mechanism: str, *, again: bool) -> str:
+        """See LoginFailed."""
+        when = "re-authentication" if again else "authentication"
+        return (
+            f"Authentication failed during {when} due to invalid credentials with SASL mechanism {mechanism}"
+        )

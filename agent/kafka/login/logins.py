@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.config import Config
 from agent.config.users import NOBODY, UsersFile
 from agent.kafka.login import oauthbearer, plain, scram
 from agent.kafka.login.delegation import Delegation
-from agent.kafka.login.errors import LoginFailed
-from agent.net.tokens.verifying import Tokens
+from agent.kafka.login.errors import LoginFailed, NotTold
 from agent.net.wire.api import API_VERSIONS
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
@@ -20,6 +19,9 @@ from coordination.kafka_codes import Code
 from coordination.state.scram import ITERATIONS_MIN, SECRET_BYTES
 from coordination.state.scram_types import ScramCredential
 from coordination.state.state import State
+
+if TYPE_CHECKING:
+    from agent.net.tokens.verifying import Tokens
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -201,7 +203,7 @@ class Login:
             return self._known(exchange.user, answer)
         token = self._logins.delegation.token(exchange.user)
         if token is None:
-            raise LoginFailed(scram.INVALID, exchange.user, "the delegation token is over")
+            raise NotTold(scram.INVALID, exchange.user, "the delegation token is over")
         known = self._known(token.owner, answer, token.expires_ms)
         self.by_token = True
         return known

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent.kafka.login.errors import OTHER_ID, LoginFailed
+from agent.kafka.login.errors import LoginFailed, NotTold
 from agent.kafka.login.scram import name_of
-from agent.net.tokens.verifying import Identity, TokenRefused, Tokens
+from agent.net.tokens.identity import Identity, TokenRefused
+
+if TYPE_CHECKING:
+    from agent.net.tokens.verifying import Tokens
 
 MECHANISM: Final = "OAUTHBEARER"
 INVALID: Final = "Invalid OAUTHBEARER client first message"
@@ -25,17 +28,17 @@ class First(NamedTuple):
 
 
 def parse(message: bytes) -> First:
-    """Raises LoginFailed. Nothing of the message is told to anybody."""
+    """Raises NotTold, which has nothing of the message either."""
     try:
         match = _FIRST.fullmatch(message.decode("ascii"))
     except UnicodeDecodeError:
         match = None
     if match is None:
-        raise LoginFailed(INVALID)
+        raise NotTold(INVALID)
     pairs = dict(pair.split("=", 1) for pair in match[2].split(_SEPARATOR) if pair)
     bearer = _BEARER.fullmatch(pairs.get("auth", ""))
     if bearer is None:
-        raise LoginFailed(f"{INVALID}: 'auth' not specified, or not a bearer token")
+        raise NotTold(f"{INVALID}: 'auth' not specified, or not a bearer token")
     return First(name_of(match[1]) if match[1] else "", bearer[1])
 
 
@@ -48,5 +51,9 @@ async def identify(tokens: Tokens, message: bytes) -> Identity:
         told = json.dumps({"status": error.status}, separators=(",", ":"))
         raise LoginFailed(told, error.user, str(error), challenge=told.encode()) from None
     if first.authorization not in ("", found.principal):
-        raise LoginFailed(OTHER_ID, found.principal)
+        raise LoginFailed(
+            f"Authentication failed: Client requested an authorization id ({first.authorization}) that is "
+            f"different from the token's principal name ({found.principal})",
+            found.principal,
+        )
     return found

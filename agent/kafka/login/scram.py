@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kafka.login.errors import LoginFailed
+from agent.kafka.login.errors import OTHER_ID, LoginFailed, NotTold
 from coordination.state.scram import ITERATIONS_MIN
 from coordination.state.scram_types import ScramCredential
 
@@ -71,14 +71,11 @@ def parse_first(message: bytes) -> First:
     """Raises LoginFailed for what is no first message of SCRAM."""
     match = _FIRST.fullmatch(_text(message))
     if match is None:
-        raise LoginFailed("Invalid SASL/SCRAM client first message")
+        raise NotTold("Invalid SASL/SCRAM client first message")
     authorization, bare, name, nonce, extensions = match.groups()
     user = name_of(name)
     if authorization and name_of(authorization) != user:
-        raise LoginFailed(
-            "Authentication failed: Client requested an authorization id that is different from username",
-            user,
-        )
+        raise LoginFailed(OTHER_ID, user)
     header = match[0][: -len(bare)]
     return First(user, header, bare, nonce, "tokenauth=true" in extensions.split(","))
 
@@ -87,7 +84,7 @@ def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise LoginFailed("Invalid SASL/SCRAM message: not UTF-8") from None
+        raise NotTold("Invalid SASL/SCRAM message: not UTF-8") from None
 
 
 def name_of(escaped: str) -> str:
@@ -95,7 +92,7 @@ def name_of(escaped: str) -> str:
 
     def one(match: re.Match[str]) -> str:
         if not match[1]:
-            raise LoginFailed("Invalid SASL/SCRAM username: an equals sign is not escaped")
+            raise NotTold("Invalid SASL/SCRAM username: an equals sign is not escaped")
         return "," if match[1] == "2C" else "="
 
     return _ESCAPE.sub(one, escaped)
@@ -118,20 +115,18 @@ class Exchange:
         """The server's final message. Raises LoginFailed unless the client has shown that it is the user."""
         match = _FINAL.fullmatch(_text(message))
         if match is None:
-            raise LoginFailed("Invalid SASL/SCRAM client final message", self.user)
+            raise NotTold("Invalid SASL/SCRAM client final message", self.user)
         without_proof, binding, nonce, proof = match.groups()
         bound = _decoded(binding) == self._first.header.encode()
         if not bound or not hmac.compare_digest(nonce, self._nonce):
-            raise LoginFailed(
-                "Invalid client nonce or channel binding in the final client message.", self.user
-            )
+            raise NotTold("Invalid client nonce or channel binding in the final client message.", self.user)
         signed = f"{self._first.bare},{self.message},{without_proof}".encode()
         signature = hmac.digest(self._credential.stored_key, signed, self._digest)
         shown = _decoded(proof)
         client_key = bytes(a ^ b for a, b in zip(signature, shown, strict=False))
         stored_key = hashlib.new(self._digest, client_key).digest()
         if len(shown) != len(signature) or not hmac.compare_digest(stored_key, self._credential.stored_key):
-            raise LoginFailed(INVALID, self.user)
+            raise NotTold(INVALID, self.user)
         return b"v=" + b64encode(hmac.digest(self._credential.server_key, signed, self._digest))
 
 
@@ -139,4 +134,4 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise LoginFailed("Invalid SASL/SCRAM message: not base64") from None
+        raise NotTold("Invalid SASL/SCRAM message: not base64") from None

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import urllib3
 
 from agent.config import Config, ConfigError
 from agent.config.tokens import OauthConfig
+from agent.net.renewal import Renewable
+from agent.net.tokens.identity import KeySource
 from agent.net.tokens.keys import PublicKeys, parse
 from agent.telemetry.logs import logger
 from agent.telemetry.metrics import Metrics
@@ -22,16 +24,6 @@ from objectstore import tasks
 
 _log = logger("jwks")
 READ_BYTES: Final = 64 * 1024
-
-
-class KeySource(Protocol):
-    """Of one agent."""
-
-    keys: PublicKeys
-
-    async def look_again(self) -> None:
-        """A token names a key that is not known: see whether there is a newer set, if it is time for that."""
-        ...
 
 
 class JwksFile:
@@ -57,6 +49,22 @@ class JwksFile:
         except ConfigError as error:
             self.problem = str(error)
         return True
+
+    @property
+    def failing(self) -> bool:
+        """Whether what lies there now is not in force."""
+        return bool(self.problem)
+
+    @property
+    def files(self) -> Sequence[Renewable]:
+        """Itself."""
+        return [self]
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    async def stop(self) -> None:
+        """Nothing to do."""
 
     async def look_again(self) -> None:
         """The file is looked at anyway."""
@@ -96,10 +104,10 @@ class JwksUrl:
         self._task: asyncio.Task[None] | None = None
         self._begun = float("-inf")
         self.failing = False
+        self.files: Sequence[Renewable] = ()
 
     def start(self) -> None:
         """Begin to look."""
-        self._metrics.jwks_failing.set(0)
         self._task = tasks.kept(self._run, "keys of tokens")
 
     async def stop(self) -> None:
@@ -180,9 +188,9 @@ class _Fetch:
             answer.close()
 
 
-def source_of(config: Config, metrics: Metrics) -> JwksFile | JwksUrl | None:
-    """As configured; None where no keys are named. Raises ConfigError."""
+def source_of(config: Config, metrics: Metrics) -> KeySource:
+    """As configured, where one of the two is. Raises ConfigError."""
     oauth = config.oauth
     if oauth.jwks_file:
         return JwksFile(oauth.jwks_file, oauth.jwks_bytes_max)
-    return JwksUrl(oauth, metrics) if oauth.jwks_url else None
+    return JwksUrl(oauth, metrics)

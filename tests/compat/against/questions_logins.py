@@ -95,6 +95,8 @@ def _said(answer: Any) -> str:
     if answer is None:
         return CLOSED
     lasts = "for ever" if not answer.session_lifetime_ms else "for a time"
+    if answer.auth_bytes[:2] == b"r=":  # with a nonce
+        answer.auth_bytes = b"r="
     return f"{told(answer.error_code, answer.error_message)} {bytes(answer.auth_bytes)!r} {lasts}"
 
 
@@ -196,12 +198,12 @@ async def scram(secured: Secured) -> Answers:
             "mandatory extension": b"n,,m=x,n=bob,r=abc", "not UTF-8": b"n,,n=\xff,r=abc",
         }.items():  # fmt: skip
             talking = await Talking.at(secured.logins, mechanism)
-            found[f"{mechanism} first, {label}"] = await talking.says(first)
+            found[f"{mechanism} first: {label}"] = await talking.says(first)
         for label, changed in {
             "good": {}, "binding": {"c": "eSws"}, "nonce": {"r": "abc"}, "proof": {"p": "AAAA"},
             "junk": {"p": "*"},
         }.items():  # fmt: skip
-            found[f"{mechanism} final, {label}"] = await _scram(secured, mechanism, digest, "bob", **changed)
+            found[f"{mechanism} final: {label}"] = await _scram(secured, mechanism, digest, "bob", **changed)
         found[f"{mechanism} wrong password"] = await _scram(secured, mechanism, digest, "bob", "x")
     return found
 

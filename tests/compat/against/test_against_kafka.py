@@ -35,9 +35,8 @@ from tests.compat.against.side import NOW, Answers, Side
 from tests.compat.cluster import Cluster
 from tests.equipment.forms import note, nullable_fields, watched
 
-# What cannot be blank, or is not described at all: ACLs, quotas and SCRAM, which are not built.
+# What cannot be blank, or is not described at all: ACLs and quotas, which are not built.
 ALWAYS_FULL = {
-    "AlterUserScramCredentials.results.error_message",
     "CreateAcls.results.error_message",
     "DeleteAcls.filter_results.error_message",
     "DeleteAcls.filter_results.matching_acls.error_message",
@@ -49,7 +48,6 @@ ALWAYS_FULL = {
     "Fetch.node_endpoints.rack",
     "Produce.node_endpoints.rack",
     "Produce.responses.partition_responses.record_errors.batch_index_error_message",
-    "SaslAuthenticate.error_message",
     "UpdateFeatures.results.error_message",
 }
 

@@ -14,7 +14,7 @@ from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.context import Client, Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.produce.firsts import Firsts
-from agent.net.tokens.sources import source_of
+from agent.net.doors import keys_of
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import RequestHeader
 from agent.telemetry.metrics import Metrics
@@ -113,7 +113,7 @@ async def start_agent(
         bytes(16),
         metrics,
         standing,
-        keys=source_of(config, metrics),
+        keys=keys_of(config, metrics),
     )
     agent = Agent(services, log)
     async with asyncio.timeout(10):

@@ -11,8 +11,9 @@ import pytest
 
 from agent.config import ConfigError
 from agent.config.tokens import OauthConfig
+from agent.net.tokens.identity import TokenRefused
 from agent.net.tokens.sources import JwksFile, JwksUrl
-from agent.net.tokens.verifying import TokenRefused, Tokens
+from agent.net.tokens.verifying import Tokens
 from agent.telemetry.metrics import Metrics
 from coordination.clock import SystemClock
 from tests.equipment.certificates import Authority
