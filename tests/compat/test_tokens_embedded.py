@@ -26,6 +26,7 @@ from tests.compat.suite.java import Jvm
 from tests.equipment.tokens import Issuer, JwksServer
 
 WAIT_S_MAX = 60
+FAILED = "Authentication failed during authentication due to invalid credentials"
 
 
 class Rig:
@@ -135,7 +136,7 @@ def test_aiokafka(rig: Rig) -> None:
 
 
 def test_kafka_python(rig: Rig) -> None:
-    from kafka.sasl.oauth import AbstractTokenProvider
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
     class Provider(AbstractTokenProvider):
         def token(self) -> str:
@@ -215,7 +216,7 @@ def test_users_of_scram_by_kafka_configs(rig: Rig, jvm: Jvm) -> None:
     assert gone.status == 0, gone
     refused = jvm.tool("topics", *listed)
     assert refused.status != 0
-    assert "SaslAuthenticationException" in refused.out + refused.err
+    assert FAILED in refused.out + refused.err
 
 
 @pytest.mark.services
@@ -244,7 +245,7 @@ def test_kafka_delegation_tokens(rig: Rig, jvm: Jvm) -> None:
     )
     assert expired.status == 0, expired
     over = jvm.tool("topics", *by_token, "--list")
-    assert "SaslAuthenticationException" in over.out + over.err
+    assert FAILED in over.out + over.err
 
 
 def test_no_secret_of_tokens_is_ever_shown(rig: Rig) -> None:
