@@ -144,10 +144,24 @@ class PeersConfig(Section):
     """Ask other agents of the zone, and answer them. Only where the log is etcd."""
 
     host: Annotated[str, Field(min_length=1)] = "0.0.0.0"
-    """Address to bind. Only agents of this cluster should reach it: answers are not encrypted."""
+    """Address to bind. Only agents of this cluster should reach it."""
 
     port: Port = 0
     """Port to bind; 0 takes a free one."""
+
+    secret: SecretStr = SecretStr("")
+    """What agents prove to each other that they know, the same on all: 32 characters or more of chance.
+    Empty: the cluster's id, which clients are told. Give it as FLOE_PEERS__SECRET."""
+
+    tls_cert_file: str = ""
+    """PEM file of the certificate that this agent shows others, as client and as server. Empty: reads between
+    agents are in the clear."""
+
+    tls_key_file: str = ""
+    """PEM file of its key, not encrypted."""
+
+    tls_ca_file: str = ""
+    """PEM file of the authority that vouches for agents, and for nobody else."""
 
     advertised_host: str = ""
     """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard.

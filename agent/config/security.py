@@ -19,6 +19,7 @@ def problems(config: Tree) -> Iterator[str]:
         yield from _sasl(f"listeners.{number}", listener, config)
     if bool(config.sasl.admin_user) != bool(config.sasl.admin_password.get_secret_value()):
         yield "sasl.admin_user and sasl.admin_password go together; set both or neither"
+    yield from _peers(config)
     yield from _oauth(config)
     yield from _delegation(config)
 
@@ -54,6 +55,15 @@ def _sasl(name: str, listener: ListenerConfig, config: Tree) -> Iterator[str]:
             f"{name}.sasl_mechanisms has PLAIN, which nobody could log in by: "
             "set sasl.users_file or sasl.admin_user"
         )
+
+
+def _peers(config: Tree) -> Iterator[str]:
+    peers = config.peers
+    if len({bool(each) for each in (peers.tls_cert_file, peers.tls_key_file, peers.tls_ca_file)}) > 1:
+        yield "peers.tls_cert_file, peers.tls_key_file and peers.tls_ca_file go together; set all or none"
+    secret = peers.secret.get_secret_value()
+    if secret and len(secret) < SECRET_LENGTH_MIN:
+        yield f"peers.secret has less than {SECRET_LENGTH_MIN} characters; take them from a generator"
 
 
 def _oauth(config: Tree) -> Iterator[str]:

@@ -9,7 +9,7 @@ from base64 import urlsafe_b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import ECKey, RSAKey
 
 ISSUER, AUDIENCE = "https://issuer.example", "floe"
@@ -49,7 +49,7 @@ class Issuer:
         kid = kid or list(self.keys)[-1]
         said = {"alg": algorithm, "kid": kid} | (header or {})
         said = {name: value for name, value in said.items() if value is not None}
-        registry = jwt.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
+        registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         return jwt.encode(said, claims(**changed), self.keys[kid], registry=registry)
 
 
