@@ -58,7 +58,7 @@ def keys_of(config: Config, metrics: Metrics) -> KeySource | None:
     """Whose tokens let somebody in; None where nobody's do. Raises ConfigError."""
     if not (config.oauth.jwks_url or config.oauth.jwks_file):
         return None
-    from agent.net.tokens.sources import source_of  # not everybody pays for it (tokens/identity.py)
+    from agent.net.tokens.sources import source_of  # not everybody pays for it (agent/net/tokens/identity.py)
 
     return source_of(config, metrics)
 
