@@ -157,6 +157,7 @@ class App:
             self._doors.users,
             self.trail,
             self.shadow,
+            self._doors.keys,
         )
         self._trail_writer = TrailWriter(
             self.config.audit_log, self.trail, services.produce, self.replica, self.clock, self.metrics
@@ -187,7 +188,7 @@ class App:
         self._admission.limit_addresses(services.quotas.connection_rate, services.quotas.limits_addresses)
         self._services, self._dispatcher = services, Dispatcher(services)
         self.kafka_ports = await self._server.start(self._doors.listeners)
-        self._doors.renewal.start()
+        self._doors.start()
 
     async def stop(self) -> None:
         """Leave in good order within `shutdown.timeout_ms`. Idempotent; safe after a failed start."""
@@ -199,7 +200,7 @@ class App:
             await self.replica.leave()
             self.standing.send_away()
             await asyncio.sleep(config.drain_ms / 1000)
-        await self._doors.renewal.stop()
+        await self._doors.stop()
         await self.health.stop()
         await self.files.stop()
         await self.background.stop()

@@ -23,6 +23,7 @@ from aiokafka.errors import KafkaError
 
 from agent.cli import agent_http, requests
 from agent.cli.audit_latest import with_latest
+from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.cli.holes import Range, holes
 from agent.cli.output import progress, remarks
@@ -115,6 +116,7 @@ async def consume(given: Auditing, history: Path, bounds: Sequence[Bounds]) -> N
         async with AsyncExitStack() as stack:
             consumer = AIOKafkaConsumer(
                 bootstrap_servers=given.bootstrap,
+                **command_config().aiokafka(),
                 client_id=CLIENT_ID,
                 enable_auto_commit=False,
                 isolation_level="read_committed",

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
+from agent.cli.command_config import command_config
 from agent.cli.failures import refused, unreachable
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID
@@ -76,6 +77,7 @@ async def _reader(bootstrap: str, begins: Mapping[TopicPartition, int]) -> Async
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what matters comes as an error
     consumer: AIOKafkaConsumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
+        **command_config().aiokafka(),
         client_id=CLIENT_ID,
         enable_auto_commit=False,
         auto_offset_reset="earliest",

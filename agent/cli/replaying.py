@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from google.protobuf.message import DecodeError
 
+from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status, refused, unreachable, usage
 from agent.cli.requests import Bounds
 from agent.cli.session import CLIENT_ID
@@ -123,12 +124,14 @@ async def replay(
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what matters comes as an error
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
+        **command_config().aiokafka(),
         client_id=CLIENT_ID,
         transactional_id=GROUP + given.topic,
         transaction_timeout_ms=TRANSACTION_MS,
     )
     consumer: AIOKafkaConsumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
+        **command_config().aiokafka(),
         client_id=CLIENT_ID,
         group_id=GROUP + given.topic,
         enable_auto_commit=False,

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from agent.cli.command_config import command_config
 from agent.cli.failures import Failure, Status, refused, unreachable
+from agent.cli.logging_in import log_in
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.errors import WireError
 from agent.net.wire.frame import encode_request_header, frame_request, parse_response_header
@@ -50,9 +53,12 @@ class Session:
         self._ranges: dict[int, tuple[int, int]] = {}
 
     async def negotiate(self) -> None:
-        """Learn which versions the agent speaks. Raises Failure."""
+        """Learn which versions the agent speaks, and log in where that is configured. Raises Failure."""
         answer = await self.call("ApiVersions", ApiVersionsRequest(), version=0)
         self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        config = command_config()
+        if config.mechanism:
+            await log_in(config, self.call, self.address)
 
     async def call(
         self, name: str, request: object, *, version: int | None = None, version_max: int = 99
@@ -142,7 +148,7 @@ async def _connect(address: str, host: str, port: int) -> Session:
     """Raises NoConnection."""
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=command_config().tls)
     except TimeoutError:
         raise NoConnection(f"no connection within {CONNECT_S_MAX:.0f} s") from None
     except OSError as error:
@@ -154,6 +160,10 @@ def _why(error: OSError) -> str:
     """The operating system's own words; the numbers of failed look-ups of names are none of its."""
     if isinstance(error, socket.gaierror):
         return str(error.strerror)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not believed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}"
     return os.strerror(error.errno) if error.errno else str(error)
 
 

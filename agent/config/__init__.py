@@ -28,6 +28,7 @@ from agent.config.sections import (
     ShutdownConfig,
     StoreConfig,
 )
+from agent.config.tokens import DelegationConfig, OauthConfig
 
 __all__ = [
     "Config",
@@ -58,4 +59,6 @@ __all__ = [
     "MergingConfig",
     "PeersConfig",
     "SaslConfig",
+    "OauthConfig",
+    "DelegationConfig",
 ]

@@ -12,7 +12,8 @@ from pydantic import Field, SecretStr
 from agent.config.base import MIB, Port, Section
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-MECHANISMS_PATTERN = r"^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)(,(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)){0,2}$"
+_MECHANISM = "(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER)"
+MECHANISMS_PATTERN = f"^{_MECHANISM}(,{_MECHANISM}){{0,3}}$"
 ROLES_PATTERN = r"^(all|(produce|fetch|background)(,(produce|fetch|background)){0,2})$"
 
 
@@ -160,10 +161,24 @@ class PeersConfig(Section):
     """Ask other agents of the zone, and answer them. Only where the log is etcd."""
 
     host: Annotated[str, Field(min_length=1)] = "0.0.0.0"
-    """Address to bind. Only agents of this cluster should reach it: answers are not encrypted."""
+    """Address to bind. Only agents of this cluster should reach it."""
 
     port: Port = 0
     """Port to bind; 0 takes a free one."""
+
+    secret: SecretStr = SecretStr("")
+    """What agents prove to each other that they know, the same on all: 32 characters or more of chance.
+    Empty: the cluster's id, which clients are told. Give it as FLOE_PEERS__SECRET."""
+
+    tls_cert_file: str = ""
+    """PEM file of the certificate that this agent shows others, as client and as server. Empty: reads between
+    agents are in the clear."""
+
+    tls_key_file: str = ""
+    """PEM file of its key, not encrypted."""
+
+    tls_ca_file: str = ""
+    """PEM file of the authority that vouches for agents, and for nobody else."""
 
     advertised_host: str = ""
     """Host under which other agents reach it. Empty: `host`, or the host's name when `host` is a wildcard.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from agent.config import authorizer
 from agent.config.sections import ListenerConfig
 from agent.config.tree import Tree
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+SECRET_LENGTH_MIN = 32
 
 
 def problems(config: Tree) -> Iterator[str]:
@@ -17,6 +21,9 @@ def problems(config: Tree) -> Iterator[str]:
     yield from authorizer.problems(config.authorizer)
     if bool(config.sasl.admin_user) != bool(config.sasl.admin_password.get_secret_value()):
         yield "sasl.admin_user and sasl.admin_password go together; set both or neither"
+    yield from _peers(config)
+    yield from _oauth(config)
+    yield from _delegation(config)
 
 
 def _tls(name: str, listener: ListenerConfig) -> Iterator[str]:
@@ -50,3 +57,48 @@ def _sasl(name: str, listener: ListenerConfig, config: Tree) -> Iterator[str]:
             f"{name}.sasl_mechanisms has PLAIN, which nobody could log in by: "
             "set sasl.users_file or sasl.admin_user"
         )
+
+
+def _peers(config: Tree) -> Iterator[str]:
+    peers = config.peers
+    if len({bool(each) for each in (peers.tls_cert_file, peers.tls_key_file, peers.tls_ca_file)}) > 1:
+        yield "peers.tls_cert_file, peers.tls_key_file and peers.tls_ca_file go together; set all or none"
+    secret = peers.secret.get_secret_value()
+    if secret and len(secret) < SECRET_LENGTH_MIN:
+        yield f"peers.secret has less than {SECRET_LENGTH_MIN} characters; take them from a generator"
+
+
+def _oauth(config: Tree) -> Iterator[str]:
+    oauth = config.oauth
+    wanted = [
+        each.name
+        for each in config.listeners
+        if each.protocol.startswith("SASL") and "OAUTHBEARER" in each.sasl_mechanisms.split(",")
+    ]
+    if oauth.jwks_url and oauth.jwks_file:
+        yield "oauth.jwks_url and oauth.jwks_file are both set; keys come from one of them"
+    if wanted and not (oauth.jwks_url or oauth.jwks_file):
+        yield f"listener {wanted[0]} has OAUTHBEARER: set oauth.jwks_url or oauth.jwks_file, whose keys count"
+    if wanted and not oauth.issuer:
+        yield f"listener {wanted[0]} has OAUTHBEARER: set oauth.issuer, whose tokens are believed"
+    if oauth.jwks_ca_file and not oauth.jwks_url:
+        yield "oauth.jwks_ca_file is set, but oauth.jwks_url is not"
+    if not oauth.jwks_url:
+        return
+    parts = urlsplit(oauth.jwks_url)
+    if "@" in parts.netloc:
+        yield "oauth.jwks_url must not hold a user or password"
+    local = parts.scheme == "http" and parts.hostname in LOOPBACK
+    if not parts.hostname or not (parts.scheme == "https" or local):
+        yield (
+            f"oauth.jwks_url {oauth.jwks_url!r} must begin with https:// (http:// on this machine only): "
+            "whoever can change what it answers can log in as anybody"
+        )
+
+
+def _delegation(config: Tree) -> Iterator[str]:
+    secret = config.delegation.secret.get_secret_value()
+    if secret and len(secret) < SECRET_LENGTH_MIN:
+        yield f"delegation.secret has less than {SECRET_LENGTH_MIN} characters; take them from a generator"
+    if secret and not any(each.protocol.startswith("SASL") for each in config.listeners):
+        yield "delegation.secret is set, but no listener has a protocol with SASL, by which tokens log in"

@@ -38,6 +38,7 @@ from agent.config.sections import (
     ShutdownConfig,
     StoreConfig,
 )
+from agent.config.tokens import DelegationConfig, OauthConfig
 
 
 class Tree(Section):
@@ -49,6 +50,8 @@ class Tree(Section):
     sasl: SaslConfig = SaslConfig()
     audit_log: AuditLogConfig = AuditLogConfig()
     authorizer: AuthorizerConfig = AuthorizerConfig()
+    oauth: OauthConfig = OauthConfig()
+    delegation: DelegationConfig = DelegationConfig()
     peers: PeersConfig = PeersConfig()
     log: LogConfig
     store: StoreConfig

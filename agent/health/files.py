@@ -28,6 +28,7 @@ BY_CALL = frozenset(
     {"log.password_file", "store.access_key_file", "store.secret_key_file", "store.session_token_file"}
 )
 """Read anew wherever they are used (coordination/etcd/client.py, objectstore/credentials.py)."""
+BY_DOORS = frozenset({"sasl.users_file", "oauth.jwks_file", "peers.tls_cert_file", "peers.tls_key_file"})
 BY_RENEWAL = frozenset({"log.tls_ca_file", "log.tls_cert_file", "log.tls_key_file"})
 """Used once the log has renewed its connections."""
 
@@ -43,8 +44,11 @@ class Watched:
 
 
 def files_of(config: Config, config_file: Path | None) -> Iterator[Watched]:
-    """Every file that the configuration names in a setting called `…_file`, and the one that it came from."""
+    """Every file that the configuration names in a setting called `…_file`, and the one that it came from;
+    without what lets clients in, which agent/net/doors.py looks at."""
     for path, value in leaves(plain(config)):
+        if path[0] == "listeners" or ".".join(path) in BY_DOORS:
+            continue
         if path[-1].endswith("_file") and isinstance(value, str) and value:
             yield Watched(".".join(path), Path(value))
     if config_file is not None:

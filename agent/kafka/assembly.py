@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.cluster.hints import LeaderHints
 from agent.cluster.lingering import Lingering
@@ -25,6 +26,7 @@ from agent.kafka.produce.driver import ProduceDriver, PutChunk
 from agent.kafka.produce.planner import FlushLimits
 from agent.kafka.quotas.quotas import Quotas
 from agent.kafka.topic_bodies import TopicBodies
+from agent.net.tokens.identity import KeySource
 from agent.rules.pool import RulesPool
 from agent.telemetry.damages import Damages
 from agent.telemetry.metrics import Metrics
@@ -41,6 +43,9 @@ from objectstore.naming import ChunkId
 from objectstore.reader import ChunkReader
 from objectstore.store import Buffer, ObjectStore
 from schema.validator import ValidatorCache
+
+if TYPE_CHECKING:
+    from agent.net.tokens.verifying import Tokens
 
 PUT_BURST_S = 0.25  # seconds of the PUT budget that may be used at once
 PUT_SHARE = 0.5  # of a Produce's time; the rest is the log's
@@ -108,6 +113,7 @@ def assemble(
     users: UsersFile | None = None,
     trail: Trail | None = None,
     shadow: Shadow | None = None,
+    keys: KeySource | None = None,
 ) -> Services:
     """The services that handlers use. `cluster_id` (16 bytes) goes into every chunk."""
     produce = ProduceDriver(
@@ -144,7 +150,6 @@ def assemble(
         refusals=refusals or Refusals(clock, metrics),
         ranges={key: handler.VERSIONS for key, handler in HANDLERS.items()},
         standing=standing,
-        logins=Logins(config, clock, lambda: replica.state, metrics, users),
         trail=trail or Trail(config.audit_log, clock, config.agent_name, metrics),
         authority=Authority(
             config.authorizer,
@@ -153,10 +158,26 @@ def assemble(
             shadow or Shadow(clock, config.authorizer.shadow_rows_max),
         ),
         quotas=Quotas(config.quotas, clock, lambda: replica.state.quotas, metrics),
+        logins=Logins(
+            config,
+            clock,
+            lambda: replica.state,
+            metrics,
+            users,
+            _tokens(config, keys, clock),
+        ),
         lingering=Lingering(config.health.listed_ms / 1000, clock.monotonic),
         topic_bodies=TopicBodies(config.limits.metadata_cache_bytes_max),
         listener_zones={each.name: each.zone for each in config.listeners if each.zone},
     )
+
+
+def _tokens(config: Config, keys: KeySource | None, clock: Clock) -> Tokens | None:
+    if keys is None:
+        return None
+    from agent.net.tokens.verifying import Tokens  # not everybody pays for it (agent/net/tokens/identity.py)
+
+    return Tokens(config.oauth, keys, clock)
 
 
 def _connect(

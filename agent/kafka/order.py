@@ -68,6 +68,10 @@ KINDS: Final[dict[int, Kind]] = {
     35: Kind.READ,  # DescribeLogDirs
     36: Kind.WRITE,  # SaslAuthenticate
     37: Kind.WRITE,  # CreatePartitions
+    38: Kind.WRITE,  # CreateDelegationToken
+    39: Kind.WRITE,  # RenewDelegationToken
+    40: Kind.WRITE,  # ExpireDelegationToken
+    41: Kind.READ,  # DescribeDelegationToken
     42: Kind.WRITE,  # DeleteGroups
     43: Kind.WRITE,  # ElectLeaders
     44: Kind.WRITE,  # IncrementalAlterConfigs

@@ -1,4 +1,4 @@
-"""What lets clients in and lies in files: listeners' certificates and users of PLAIN, and their renewal."""
+"""What lets clients in and is renewed: listeners' certificates, users of PLAIN, keys of tokens."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from agent.net.listening import Listener
 from agent.net.principals import namer
 from agent.net.renewal import Renewable, Renewal
 from agent.net.tls import Tls, TlsFiles
+from agent.net.tokens.identity import KeySource
 from agent.telemetry.metrics import Metrics
 
 RENEWAL_S: Final = 5.0
@@ -24,11 +25,24 @@ class Doors:
         """Reads the files. Raises ConfigError."""
         self.listeners = listeners_of(config)
         self.users = UsersFile(config.sasl.users_file)
+        self.keys = keys_of(config, metrics)
         self._metrics = metrics
         self._certificates = [each.tls for each in self.listeners if each.tls is not None]
-        files: list[Renewable] = [*self._certificates, self.users]
-        self.renewal = Renewal(files, RENEWAL_S, lambda _: self._tell())
+        files: list[Renewable] = [*self._certificates, self.users, *(self.keys.files if self.keys else ())]
+        self._renewal = Renewal(files, RENEWAL_S, lambda _: self._tell())
         self._tell()
+
+    def start(self) -> None:
+        """Begin to look for what is newer."""
+        self._renewal.start()
+        if self.keys is not None:
+            self.keys.start()
+
+    async def stop(self) -> None:
+        """Look no more."""
+        await self._renewal.stop()
+        if self.keys is not None:
+            await self.keys.stop()
 
     def _tell(self) -> None:
         """How long certificates last, and whether newer files on the disk are refused."""
@@ -37,6 +51,17 @@ class Doors:
             self._metrics.tls_expires_seconds.labels(listener).set(tls.expires_s)
             self._metrics.tls_renewal_failing.labels(listener).set(bool(tls.problem))
         self._metrics.users_file_failing.set(bool(self.users.problem))
+        if self.keys is not None:
+            self._metrics.jwks_failing.set(self.keys.failing)
+
+
+def keys_of(config: Config, metrics: Metrics) -> KeySource | None:
+    """Whose tokens let somebody in; None where nobody's do. Raises ConfigError."""
+    if not (config.oauth.jwks_url or config.oauth.jwks_file):
+        return None
+    from agent.net.tokens.sources import source_of  # not everybody pays for it (agent/net/tokens/identity.py)
+
+    return source_of(config, metrics)
 
 
 def listeners_of(config: Config) -> list[Listener]:

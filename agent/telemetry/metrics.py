@@ -104,6 +104,10 @@ class Metrics:
         self.users_file_failing = self._gauge(
             "users_file_failing", "1 while the file of PLAIN's users on the disk cannot be used"
         )
+        self.jwks_failing = self._gauge(
+            "jwks_failing", "1 while newer keys of OAUTHBEARER's tokens cannot be had: the known serve on"
+        )
+        self.jwks_lookups = self._counter("jwks_lookups", "Looks at oauth.jwks_url", "outcome")
         self.tls_expires_seconds = self._gauge(
             "tls_expires_seconds", "Unix time when the listener's certificate ends", "listener"
         )

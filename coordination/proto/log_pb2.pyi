@@ -127,6 +127,9 @@ class Command(_message.Message):
     CREATE_ACLS_FIELD_NUMBER: _builtins.int
     DELETE_ACLS_FIELD_NUMBER: _builtins.int
     ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _builtins.int
+    CREATE_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
+    RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
+    EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commit_chunk(self) -> Global___CommitChunk: ...
     @_builtins.property
@@ -245,6 +248,12 @@ class Command(_message.Message):
     def delete_acls(self) -> Global___DeleteAcls: ...
     @_builtins.property
     def alter_client_quotas(self) -> Global___AlterClientQuotas: ...
+    @_builtins.property
+    def create_delegation_token(self) -> Global___CreateDelegationToken: ...
+    @_builtins.property
+    def renew_delegation_token(self) -> Global___RenewDelegationToken: ...
+    @_builtins.property
+    def expire_delegation_token(self) -> Global___ExpireDelegationToken: ...
     def __init__(
         self,
         *,
@@ -307,12 +316,15 @@ class Command(_message.Message):
         create_acls: Global___CreateAcls | None = ...,
         delete_acls: Global___DeleteAcls | None = ...,
         alter_client_quotas: Global___AlterClientQuotas | None = ...,
+        create_delegation_token: Global___CreateDelegationToken | None = ...,
+        renew_delegation_token: Global___RenewDelegationToken | None = ...,
+        expire_delegation_token: Global___ExpireDelegationToken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_delegation_token", b"create_delegation_token", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_delegation_token", b"expire_delegation_token", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "renew_delegation_token", b"renew_delegation_token", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "abort_transaction", b"abort_transaction", "add_to_transaction", b"add_to_transaction", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_cluster_configs", b"alter_cluster_configs", "alter_group_configs", b"alter_group_configs", "alter_topic_configs", b"alter_topic_configs", "assign_classic_generation", b"assign_classic_generation", "begin", b"begin", "bind_schema", b"bind_schema", "change_consumer_group", b"change_consumer_group", "claim", b"claim", "commit_chunk", b"commit_chunk", "commit_offsets", b"commit_offsets", "commit_table", b"commit_table", "commit_tables", b"commit_tables", "commit_transaction_offsets", b"commit_transaction_offsets", "create_acls", b"create_acls", "create_delegation_token", b"create_delegation_token", "create_partitions", b"create_partitions", "create_topic", b"create_topic", "delete_acls", b"delete_acls", "delete_groups", b"delete_groups", "delete_offsets", b"delete_offsets", "delete_schema_versions", b"delete_schema_versions", "delete_scram_credential", b"delete_scram_credential", "delete_topic", b"delete_topic", "downgrade_consumer_group", b"downgrade_consumer_group", "drop_namespace", b"drop_namespace", "drop_table", b"drop_table", "end", b"end", "end_transaction", b"end_transaction", "enter_metadata", b"enter_metadata", "expire_delegation_token", b"expire_delegation_token", "expire_offsets", b"expire_offsets", "expire_producers", b"expire_producers", "expire_transactions", b"expire_transactions", "fence_incarnation", b"fence_incarnation", "forget_chunks", b"forget_chunks", "forget_segments", b"forget_segments", "heartbeat", b"heartbeat", "init_transactions", b"init_transactions", "judge_agent", b"judge_agent", "kind", b"kind", "leave_metadata", b"leave_metadata", "move_log_start", b"move_log_start", "part", b"part", "put_classic_generation", b"put_classic_generation", "put_namespace", b"put_namespace", "put_scram_credential", b"put_scram_credential", "put_subject_settings", b"put_subject_settings", "record_snapshot", b"record_snapshot", "register_agent", b"register_agent", "register_schema", b"register_schema", "release_claim", b"release_claim", "renew_delegation_token", b"renew_delegation_token", "replace_classic_member", b"replace_classic_member", "set_feature_level", b"set_feature_level", "skip_damaged", b"skip_damaged", "swap_segments", b"swap_segments", "trim", b"trim", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings", "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls", "alter_client_quotas"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["commit_chunk", "register_agent", "fence_incarnation", "create_topic", "delete_topic", "create_partitions", "alter_topic_configs", "allocate_producer_ids", "expire_producers", "bind_schema", "commit_table", "drop_table", "put_namespace", "drop_namespace", "claim", "release_claim", "set_feature_level", "record_snapshot", "trim", "forget_chunks", "begin", "part", "end", "abort", "heartbeat", "alter_cluster_configs", "move_log_start", "leave_metadata", "put_classic_generation", "assign_classic_generation", "replace_classic_member", "commit_offsets", "delete_offsets", "delete_groups", "expire_offsets", "change_consumer_group", "downgrade_consumer_group", "swap_segments", "forget_segments", "alter_group_configs", "update_features", "enter_metadata", "init_transactions", "add_to_transaction", "commit_transaction_offsets", "end_transaction", "abort_transaction", "expire_transactions", "judge_agent", "skip_damaged", "commit_tables", "register_schema", "delete_schema_versions", "put_subject_settings", "put_scram_credential", "delete_scram_credential", "create_acls", "delete_acls", "alter_client_quotas", "create_delegation_token", "renew_delegation_token", "expire_delegation_token"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -3159,3 +3171,106 @@ class AlterClientQuotas(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__user) -> _WhichOneofReturnType__user | None: ...
 
 Global___AlterClientQuotas: _TypeAlias = AlterClientQuotas  # noqa: Y015
+
+@_typing.final
+class CreateDelegationToken(_message.Message):
+    """A delegation token (KIP-48): what its holder shows follows from its id and a secret that the log does not have.
+    Principals are users, without "User:". Times are the log's clock. From feature level 2 on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    REQUESTER_FIELD_NUMBER: _builtins.int
+    RENEWERS_FIELD_NUMBER: _builtins.int
+    LIFETIME_MS_FIELD_NUMBER: _builtins.int
+    RENEW_MS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    owner: _builtins.str
+    """who its holder is"""
+    requester: _builtins.str
+    """who asked for it (KIP-373)"""
+    lifetime_ms: _builtins.int
+    """so long it can be renewed"""
+    renew_ms: _builtins.int
+    """so long it holds unless it is renewed"""
+    @_builtins.property
+    def renewers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """who may renew it and let it expire, besides the owner"""
+
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+        owner: _builtins.str = ...,
+        requester: _builtins.str = ...,
+        renewers: _abc.Iterable[_builtins.str] | None = ...,
+        lifetime_ms: _builtins.int = ...,
+        renew_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifetime_ms", b"lifetime_ms", "owner", b"owner", "renew_ms", b"renew_ms", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateDelegationToken: _TypeAlias = CreateDelegationToken  # noqa: Y015
+
+@_typing.final
+class RenewDelegationToken(_message.Message):
+    """Lets a token hold longer. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    RENEW_MS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    principal: _builtins.str
+    """who asks for it"""
+    renew_ms: _builtins.int
+    """from now on"""
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        renew_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "renew_ms", b"renew_ms", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewDelegationToken: _TypeAlias = RenewDelegationToken  # noqa: Y015
+
+@_typing.final
+class ExpireDelegationToken(_message.Message):
+    """Lets a token end earlier, or later up to its lifetime. From feature level 2 on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    PERIOD_MS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.str
+    principal: _builtins.str
+    """who asks for it"""
+    period_ms: _builtins.int
+    """from now on; negative: it is gone at once"""
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        period_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["period_ms", b"period_ms", "principal", b"principal", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpireDelegationToken: _TypeAlias = ExpireDelegationToken  # noqa: Y015

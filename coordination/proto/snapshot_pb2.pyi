@@ -56,6 +56,7 @@ class Section(_message.Message):
     SCRAM_FIELD_NUMBER: _builtins.int
     ACLS_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
+    DELEGATION_TOKENS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head: ...
     @_builtins.property
@@ -110,6 +111,8 @@ class Section(_message.Message):
     def acls(self) -> Global___Acls: ...
     @_builtins.property
     def quotas(self) -> Global___Quotas: ...
+    @_builtins.property
+    def delegation_tokens(self) -> Global___DelegationTokens: ...
     def __init__(
         self,
         *,
@@ -140,12 +143,13 @@ class Section(_message.Message):
         scram: Global___Scram | None = ...,
         acls: Global___Acls | None = ...,
         quotas: Global___Quotas | None = ...,
+        delegation_tokens: Global___DelegationTokens | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "administration", b"administration", "chunks", b"chunks", "consumer_members", b"consumer_members", "delegation_tokens", b"delegation_tokens", "extents", b"extents", "garbage", b"garbage", "group", b"group", "group_offsets", b"group_offsets", "head", b"head", "kind", b"kind", "leaving", b"leaving", "manifest_garbage", b"manifest_garbage", "namespace", b"namespace", "partition_rest", b"partition_rest", "partitions", b"partitions", "pending_change", b"pending_change", "pending_offsets", b"pending_offsets", "quotas", b"quotas", "registered_schema", b"registered_schema", "schema", b"schema", "scram", b"scram", "segment_garbage", b"segment_garbage", "subject", b"subject", "subject_settings", b"subject_settings", "table", b"table", "tail", b"tail", "topic", b"topic", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram", "acls", "quotas"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["head", "topic", "partitions", "schema", "table", "namespace", "chunks", "garbage", "pending_change", "tail", "group", "group_offsets", "consumer_members", "segment_garbage", "manifest_garbage", "administration", "transactions", "pending_offsets", "extents", "partition_rest", "leaving", "registered_schema", "subject", "subject_settings", "scram", "acls", "quotas", "delegation_tokens"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -2145,3 +2149,61 @@ class Quotas(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Quotas: _TypeAlias = Quotas  # noqa: Y015
+
+@_typing.final
+class DelegationTokens(_message.Message):
+    """Delegation tokens (log.proto CreateDelegationToken), some of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Token(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOKEN_ID_FIELD_NUMBER: _builtins.int
+        OWNER_FIELD_NUMBER: _builtins.int
+        REQUESTER_FIELD_NUMBER: _builtins.int
+        RENEWERS_FIELD_NUMBER: _builtins.int
+        ISSUED_MS_FIELD_NUMBER: _builtins.int
+        EXPIRES_MS_FIELD_NUMBER: _builtins.int
+        ENDS_MS_FIELD_NUMBER: _builtins.int
+        token_id: _builtins.str
+        owner: _builtins.str
+        requester: _builtins.str
+        issued_ms: _builtins.int
+        expires_ms: _builtins.int
+        ends_ms: _builtins.int
+        @_builtins.property
+        def renewers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        def __init__(
+            self,
+            *,
+            token_id: _builtins.str = ...,
+            owner: _builtins.str = ...,
+            requester: _builtins.str = ...,
+            renewers: _abc.Iterable[_builtins.str] | None = ...,
+            issued_ms: _builtins.int = ...,
+            expires_ms: _builtins.int = ...,
+            ends_ms: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ms", b"ends_ms", "expires_ms", b"expires_ms", "issued_ms", b"issued_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelegationTokens.Token]: ...
+    def __init__(
+        self,
+        *,
+        tokens: _abc.Iterable[Global___DelegationTokens.Token] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelegationTokens: _TypeAlias = DelegationTokens  # noqa: Y015

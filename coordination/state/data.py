@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordination.state.acl_types import AclTable
 from coordination.state.chunk_table import ChunkTable
+from coordination.state.delegation_types import DelegationToken
 from coordination.state.group_types import Group
 from coordination.state.quota_types import QuotaTable
 from coordination.state.scram_types import ScramTable
@@ -60,6 +61,7 @@ class StateData:
         self.subjects, self.scram = SubjectTable(), ScramTable()  # the schema registry; who logs in by SCRAM
         self.acls = AclTable()
         self.quotas = QuotaTable()  # what clients may take
+        self.delegation_tokens: dict[str, DelegationToken] = {}  # by token id
         self.tables: dict[tuple[str, str], Table] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.groups: dict[str, Group] = {}  # consumer groups of either protocol

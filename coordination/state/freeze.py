@@ -17,7 +17,9 @@ from typing import TypeVar
 
 from coordination.proto import snapshot_pb2 as pb
 from coordination.state.acl_types import Acl
+from coordination.state.delegation_types import DelegationToken
 from coordination.state.freeze_acls import acl_sections
+from coordination.state.freeze_delegation import delegation_sections
 from coordination.state.freeze_groups import FrozenGroup, group_sections, note_group
 from coordination.state.freeze_partitions import (
     PARTITIONS_PER_STEP,
@@ -78,6 +80,7 @@ class Frozen:
     acls: list[Acl] = field(default_factory=list)
     quota_changes: int = 0
     quotas: list[NotedQuotas] = field(default_factory=list)
+    delegation_tokens: list[tuple[str, DelegationToken]] = field(default_factory=list)
 
 
 def freeze(state: State) -> Iterator[Frozen]:
@@ -96,6 +99,7 @@ def freeze(state: State) -> Iterator[Frozen]:
     frozen.scram_secret, frozen.scram = state.scram.secret, list(state.scram.credentials.items())
     frozen.acls_revision, frozen.acls = state.acls.revision, list(state.acls.acls)
     frozen.quota_changes, frozen.quotas = state.quotas.changes, list(state.quotas.entities.items())
+    frozen.delegation_tokens = list(state.delegation_tokens.items())  # a change puts a new one in
     yield frozen
     for subjects in _groups(registry.subjects.values(), SUBJECTS_PER_STEP):
         frozen.subjects.subjects += map(note_subject, subjects)
@@ -178,6 +182,7 @@ def _body(frozen: Frozen) -> Iterator[pb.Section]:
     yield from scram_sections(frozen.scram_secret, frozen.scram)
     yield from acl_sections(frozen.acls_revision, frozen.acls)
     yield from quota_sections(frozen.quota_changes, frozen.quotas)
+    yield from delegation_sections(frozen.delegation_tokens)
     for table in frozen.tables:
         yield pb.Section(table=_table(table))
     for name, properties in frozen.namespaces:

@@ -24,6 +24,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | PutScramCredential, DeleteScramCredential |
 | 2 | CreateAcls, DeleteAcls |
 | 2 | AlterClientQuotas |
+| 2 | CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken |
 | 2 | Heartbeat says how fast its author is: its result repeats it, the state keeps nothing of it |
 | 2 | CommitChunk.companion_of: a batch that is appended with another one or not at all |
 | 2 | CreateTopic.quarantine, AlterTopicConfigs.quarantine: the topic for records that break a topic's rules; when it is deleted or bound anew, batches of the topic that were judged before are refused |
@@ -64,6 +65,7 @@ QUARANTINES = 2  # and what breaks a topic's rules can be kept in another topic
 SCRAM = 2  # and users log in by SCRAM
 ACLS = 2  # and who may do what is part of the state
 QUOTAS = 2  # and clients have quotas
+DELEGATION = 2  # and by tokens of others
 FOLLOWED_SUBJECTS = 2  # and topics are bound to them
 TABLE_NAMES = 2  # and a topic has one table, which goes with its configured name, and that with no other's
 
@@ -79,6 +81,9 @@ SINCE: dict[str, int] = {
     "create_acls": ACLS,
     "delete_acls": ACLS,
     "alter_client_quotas": QUOTAS,
+    "create_delegation_token": DELEGATION,
+    "renew_delegation_token": DELEGATION,
+    "expire_delegation_token": DELEGATION,
 } | dict.fromkeys(
     (
         "init_transactions",

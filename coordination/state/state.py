@@ -23,6 +23,7 @@ from coordination.state import (
     cluster,
     configs,
     consumer_changes,
+    delegation,
     enumerations,
     features,
     group_offsets,
@@ -133,6 +134,9 @@ HANDLERS: dict[str, Handler] = {
     "create_acls": acls.create_acls,
     "delete_acls": acls.delete_acls,
     "alter_client_quotas": quotas.alter_client_quotas,
+    "create_delegation_token": delegation.create_delegation_token,
+    "renew_delegation_token": delegation.renew_delegation_token,
+    "expire_delegation_token": delegation.expire_delegation_token,
 }
 
 

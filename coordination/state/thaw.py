@@ -14,6 +14,7 @@ from coordination.state.data import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN, HANDLE
 from coordination.state.errors import UnknownCommand, UnsupportedFeature
 from coordination.state.freeze_acls import thaw_acls
 from coordination.state.freeze_consumers import thaw_members
+from coordination.state.freeze_delegation import thaw_delegation
 from coordination.state.freeze_groups import thaw_group, thaw_offsets
 from coordination.state.freeze_partitions import thaw_spans
 from coordination.state.freeze_quotas import thaw_quotas
@@ -92,6 +93,7 @@ class Thaw:
             "scram": lambda told: thaw_scram(self.state.scram, told),
             "acls": lambda told: thaw_acls(self.state.acls, told),
             "quotas": lambda told: thaw_quotas(self.state.quotas, told),
+            "delegation_tokens": lambda told: thaw_delegation(self.state.delegation_tokens, told),
             "tail": self._tail,
         }
 

@@ -30,6 +30,7 @@ TOOLS = {
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "features": "org.apache.kafka.tools.FeatureCommand",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import socket
 import ssl
 import subprocess
@@ -287,3 +288,59 @@ def test_a_frame_beyond_the_receive_size_is_not_read_before_the_login(secured: S
         client.sendall((64 * 1024 + 1).to_bytes(4, "big") + bytes(8))
         assert client.recv(1) == b""
     assert "sasl.receive_bytes_max" in secured.log()
+
+
+def floe(secured: Secured, protocol: str, config: dict[str, Any], *words: str, stdin: str = "") -> Any:
+    """One of floe's own commands, with a file of properties as Kafka's tools take it."""
+    path = secured.agent.data.parent / "command.properties"
+    path.write_text("# for floe\n" + "".join(f"{name}={value}\n" for name, value in config.items()))
+    command = [sys.executable, "-m", "agent", *words, "--bootstrap", secured.bootstrap(protocol)]
+    environment = {**os.environ, "FLOE_COMMAND_CONFIG": str(path)}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, input=stdin, timeout=120
+    )
+
+
+def properties(secured: Secured, protocol: str, mechanism: str, password: str = ALICE[1]) -> dict[str, Any]:
+    trusting = {"ssl.truststore.type": "PEM", "ssl.truststore.location": secured.authority.cert}
+    found: dict[str, Any] = {"security.protocol": protocol, "request.timeout.ms": "5000"}
+    if protocol.endswith("SSL"):
+        found |= trusting
+    if protocol == "SSL":
+        both = secured.agent.data.parent / "both.pem"
+        both.write_text(secured.client.key.read_text() + secured.client.cert.read_text())
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": both}
+    if mechanism:
+        login = f'org.example.LoginModule required username="{ALICE[0]}" password="{password}";'
+        found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"), [("SSL", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")]
+)
+def test_floe_s_own_commands(secured: Secured, protocol: str, mechanism: str) -> None:
+    config = properties(secured, protocol, mechanism)
+    topic = f"floe-{protocol}"
+    made = floe(secured, protocol, config, "topic", "create", topic)
+    assert made.returncode == 0, made
+    sent = floe(secured, protocol, config, "produce", topic, stdin="hello\n")
+    assert sent.returncode == 0, sent
+    read = floe(secured, protocol, config, "consume", topic)
+    assert read.returncode == 0, read
+    assert "hello" in read.stdout
+
+
+def test_floe_s_own_commands_are_told_why_not(secured: Secured) -> None:
+    good = properties(secured, "SASL_SSL", "SCRAM-SHA-256")
+    for changed, status, told in (
+        (properties(secured, "SASL_SSL", "SCRAM-SHA-256", "wrong-password"), 5, "does not let 'alice' in"),
+        ({**good, "sasl.mechanism": "GSSAPI"}, 3, "sasl.mechanism is one of"),
+        ({**good, "ssl.truststore.type": "JKS"}, 3, "PEM"),
+        ({**good, "sasl.login.class": "x"}, 3, "sasl.login.class is not known"),
+        ({**good, "security.protocol": "SASL_PLAINTEXT"}, 4, "closed the connection"),
+        ({"security.protocol": "SASL_SSL", **{k: good[k] for k in good if "sasl" in k}}, 4, "not believed"),
+    ):
+        done = floe(secured, "SASL_SSL", changed, "topic", "list")
+        assert (done.returncode, told in done.stderr) == (status, True), done
+        assert not [secret for secret in (ALICE[1], "wrong-password") if secret in done.stderr]

@@ -48,6 +48,7 @@ _QUOTAS = (
 )
 _LOGINS = "no client logs in here: the commands are in tests/unit/coordination/test_scram.py"
 _ACLS = "nothing is forbidden here: the commands are in tests/unit/coordination/test_acls.py"
+_TOKENS = "no client logs in here: the commands are in tests/unit/coordination/test_delegation.py"
 COMMANDS_OUT: Mapping[str, str] = {
     "commit_tables": _CATALOG,
     "abort": "an author gives a large change up only when a part is refused; where the author is fenced "
@@ -60,13 +61,20 @@ COMMANDS_OUT: Mapping[str, str] = {
     "put_scram_credential": _LOGINS,
     "delete_scram_credential": _LOGINS,
     "alter_client_quotas": _QUOTAS,
+    "create_delegation_token": _TOKENS,
+    "renew_delegation_token": _TOKENS,
+    "expire_delegation_token": _TOKENS,
     "expire_transactions": "transactional ids are kept for days: in a run that would be an anomaly (due.py)",
     "judge_agent": "only an agent that stays unwell for seconds is judged: seeds with --sick come to it",
 }
 """Commands that may stay out, each with the reason."""
 REQUESTS_OUT: Mapping[str, str] = dict.fromkeys(
     ("SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials"), _LOGINS
-) | {"AlterClientQuotas": _QUOTAS}
+) | {"AlterClientQuotas": _QUOTAS} | dict.fromkeys(
+    (
+        "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
+    ), _TOKENS,
+)  # fmt: skip
 """APIs that may stay out, likewise."""
 
 

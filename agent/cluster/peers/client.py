@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from agent.cluster.peers.tls import PeerTls
 from agent.cluster.peers.wire import (
     ANSWER,
     HELLO,
@@ -40,10 +41,13 @@ class Link:
         self._writer = writer
 
     @classmethod
-    async def open(cls, address: str, secret: bytes, nonce: bytes) -> Link:
+    async def open(cls, address: str, secret: bytes, nonce: bytes, tls: PeerTls | None = None) -> Link:
         """Connect and prove. Raises PeerError, OSError, EOFError."""
         host, _, port = address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=STREAM_BYTES)
+        context = None if tls is None else tls.asking
+        reader, writer = await asyncio.open_connection(
+            host.strip("[]"), int(port), limit=STREAM_BYTES, ssl=context
+        )
         try:
             writer.write(HELLO + nonce)
             theirs = await reader.readexactly(NONCE_BYTES)
@@ -87,8 +91,9 @@ class _Pool:
 class PeerClient:
     """Connections to peers by address."""
 
-    def __init__(self, secret: bytes, clock: Clock) -> None:
+    def __init__(self, secret: bytes, clock: Clock, tls: PeerTls | None = None) -> None:
         self._secret = secret
+        self._tls = tls
         self._clock = clock
         self._pools: dict[str, _Pool] = {}
 
@@ -151,7 +156,8 @@ class PeerClient:
             self.forget(address)
 
     async def _open(self, address: str) -> Link:
-        return await Link.open(address, self._secret, self._clock.random_bytes(NONCE_BYTES))
+        nonce = self._clock.random_bytes(NONCE_BYTES)
+        return await Link.open(address, self._secret, nonce, self._tls)
 
     def _pool(self, address: str) -> _Pool:
         pool = self._pools.get(address)

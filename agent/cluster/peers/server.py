@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from agent.cluster.peers.tls import PeerTls
 from agent.cluster.peers.wire import (
     HELLO,
     NONCE_BYTES,
@@ -53,8 +54,16 @@ class PeerServer:
     """Listens for peers. `bytes_max` bounds the answers under way; `beat_s` as BEAT_S, seconds."""
 
     def __init__(
-        self, serve: Serve, secret: bytes, clock: Clock, bytes_max: int, *, beat_s: float = BEAT_S
+        self,
+        serve: Serve,
+        secret: bytes,
+        clock: Clock,
+        bytes_max: int,
+        *,
+        beat_s: float = BEAT_S,
+        tls: PeerTls | None = None,
     ) -> None:
+        self._tls = tls
         self._serve = serve
         self._secret = secret
         self._clock = clock
@@ -67,7 +76,11 @@ class PeerServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; gives the bound port. Raises OSError when it is taken."""
-        self._server = await asyncio.start_server(self._connected, host, port)
+        context = None if self._tls is None else self._tls.answering
+        patience = None if self._tls is None else PATIENCE_S
+        self._server = await asyncio.start_server(
+            self._connected, host, port, ssl=context, ssl_handshake_timeout=patience
+        )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 

@@ -8,6 +8,7 @@ from agent.cluster.peers.client import PeerClient
 from agent.cluster.peers.near import Near, Patience
 from agent.cluster.peers.owners import Owners
 from agent.cluster.peers.server import PeerServer
+from agent.cluster.peers.tls import tls_of
 from agent.cluster.peers.warm import Warmer
 from agent.cluster.peers.whole import WholeChunks
 from agent.cluster.peers.wire import secret_of
@@ -32,24 +33,30 @@ class Peers:
     ) -> None:
         peers = config.peers
         self._config = peers
-        secret = secret_of(cluster_id, config.cluster.name)
+        secret = secret_of(cluster_id, config.cluster.name, peers.secret.get_secret_value())
+        self._tls = tls_of(peers)
         self.whole = WholeChunks(store, peers.chunk_cache_bytes_max, config.fetch.cold_reads_in_flight_max)
         owners = Owners(
             lambda: replica.state, lambda: replica.incarnation, config.agent.zone, peers.recent_chunks_max
         )
         patience = Patience(peers.hedge_ms / 1000, peers.timeout_ms / 1000)
-        self.near = Near(reader, owners, PeerClient(secret, clock), self.whole, patience, replica.barrier)
-        self.server = PeerServer(self.near.serve, secret, clock, peers.answers_bytes_max)
+        client = PeerClient(secret, clock, self._tls)
+        self.near = Near(reader, owners, client, self.whole, patience, replica.barrier)
+        self.server = PeerServer(self.near.serve, secret, clock, peers.answers_bytes_max, tls=self._tls)
         replica.add_listener(owners.applied)
         replica.add_reload_listener(owners.reloaded)
         reader.near = self.near
 
     async def start(self) -> int:
         """Listen for peers; gives the bound port. Raises OSError when it is taken."""
+        if self._tls is not None:
+            self._tls.start()
         return await self.server.start(self._config.host, self._config.port)
 
     async def stop(self) -> None:
         """Answer no more, ask no more. Idempotent."""
+        if self._tls is not None:
+            await self._tls.stop()
         await self.server.stop()
         await self.near.close()
 

@@ -9,7 +9,7 @@ Numbers are big-endian. After the handshake a connection carries one request at 
 READING comes any number of times before an answer: the owner lives, and waits for the bucket itself.
 The CRC ties an answer to its request. The handshake proves both ways that the other side knows the
 cluster's secret, without sending it: `HELLO` nonce → nonce, proof of "client" → proof of "server". Nothing is
-encrypted.
+encrypted here; with certificates all of it goes over TLS (tls.py).
 """
 
 from __future__ import annotations
@@ -61,9 +61,11 @@ class TooManyWait(PeerError):
     """So many of this agent's own requests wait for the peer that one more would wait in vain."""
 
 
-def secret_of(cluster_id: bytes, cluster: str) -> bytes:
-    """What only those know who can read the cluster's fingerprint in the bucket."""
-    return hashlib.sha256(b"floe peers\0" + cluster_id + cluster.encode()).digest()
+def secret_of(cluster_id: bytes, cluster: str, configured: str = "") -> bytes:
+    """What only agents know, where one is configured; else all who know the cluster's id, which clients are
+    told."""
+    known = hashlib.sha256(b"floe peers\0" + cluster_id + cluster.encode()).digest()
+    return hmac.digest(configured.encode(), known, "sha256") if configured else known
 
 
 def proof(secret: bytes, side: bytes, nonce: bytes) -> bytes:

@@ -30,4 +30,5 @@ async def handle(ctx: Context, request: SaslHandshakeRequest, version: int) -> S
         ctx.services.hang_up(
             ctx.client.connection, WireError(f"SASL mechanism {shown(request.mechanism)} is not enabled")
         )
-    return SaslHandshakeResponse(error_code=code, mechanisms=list(login.enabled))
+    told = [] if code == Code.ILLEGAL_SASL_STATE else list(login.enabled)
+    return SaslHandshakeResponse(error_code=code, mechanisms=told)

@@ -2,9 +2,9 @@
 
 Versions 0 to 2.
 Behaviour: a login that fails is SASL_AUTHENTICATION_FAILED after `sasl.failed_delay_ms`, and the connection
-ends; the answer does not tell whether the user exists. From version 1 on it says how long the login holds
-(KIP-368).
-Deviations: mechanisms are PLAIN and SCRAM; Kerberos, OAUTHBEARER and delegation tokens are not known.
+ends; the answer does not tell whether the user exists. A token that is refused (OAUTHBEARER) is answered with
+NONE and JSON first, as RFC 7628 has it. From version 1 on it says how long the login holds (KIP-368).
+Deviations: mechanisms are PLAIN, SCRAM and OAUTHBEARER; Kerberos is not known.
 """
 
 from __future__ import annotations
@@ -47,24 +47,28 @@ async def handle(ctx: Context, request: SaslAuthenticateRequest, version: int) -
     return SaslAuthenticateResponse(
         auth_bytes=answer,
         session_lifetime_ms=login.lifetime_ms if login.done() else 0,
-        error_message=None,
+        error_message="",  # as Kafka's
     )
 
 
 async def _failed(ctx: Context, login: Login, error: LoginFailed) -> SaslAuthenticateResponse:
     """Answer late: whoever guesses waits. Whatever else comes by the connection, ends it (Login.refusal)."""
     services = ctx.services
-    services.metrics.logins.labels(login.mechanism, "failed").inc()
-    count = services.logins.failed_from(ctx.client.host)
-    services.trail.login(
-        ctx.actor._replace(principal=error.user), login.mechanism, Code.SASL_AUTHENTICATION_FAILED
-    )
-    _log.warning("login failed", user=shown(error.user), why=error.why, failures=count, **_where(ctx, login))
-    await asyncio.sleep(services.config.sasl.failed_delay_ms / 1000)
+    if not error.noted:
+        services.metrics.logins.labels(login.mechanism, "failed").inc()
+        count = services.logins.failed_from(ctx.client.host)
+        who = ctx.actor._replace(principal=error.user)
+        services.trail.login(who, login.mechanism, Code.SASL_AUTHENTICATION_FAILED)
+        where = _where(ctx, login)
+        _log.warning("login failed", user=shown(error.user), why=error.why, failures=count, **where)
+        await asyncio.sleep(services.config.sasl.failed_delay_ms / 1000)
+    if error.challenge:
+        return SaslAuthenticateResponse(auth_bytes=error.challenge, error_message="")
+    told = error.told(login.mechanism, again=bool(login.principal))
     loop = asyncio.get_running_loop()
     loop.call_later(HANG_UP_S, services.hang_up, ctx.client.connection, WireError("the login failed"))
     return SaslAuthenticateResponse(
-        error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b""
+        error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=told, auth_bytes=b""
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.config import Config
 from agent.config.users import NOBODY, UsersFile
-from agent.kafka.login import plain, scram
-from agent.kafka.login.errors import LoginFailed
+from agent.kafka.login import oauthbearer, plain, scram
+from agent.kafka.login.delegation import Delegation
+from agent.kafka.login.errors import LoginFailed, NotTold
 from agent.net.wire.api import API_VERSIONS
 from agent.telemetry.metrics import Metrics
 from coordination.clock import Clock
@@ -18,6 +19,9 @@ from coordination.kafka_codes import Code
 from coordination.state.scram import ITERATIONS_MIN, SECRET_BYTES
 from coordination.state.scram_types import ScramCredential
 from coordination.state.state import State
+
+if TYPE_CHECKING:
+    from agent.net.tokens.verifying import Tokens
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -36,10 +40,14 @@ class Logins:
         state: Callable[[], State],
         metrics: Metrics,
         users: UsersFile | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
-        """`users`: those of PLAIN, renewed by somebody else; else sasl.users_file is read."""
+        """`users`: those of PLAIN, renewed by somebody else; else sasl.users_file is read. `tokens`: of
+        OAUTHBEARER, where there is that."""
         self.config, self.clock, self.metrics = config.sasl, clock, metrics
         self.users = users or UsersFile(config.sasl.users_file)
+        self.tokens = tokens
+        self.delegation = Delegation(config.delegation, clock, state)
         self._state = state
         self._enabled = {
             each.name: tuple(each.sasl_mechanisms.split(","))
@@ -72,6 +80,14 @@ class Logins:
             return await self._administrator(mechanism)
         return scram.made_up(table.secret or self._secret, user, mechanism)
 
+    async def credential_of_token(self, token_id: str, mechanism: int) -> ScramCredential:
+        """Of a delegation token that holds, else what fits nobody."""
+        unknown = scram.made_up(self._state().scram.secret or self._secret, token_id, mechanism)
+        if self.delegation.token(token_id) is None:
+            return unknown
+        async with self._checks:
+            return await self.delegation.credential(token_id, mechanism, unknown.salt)
+
     async def _administrator(self, mechanism: int) -> ScramCredential:
         """Made when first asked for. Its salt is made as those of unknown users are."""
         if mechanism not in self._admin:
@@ -92,6 +108,13 @@ class Logins:
         if not fits:
             raise LoginFailed(plain.INVALID, user)
 
+    def lifetime_ms(self, expires_ms: int | None) -> int:
+        """How long a login holds whose credential ends then (KIP-368); 0: as long as the connection."""
+        bounds = [self.config.reauth_ms_max] if self.config.reauth_ms_max else []
+        if expires_ms is not None:
+            bounds.append(max(expires_ms - self.clock.now_ms(), 1))
+        return min(bounds, default=0)
+
     def failed_from(self, address: str) -> int:
         """Note a failed login; how many there were from there."""
         count = self._failures.pop(address, 0) + 1
@@ -108,16 +131,16 @@ class Login:
         self.enabled = enabled
         self.mechanism = ""
         self.principal = ""
+        self.by_token = False
+        """Whether it was by a delegation token, whose holder gets no others."""
         self.failed = False
+        self.lifetime_ms = 0
+        """How long the last login holds; 0: as long as the connection."""
         self._logins = logins
         self._exchange: scram.Exchange | None = None
+        self._refused: LoginFailed | None = None
         self._expected = False
         self._expires_s = float("inf")
-
-    @property
-    def lifetime_ms(self) -> int:
-        """How long a login holds; 0: as long as the connection."""
-        return self._logins.config.reauth_ms_max
 
     def refusal(self, api_key: int) -> str | None:
         """Why a request of this API ends the connection now; None when it may go on."""
@@ -128,7 +151,8 @@ class Login:
         if not self.principal:
             return None if api_key in (API_VERSIONS, SASL_HANDSHAKE) else "a request before the login"
         over = self._logins.clock.monotonic() > self._expires_s
-        return "the login is over (sasl.reauth_ms_max)" if over and api_key != SASL_HANDSHAKE else None
+        cut = over and api_key != SASL_HANDSHAKE
+        return "the login is over (sasl.reauth_ms_max, or its token's end)" if cut else None
 
     def handshake(self, mechanism: str) -> Code:
         """Choose a mechanism."""
@@ -147,8 +171,11 @@ class Login:
         """One step. `principal` is set and `done` after the last. Raises LoginFailed."""
         try:
             return await self._step(message)
-        except LoginFailed:
-            self.failed = True
+        except LoginFailed as error:
+            if error.challenge:
+                self._refused = error
+            else:
+                self.failed = True
             raise
 
     def done(self) -> bool:
@@ -160,23 +187,44 @@ class Login:
             user, password = plain.parse(message)
             await self._logins.check(user, password)
             return self._known(user, b"")
+        if self.mechanism == oauthbearer.MECHANISM:
+            return await self._bearer(message)
         if self._exchange is None:
             first = scram.parse_first(message)
             number = scram.MECHANISMS[self.mechanism]
-            credential = await self._logins.credential(first.user, number)
+            find = self._logins.credential_of_token if first.token else self._logins.credential
+            credential = await find(first.user, number)
             nonce = self._logins.clock.random_bytes(scram.SERVER_NONCE_BYTES)
             self._exchange = scram.Exchange(number, first, credential, nonce)
             return self._exchange.message.encode()
         exchange, self._exchange = self._exchange, None
-        return self._known(exchange.user, exchange.finish(message))
+        answer = exchange.finish(message)
+        if not exchange.by_token:
+            return self._known(exchange.user, answer)
+        token = self._logins.delegation.token(exchange.user)
+        if token is None:
+            raise NotTold(scram.INVALID, exchange.user, "the delegation token is over")
+        known = self._known(token.owner, answer, token.expires_ms)
+        self.by_token = True
+        return known
 
-    def _known(self, user: str, answer: bytes) -> bytes:
+    async def _bearer(self, message: bytes) -> bytes:
+        """One message, and where its token is refused the client's word that it heard so."""
+        if self._refused is not None:
+            raise LoginFailed(str(self._refused), self._refused.user, noted=True)
+        assert self._logins.tokens is not None, "the configuration has keys where it has OAUTHBEARER"
+        found = await oauthbearer.identify(self._logins.tokens, message)
+        return self._known(found.principal, b"", found.expires_ms)
+
+    def _known(self, user: str, answer: bytes, expires_ms: int | None = None) -> bytes:
+        """`expires_ms`: when what the client showed ends, Unix milliseconds."""
         if self.principal not in ("", user):
             raise LoginFailed(
                 f"Cannot change principals during re-authentication from {self.principal}: {user}",
                 user,
             )
         self.principal, self._expected = user, False
-        if self.lifetime_ms:
-            self._expires_s = self._logins.clock.monotonic() + self.lifetime_ms / 1000
+        self.lifetime_ms = self._logins.lifetime_ms(expires_ms)
+        holds_s = self.lifetime_ms / 1000 if self.lifetime_ms else float("inf")
+        self._expires_s = self._logins.clock.monotonic() + holds_s
         return answer

@@ -15,7 +15,7 @@ def parse(message: bytes) -> tuple[str, str]:
     try:
         parts = message.decode().split("\0")
     except UnicodeDecodeError:
-        raise LoginFailed("Invalid SASL/PLAIN response: not UTF-8") from None
+        raise LoginFailed(INVALID, why="Invalid SASL/PLAIN response: not UTF-8") from None
     if len(parts) != 3:
         raise LoginFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
     authorization, user, password = parts

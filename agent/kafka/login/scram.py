@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kafka.login.errors import LoginFailed
+from agent.kafka.login.errors import OTHER_ID, LoginFailed, NotTold
 from coordination.state.scram import ITERATIONS_MIN
 from coordination.state.scram_types import ScramCredential
 
@@ -21,6 +21,7 @@ MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """As Kafka numbers them."""
 DIGESTS: Final = {1: "sha256", 2: "sha512"}
 SERVER_NONCE_BYTES: Final = 18
+INVALID: Final = "Authentication failed: Invalid user credentials"
 SALT_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 SALT_LENGTH: Final = 26
 """Made-up salts look like those of Kafka's own tools: so many characters of that alphabet."""
@@ -28,7 +29,7 @@ SALT_LENGTH: Final = 26
 _NONCE = r"[\x21-\x2b\x2d-\x7e]{1,1024}"
 _MORE = r"(?:,[A-Za-z]=[^,]*)*"
 _BASE64 = r"[A-Za-z0-9+/=]+"
-_FIRST = re.compile(rf"[ny],(?:a=([^,]*))?,(n=([^,]+),r=({_NONCE}){_MORE})")
+_FIRST = re.compile(rf"[ny],(?:a=([^,]*))?,(n=([^,]+),r=({_NONCE})((?:,[A-Za-z]+=[^,]*)*))")
 _FINAL = re.compile(rf"(c=({_BASE64}),r=({_NONCE}){_MORE}),p=({_BASE64})")
 _ESCAPE = re.compile(r"=(2C|3D|)")
 
@@ -62,37 +63,36 @@ class First:
     header: str
     bare: str
     nonce: str
+    token: bool = False
+    """Whether the user is the id of a delegation token (Kafka's extension `tokenauth=true`)."""
 
 
 def parse_first(message: bytes) -> First:
     """Raises LoginFailed for what is no first message of SCRAM."""
     match = _FIRST.fullmatch(_text(message))
     if match is None:
-        raise LoginFailed("Invalid SASL/SCRAM client first message")
-    authorization, bare, name, nonce = match.groups()
-    user = _name(name)
-    if authorization and _name(authorization) != user:
-        raise LoginFailed(
-            "Authentication failed: Client requested an authorization id that is different from username",
-            user,
-        )
+        raise NotTold("Invalid SASL/SCRAM client first message")
+    authorization, bare, name, nonce, extensions = match.groups()
+    user = name_of(name)
+    if authorization and name_of(authorization) != user:
+        raise LoginFailed(OTHER_ID, user)
     header = match[0][: -len(bare)]
-    return First(user, header, bare, nonce)
+    return First(user, header, bare, nonce, "tokenauth=true" in extensions.split(","))
 
 
 def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise LoginFailed("Invalid SASL/SCRAM message: not UTF-8") from None
+        raise NotTold("Invalid SASL/SCRAM message: not UTF-8") from None
 
 
-def _name(escaped: str) -> str:
+def name_of(escaped: str) -> str:
     """A saslname: commas and equals signs are escaped in it."""
 
     def one(match: re.Match[str]) -> str:
         if not match[1]:
-            raise LoginFailed("Invalid SASL/SCRAM username: an equals sign is not escaped")
+            raise NotTold("Invalid SASL/SCRAM username: an equals sign is not escaped")
         return "," if match[1] == "2C" else "="
 
     return _ESCAPE.sub(one, escaped)
@@ -103,7 +103,7 @@ class Exchange:
 
     def __init__(self, mechanism: int, first: First, credential: ScramCredential, nonce: bytes) -> None:
         """`nonce`: SERVER_NONCE_BYTES of randomness."""
-        self.user = first.user
+        self.user, self.by_token = first.user, first.token
         self._first, self._credential = first, credential
         self._digest = DIGESTS[mechanism]
         self._nonce = first.nonce + b64encode(nonce).decode()
@@ -115,20 +115,18 @@ class Exchange:
         """The server's final message. Raises LoginFailed unless the client has shown that it is the user."""
         match = _FINAL.fullmatch(_text(message))
         if match is None:
-            raise LoginFailed("Invalid SASL/SCRAM client final message", self.user)
+            raise NotTold("Invalid SASL/SCRAM client final message", self.user)
         without_proof, binding, nonce, proof = match.groups()
         bound = _decoded(binding) == self._first.header.encode()
         if not bound or not hmac.compare_digest(nonce, self._nonce):
-            raise LoginFailed(
-                "Invalid client nonce or channel binding in the final client message.", self.user
-            )
+            raise NotTold("Invalid client nonce or channel binding in the final client message.", self.user)
         signed = f"{self._first.bare},{self.message},{without_proof}".encode()
         signature = hmac.digest(self._credential.stored_key, signed, self._digest)
         shown = _decoded(proof)
         client_key = bytes(a ^ b for a, b in zip(signature, shown, strict=False))
         stored_key = hashlib.new(self._digest, client_key).digest()
         if len(shown) != len(signature) or not hmac.compare_digest(stored_key, self._credential.stored_key):
-            raise LoginFailed("Authentication failed: Invalid user credentials", self.user)
+            raise NotTold(INVALID, self.user)
         return b"v=" + b64encode(hmac.digest(self._credential.server_key, signed, self._digest))
 
 
@@ -136,4 +134,4 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise LoginFailed("Invalid SASL/SCRAM message: not base64") from None
+        raise NotTold("Invalid SASL/SCRAM message: not base64") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -21,6 +21,7 @@ from tests.compat.against.questions_cluster import QUESTIONS as CLUSTER
 from tests.compat.against.questions_consumer import QUESTIONS as CONSUMERS
 from tests.compat.against.questions_data import QUESTIONS as DATA
 from tests.compat.against.questions_groups import QUESTIONS as GROUPS
+from tests.compat.against.questions_logins import QUESTIONS as LOGINS
 from tests.compat.against.questions_named import QUESTIONS as NAMED
 from tests.compat.against.questions_order import QUESTIONS as ORDER
 from tests.compat.against.questions_order_topics import CLUSTER as CLUSTER_ORDER
@@ -30,13 +31,13 @@ from tests.compat.against.questions_quotas import QUESTIONS as QUOTAS
 from tests.compat.against.questions_retention import QUESTIONS as RETENTION
 from tests.compat.against.questions_transactions import QUESTIONS as TRANSACTIONS
 from tests.compat.against.questions_transactions_bad import QUESTIONS as BAD_TRANSACTIONS
-from tests.compat.against.side import NOW, Side
+from tests.compat.against.secured import Secured, floe_with_logins, kafka_with_logins
+from tests.compat.against.side import NOW, Answers, Side
 from tests.compat.cluster import Cluster
 from tests.equipment.forms import note, nullable_fields, watched
 
-# What cannot be blank, or is not described at all: ACLs and SCRAM, which are not built.
+# What cannot be blank.
 ALWAYS_FULL = {
-    "AlterUserScramCredentials.results.error_message",
     "CreateAcls.results.error_message",
     "DeleteAcls.filter_results.error_message",
     "DeleteAcls.filter_results.matching_acls.error_message",
@@ -47,7 +48,6 @@ ALWAYS_FULL = {
     "Fetch.node_endpoints.rack",
     "Produce.node_endpoints.rack",
     "Produce.responses.partition_responses.record_errors.batch_index_error_message",
-    "SaslAuthenticate.error_message",
     "UpdateFeatures.results.error_message",
 }
 
@@ -69,6 +69,7 @@ QUESTIONS = (
     | RETENTION
     | TRANSACTIONS
 )
+ASKED = QUESTIONS.keys() | LOGINS.keys()
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +100,14 @@ async def unharmed(request: pytest.FixtureRequest, asked: str) -> AsyncIterator[
         assert [record.value for each in batches for record in records(each)] == before
 
 
+@pytest.fixture(scope="session")
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Likewise, with a listener where clients log in."""
+    of_kafka = request.config.getoption("broker") == "kafka"
+    with (kafka_with_logins if of_kafka else floe_with_logins)(tmp_path_factory.mktemp("secured")) as side:
+        yield side
+
+
 LONG = {"Transactions.widest": 1200}  # seconds; of Kafka, that makes and serves ten thousand partitions
 
 
@@ -111,11 +120,22 @@ async def test_floe_answers_as_kafka_does(
 ) -> None:
     with watched() as forms:
         answers = await QUESTIONS[name](Side(asked, f"{name}-"))
+    _compare(name, answers | blanks(forms), pytestconfig)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("name", LOGINS)
+async def test_floe_lets_in_as_kafka_does(name: str, secured: Secured, pytestconfig: pytest.Config) -> None:
+    with watched() as forms:
+        answers = await LOGINS[name](secured)
+    _compare(name, answers | blanks(forms), pytestconfig)
+
+
+def _compare(name: str, answers: Answers, pytestconfig: pytest.Config) -> None:
     assert answers, "a question that asks nothing"
-    answers |= blanks(forms)
     of_kafka = pytestconfig.getoption("broker") == "kafka"
     if of_kafka and pytestconfig.getoption("keep_results"):
-        recorded.keep(name, answers, set(QUESTIONS))
+        recorded.keep(name, answers, ASKED)
         return
     theirs = recorded.answers()[name]
     if of_kafka:
@@ -132,7 +152,7 @@ async def test_floe_keeps_an_order_that_kafka_does_not(cluster: Cluster) -> None
 
 def test_every_question_was_asked_of_the_kafka_that_is_pinned() -> None:
     assert recorded.version() == VERSION == "4.3.1"
-    assert recorded.answers().keys() == QUESTIONS.keys(), recorded.REFRESH
+    assert recorded.answers().keys() == ASKED, recorded.REFRESH
 
 
 def test_every_deviation_belongs_to_a_question() -> None:
@@ -141,7 +161,7 @@ def test_every_deviation_belongs_to_a_question() -> None:
     of_the_suite = {
         row.question for row in agreed if "::" in row.question
     }  # its tests have names as in pytest
-    assert {row.question for row in agreed} - of_the_suite <= QUESTIONS.keys()
+    assert {row.question for row in agreed} - of_the_suite <= ASKED
     named = [(row.question, name) for row in agreed for name in row.fields]
     assert len(named) == len(set(named)), "one row for each difference"
 

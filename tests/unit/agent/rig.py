@@ -14,6 +14,7 @@ from agent.kafka.assembly import assemble, open_reader
 from agent.kafka.context import Client, Services
 from agent.kafka.dispatch import Dispatcher
 from agent.kafka.produce.firsts import Firsts
+from agent.net.doors import keys_of
 from agent.net.wire.api import BY_NAME
 from agent.net.wire.frame import RequestHeader
 from agent.telemetry.metrics import Metrics
@@ -101,8 +102,18 @@ async def start_agent(
 
     health = Health(config, replica, store, Signals(), Troubles(clock.now_ms))
     standing = Standing(config, replica, health, asyncio.get_running_loop().time)
+    metrics = Metrics()
     services = assemble(
-        config, clock, replica, reader, MergedRanges(store), put, bytes(16), Metrics(), standing
+        config,
+        clock,
+        replica,
+        reader,
+        MergedRanges(store),
+        put,
+        bytes(16),
+        metrics,
+        standing,
+        keys=keys_of(config, metrics),
     )
     agent = Agent(services, log)
     async with asyncio.timeout(10):

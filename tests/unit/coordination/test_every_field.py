@@ -34,6 +34,7 @@ from coordination.commands import (
     ConsumerMember,
     ConsumerTarget,
     CreateAcls,
+    CreateDelegationToken,
     DeleteSchemaVersions,
     DeleteTopic,
     Fence,
@@ -104,13 +105,17 @@ def full() -> State:
 
 
 def logins(script: Script) -> None:
-    """Two credentials of one user."""
+    """Two credentials of one user, and a token of it."""
     for mechanism, size in ((1, 32), (2, 64)):
         put = PutScramCredential(
             user="u", mechanism=mechanism, iterations=4096, salt=b"s", stored_key=b"k" * size,
             server_key=b"l" * size, secret=bytes([mechanism]) * 32,
         )  # fmt: skip
         assert script.one(A, put) == Done()
+    token = CreateDelegationToken(
+        token_id="t", owner="u", requester="r", renewers=["v", "w"], lifetime_ms=90_000, renew_ms=60_000
+    )
+    assert script.one(A, token) == Done()
 
 
 def acls(script: Script) -> None:

@@ -41,6 +41,8 @@ ASKED = {
     "bad": ("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=BAD)),
     "other": ("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")),
 }
+What = str | tuple[str, int, Any]
+"""A key of ASKED, or a request: name, version, message."""
 
 
 class Raw:
@@ -49,16 +51,16 @@ class Raw:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    def send(self, what: str) -> None:
+    def send(self, what: What) -> None:
         """Without waiting."""
-        name, version, request = ASKED[what]
+        name, version, request = ASKED[what] if isinstance(what, str) else what
         api = BY_NAME[name]
         header = encode_request_header(api, version, 1, "raw")
         self.writer.write(frame_request(header, api.codec().encode_request(request, version)))
 
-    async def answer(self, what: str) -> Any:
+    async def answer(self, what: What) -> Any:
         """The next answer, which is to `what`; None when the connection was closed instead."""
-        name, version, _ = ASKED[what]
+        name, version, _ = ASKED[what] if isinstance(what, str) else what
         try:
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             frame = await self.reader.readexactly(size)
@@ -68,7 +70,7 @@ class Raw:
         _, at = parse_response_header(api, version, frame)
         return api.codec().decode_response(frame[at:], version)
 
-    async def ask(self, what: str) -> Any:
+    async def ask(self, what: What) -> Any:
         """Send and wait."""
         self.send(what)
         return await self.answer(what)

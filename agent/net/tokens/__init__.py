@@ -1,0 +1,1 @@
+"""Tokens of an authorization server: whose keys count, and what a token says."""

@@ -1,0 +1,97 @@
+"""Strangers read nothing from agents: a configured secret, and certificates of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+
+from agent.cluster.peers.client import PeerClient
+from agent.cluster.peers.server import PeerServer
+from agent.cluster.peers.tls import PeerTls
+from agent.cluster.peers.wire import PeerError, secret_of
+from agent.config import ConfigError
+from agent.config.sections import PeersConfig
+from coordination.clock import SystemClock
+from objectstore.naming import ChunkId, SliceRef
+from objectstore.store import Buffer
+from tests.equipment.certificates import Authority, Pair
+
+SECRET = b"s" * 32
+SLICES = [SliceRef(0, 1, ChunkId(1, 1), 0, 10, 0)]
+CLOSED = (PeerError, EOFError, OSError)
+
+
+async def serve(slices: object, recent: bool) -> list[Buffer]:
+    return [b"0123456789"]
+
+
+def tls_of(pair: Pair, authority: Authority) -> PeerTls:
+    return PeerTls(
+        PeersConfig(tls_cert_file=str(pair.cert), tls_key_file=str(pair.key), tls_ca_file=str(authority.cert))
+    )
+
+
+async def asked(server: tuple[bytes, PeerTls | None], client: tuple[bytes, PeerTls | None]) -> bytes:
+    """What the client gets of the server. Raises one of CLOSED."""
+    answering = PeerServer(serve, server[0], SystemClock(), 1000, tls=server[1])
+    asking = PeerClient(client[0], SystemClock(), client[1])
+    try:
+        port = await answering.start("127.0.0.1", 0)
+        async with asyncio.timeout(20):
+            return bytes(await asking.ask(f"127.0.0.1:{port}", SLICES))
+    finally:
+        asking.close()
+        await answering.stop()
+
+
+async def test_the_cluster_s_id_is_not_enough_where_there_is_a_secret() -> None:
+    """Any client is told the id."""
+    configured = secret_of(bytes(16), "floe", "0123456789abcdef0123456789abcdef")
+    assert await asked((configured, None), (configured, None)) == b"0123456789"
+    for other in (secret_of(bytes(16), "floe"), secret_of(bytes(16), "floe", "x" * 32)):
+        with pytest.raises(CLOSED):
+            await asked((configured, None), (other, None))
+
+
+async def test_both_sides_show_a_certificate(tmp_path: Path) -> None:
+    ours, others = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
+    agent, second = tls_of(ours.pair("a"), ours), tls_of(ours.pair("b"), ours)
+    assert await asked((SECRET, agent), (SECRET, second)) == b"0123456789"
+    foreign, nobody = tls_of(others.pair("c"), ours), tls_of(ours.pair("d"), others)
+    nameless = tls_of(ours.pair("e"), ours)
+    nameless.asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nameless.asking.check_hostname = False
+    nameless.asking.load_verify_locations(ours.cert)
+    for server, client in (
+        (agent, foreign), (foreign, agent), (agent, nobody), (nobody, agent), (agent, nameless),
+        (agent, None), (None, agent),
+    ):  # fmt: skip
+        with pytest.raises(CLOSED):
+            await asked((SECRET, server), (SECRET, client))
+    with pytest.raises(CLOSED):
+        await asked((SECRET, agent), (b"x" * 32, second))
+
+
+async def test_certificates_are_renewed_and_what_is_none_changes_nothing(tmp_path: Path) -> None:
+    ours, others = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
+    live = Pair(tmp_path / "live.crt", tmp_path / "live.key")
+    first, second = others.pair("a"), ours.pair("b")
+    for source, target in ((first.cert, live.cert), (first.key, live.key)):
+        shutil.copy(source, target)
+    agent, client = tls_of(live, ours), tls_of(ours.pair("c"), ours)
+    with pytest.raises(CLOSED):
+        await asked((SECRET, agent), (SECRET, client))
+    shutil.copy(second.cert, live.cert)
+    agent.renew()  # half of a pair
+    shutil.copy(second.key, live.key)
+    agent.renew()
+    assert await asked((SECRET, agent), (SECRET, client)) == b"0123456789"
+    live.cert.write_text("junk")
+    agent.renew()
+    assert await asked((SECRET, agent), (SECRET, client)) == b"0123456789"
+    with pytest.raises(ConfigError, match=r"peers\.tls_cert_file"):
+        tls_of(live, ours)
