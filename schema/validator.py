@@ -18,10 +18,12 @@ from objectstore import batch as record_batch
 from objectstore.opening import opened
 from schema import descriptors, framing
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
-from schema.rules.ruled import Ruled
+from schema.rules.ruled import RECORD, OwnRule, Ruled
 from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
 
 __all__ = ["BAD_RECORDS_MAX", "REASON_CHARS_MAX", "BadRecord", "Framing", "Validator", "ValidatorCache"]
+
+ROLES = ("key", "value")
 
 RECORDS_PER_LOOK = 4096
 """Records of a batch that are decoded at once."""
@@ -224,18 +226,23 @@ class Validator:
         return bad[:BAD_RECORDS_MAX]
 
     async def judge_off_loop(
-        self, batch: memoryview, roles: Iterable[str] = (), refused: Refused = NOTHING_REFUSED
+        self,
+        batch: memoryview,
+        roles: Iterable[str] = (),
+        refused: Refused = NOTHING_REFUSED,
+        own: Sequence[OwnRule] = (),
     ) -> tuple[list[BadRecord], Ruled | None]:
         """`check` as `check_off_loop` does it, and which rules of those roles are to be evaluated besides.
 
-        None where there are no such, or records are bad. Raises TooMixed.
+        `own`: the topic's own rules, of role RECORD. None where there are no such, or records are bad. Raises
+        TooMixed.
         """
-        wanted = [role for role in roles if self._may_have_rules(role)]
+        wanted = [role for role in roles if (role == RECORD and own) or self._may_have_rules(role)]
         if not wanted:
             return await self.check_off_loop(batch, refused), None
 
         def judged(batch: memoryview, decoded_bytes_max: int) -> tuple[list[BadRecord], Ruled]:
-            ruled = Ruled(wanted)
+            ruled = Ruled(wanted, own)
             return self.check_records(record_batch.records(batch, decoded_bytes_max), refused, ruled), ruled
 
         compressed = record_batch.peek(batch).compression
@@ -244,16 +251,16 @@ class Validator:
 
     def _may_have_rules(self, role: str) -> bool:
         """Of what follows a subject it is known once its records were looked at."""
-        part = self._part(role)
+        part = self._part(role) if role != RECORD else None
         return part is not None and (part.has_rules or isinstance(part, FollowedPart))
 
     def _part(self, role: str) -> _Part | FollowedPart | None:
         return self._key if role == "key" else self._value
 
     def _note(self, records: Sequence[_Record], ruled: Ruled, first: int) -> None:
-        for role in ruled.roles:
+        for role in (ROLES if ruled.own else ruled.roles):
             part = self._part(role)
-            if part is not None and part.has_rules:
+            if part is not None and (part.has_rules or ruled.own):
                 values = [one.key for one in records] if role == "key" else [one.value for one in records]
                 part.note(values, ruled, first)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.config import RulesConfig
-from agent.rules.messages import Check, Findings, Hello, Source, Trial, Tried
+from agent.rules.messages import Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from agent.rules.turns import Turns
 from coordination.helper import Helper, HelperDied
 from objectstore import tasks
@@ -163,14 +163,24 @@ class RulesPool:
         Raises Unusable, and Busy where the topic has too much under way already or waited too long.
         """
         self._admit(topic, len(batch))
-        asked = Check([], ruled.runs, 0, records, bad_max, stop, {}, violations_max)
+        asked = Check(
+            [], ruled.runs, 0, records, bad_max, stop, {}, violations_max, tuple(ruled.roles), ruled.own
+        )
         return await self._whatever_comes(topic, len(batch), self._shared(topic, batch, ruled, asked))
 
     async def trial(self, descriptor_set: bytes, messages: Sequence[str]) -> Sequence[Problem]:
         """The rules of messages, by their full names, that cannot be used. Raises Unusable and Busy."""
         self._admit(BINDINGS, len(descriptor_set))
-        work = self._ask(BINDINGS, Trial(descriptor_set, messages))
-        tried = await self._whatever_comes(BINDINGS, len(descriptor_set), work)
+        return await self._tried(Trial(descriptor_set, messages), len(descriptor_set))
+
+    async def own_trial(self, asked: OwnTrial) -> Sequence[Problem]:
+        """A topic's own rules that cannot be used. Raises Unusable and Busy."""
+        size = sum(len(each[0]) for each in (asked.key, asked.value) if each is not None)
+        self._admit(BINDINGS, size)
+        return await self._tried(asked, size)
+
+    async def _tried(self, asked: Trial | OwnTrial, size: int) -> Sequence[Problem]:
+        tried = await self._whatever_comes(BINDINGS, size, self._ask(BINDINGS, asked))
         assert isinstance(tried, Tried)
         if tried.unusable:
             raise Unusable(tried.unusable)

@@ -43,11 +43,15 @@ class RulesError(ValueError):
 
 
 class Evaluator:
-    """The rules of one message type, compiled when first needed."""
+    """The rules of one message type, compiled when first needed.
 
-    def __init__(self, descriptor_set: bytes, message: str) -> None:
-        self._parse = descriptors.load(descriptor_set, message).message_class.FromString
-        self._name = message
+    `called`: what errors call it. Raises DescriptorError.
+    """
+
+    def __init__(self, descriptor_set: bytes, message: str, called: str = "") -> None:
+        self.kind = descriptors.load(descriptor_set, message)
+        self._parse = self.kind.message_class.FromString
+        self._name = called or message
         self._validator = protovalidate.Validator()
 
     def violations(self, payload: bytes) -> Sequence[Violation]:
@@ -65,6 +69,10 @@ class Evaluator:
                 f"the rules of {self._name} do not compile: {str(error)[:REASON_CHARS_MAX]}"
             ) from None
         return [_violation(each) for each in found] if found else ()
+
+    def try_on(self, payload: bytes) -> None:
+        """Raises what the library raises: CompilationError, and EvaluationError for a rule that fails."""
+        self._validator.collect_violations(self._parse(payload))
 
 
 def _failed(text: str) -> Violation:
@@ -105,13 +113,26 @@ def told(role: str, violations: Sequence[Violation]) -> str:
     return ("; ".join(shown) + (f"; and {more} more" if more else ""))[:REASON_CHARS_MAX]
 
 
-def messages(
+def typed(
     values: Iterable[bytes | None], runs: Sequence[Run], first: int
-) -> Iterator[tuple[int, int, bytes]]:
-    """Index, kind and payload of each record that has rules; `values` begin with record `first`."""
+) -> Iterator[tuple[int, bytes | None]]:
+    """Kind and payload of each record; NO_RULES, and all of it, where it is of no kind; `values` begin with
+    record `first`.
+    """
     at = -1
     for index, value in enumerate(values, first):
         while at + 1 < len(runs) and runs[at + 1].first <= index:
             at += 1
-        if value is not None and at >= 0 and runs[at].kind != NO_RULES:
-            yield index, runs[at].kind, value[runs[at].start :]
+        if value is None or at < 0 or runs[at].kind == NO_RULES:
+            yield NO_RULES, value
+        else:
+            yield runs[at].kind, value[runs[at].start :]
+
+
+def messages(
+    values: Iterable[bytes | None], runs: Sequence[Run], first: int
+) -> Iterator[tuple[int, int, bytes]]:
+    """Index, kind and payload of each record that has rules; `values` begin with record `first`."""
+    for index, (kind, payload) in enumerate(typed(values, runs, first), first):
+        if payload is not None and kind != NO_RULES:
+            yield index, kind, payload
