@@ -1,8 +1,8 @@
 """The language of `floe.rules`: a topic's own rules, one expression of CEL alone or a list of them as JSON.
 
-`value.amount > 0.0`, or `[{"id": "positive", "expression": "value.amount > 0.0", "message": "…"}]`. The list's
-brackets may be left out: kafka-configs takes all brackets away from what stands behind --add-config. What the
-expressions mean is not looked at here: agents try them before they propose (agent/rules/trying.py).
+`value.amount > 0.0`, or `[{"id": "positive", "expression": "value.amount > 0.0", "message": "…"}]`. The
+list's brackets may be left out: kafka-configs takes all brackets away from what stands behind --add-config.
+What the expressions mean is not looked at here: agents try them before they propose (agent/rules/trying.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Invalid(ValueError):
 
 
 def parse(text: str) -> tuple[RecordRule, ...]:
-    """The rules, in their order; none of an empty text. `text` is one that `refusal` finds nothing against."""
+    """The rules, in their order; none of an empty text. `refusal` must have found nothing against the text."""
     return _parsed(text)
 
 
@@ -104,7 +104,8 @@ def _rule(place: str, pairs: Any) -> RecordRule:
         raise _Invalid(f"{place}: the id {fields['id'][:ID_CHARS_MAX]!r} is none: {what}")
     rule = RecordRule(**fields)
     if len(rule.message) > MESSAGE_CHARS_MAX:
-        raise _Invalid(f"rule {rule.id}: the message has more than {MESSAGE_CHARS_MAX} characters: shorten it")
+        most = f"more than {MESSAGE_CHARS_MAX} characters"
+        raise _Invalid(f"rule {rule.id}: the message has {most}: shorten it")
     return rule
 
 

@@ -258,7 +258,7 @@ class Validator:
         return self._key if role == "key" else self._value
 
     def _note(self, records: Sequence[_Record], ruled: Ruled, first: int) -> None:
-        for role in (ROLES if ruled.own else ruled.roles):
+        for role in ROLES if ruled.own else ruled.roles:
             part = self._part(role)
             if part is not None and (part.has_rules or ruled.own):
                 values = [one.key for one in records] if role == "key" else [one.value for one in records]

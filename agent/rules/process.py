@@ -13,9 +13,10 @@ from coordination.helper import serve
 from objectstore.batch import Record, records
 from schema.descriptors import DescriptorError, load
 from schema.rules.evaluation import Evaluator, RulesError, Violation, messages, told, typed
+from schema.rules.own_trial import record_problems
 from schema.rules.record import RecordEvaluator
 from schema.rules.ruled import NO_RULES, RECORD, Run
-from schema.rules.trial import problems, record_problems
+from schema.rules.trial import problems
 
 KINDS_MAX = 256
 """Message types kept ready; the one not used for longest goes first."""
@@ -109,7 +110,10 @@ class Worker:
     def _own_rules(
         self, request: Check, kinds: Sequence[Evaluator], types: tuple[int, int]
     ) -> RecordEvaluator:
-        """What evaluates the topic's own rules over a key and a value of these kinds. Raises DescriptorError."""
+        """What evaluates the topic's own rules over a key and a value of these kinds.
+
+        Raises DescriptorError.
+        """
         key, value = (None if each == NO_RULES else kinds[each].kind for each in types)
         numbers = [each if each == NO_RULES else request.kinds[each] for each in types]
         which = (tuple(request.own), *numbers)

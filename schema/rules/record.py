@@ -1,9 +1,9 @@
 """Evaluates a topic's own rules: CEL over a record's key, value, headers and timestamp.
 
-The record becomes a message that is made up for it, with the rules as rules of that message, so protovalidate's
-library evaluates them like any others. In the expressions `this` is that message; its fields' names alone are
-bound to what stands in them by CEL's own means, a comprehension over a list of one. A rule that names the key
-or the value alone is passed over where that is null; `has(this.value)` asks.
+The record becomes a message that is made up for it, with the rules as rules of that message, so
+protovalidate's library evaluates them like any others. In the expressions `this` is that message; its fields'
+names alone are bound to what stands in them by CEL's own means, a comprehension over a list of one. A rule
+that names the key or the value alone is passed over where that is null; `has(this.value)` asks.
 
 Only what evaluates imports this file: it loads the library.
 """
@@ -36,7 +36,8 @@ _NULLABLE = ("key", "value")
 _IGNORED = b"\xd8\x01\x03"  # FieldRules.ignore (27) = IGNORE_ALWAYS: a message's own rules are not these
 _CEL, _ID, _MESSAGE, _EXPRESSION = 3, 1, 2, 3  # MessageRules.cel, and a Rule's fields
 _QUOTED = re.compile(
-    r"""(?xs) //[^\n]* | [rRbB]{0,2} (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' )"""
+    r"""(?xs) //[^\n]* |
+    [rRbB]{0,2} (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' )"""
 )
 _NAME = re.compile(r"(?<![\w.])(this\s*\.\s*)?([A-Za-z_]\w*)")
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -132,8 +133,8 @@ def message_with(rules: Sequence[OwnRule], kinds: Mapping[str, MessageType]) -> 
             there = files.setdefault(file.name, file)
             if there != file:
                 raise DescriptorError(
-                    f"keys and values have files called {file.name} that differ, so a topic's own rules cannot "
-                    "name both: give one of the files another name"
+                    f"keys and values have files called {file.name} that differ, so that a topic's own rules "
+                    "cannot name both: give one of the files another name"
                 )
     if _TIMESTAMP not in files:
         files[_TIMESTAMP] = descriptor_pb2.FileDescriptorProto()
@@ -152,7 +153,7 @@ def _add_message(file: Any, rules: Sequence[OwnRule], types: dict[str, str]) -> 
     entry.options.map_entry = True
     _add(entry, "key", 1, _Field.TYPE_STRING)
     _add(entry, "value", 2, _Field.TYPE_BYTES)
-    for place, role in enumerate(_NULLABLE):
+    for role in _NULLABLE:
         if role in types:
             field = _add(message, role, _FIELDS[role], _Field.TYPE_MESSAGE, f".{types[role]}")
             field.options.MergeFromString(_part(OPTION, _IGNORED))

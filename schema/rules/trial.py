@@ -7,9 +7,7 @@ rule is tried alone, to say which it is. Costs what the rules cost: call it wher
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
 from typing import Any, cast
 
 import protovalidate
@@ -18,12 +16,10 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescrip
 from google.protobuf.message import Message
 
 from schema import descriptors
-from schema.descriptors import DescriptorError, MessageType, is_map, is_repeated
+from schema.descriptors import MessageType, is_map, is_repeated
 from schema.rules.evaluation import EVALUATION
 from schema.rules.presence import is_ruled, parts, reachable
 from schema.rules.problem import Problem
-from schema.rules.record import MESSAGE, RecordEvaluator, message_with
-from schema.rules.ruled import OwnRule
 
 PROBLEMS_MAX = 20
 """Problems that are told; the search ends there."""
@@ -31,35 +27,10 @@ PROBLEMS_MAX = 20
 TEXT_CHARS_MAX = 400
 """Characters of what is told of one problem."""
 
-SAMPLES_MAX = 256
-"""Records on which a topic's own rule is tried."""
+COMPILE = "failed to compile expression "
+"""What the library says begins so where an expression does not compile."""
 
-CONFIG = "floe.rules"
-"""Where such rules are."""
-
-_PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
-_REMEDIES = (
-    (
-        re.compile(r'No value with name "([^"]*)"'),
-        r"\1 is nothing: there are key, value, headers, timestamp, and this, which has them all",
-    ),
-    (
-        re.compile(r"no_such_field : (\S+)"),
-        r"there is no field \1: correct its name, or bind the topic to the message that has it first",
-    ),
-    (
-        re.compile(r"No matching overloads found : (.+)"),
-        r"types that do not go together in \1: convert one of them, as with string() or int()",
-    ),
-    (
-        re.compile(r"outputs an unexpected type"),
-        "it is neither true nor false: compare something, or give a text, which is empty where the rule holds",
-    ),
-)
-"""Of what the library says: what is told instead."""
-
-_COMPILE = "failed to compile expression "
-_STATIC = ("No value with name", "no_such_field", "unexpected type", "No matching overloads")
+STATIC = ("No value with name", "no_such_field", "unexpected type", "No matching overloads")
 """What the library says of expressions that fail on every message, as far as such are known."""
 
 _NUMBERS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
@@ -84,79 +55,6 @@ def problems(descriptor_set: bytes, messages: Sequence[str]) -> list[Problem]:
     return found[:PROBLEMS_MAX]
 
 
-def record_problems(
-    rules: Sequence[OwnRule], key: MessageType | None, value: MessageType | None, *, known: bool
-) -> list[Problem]:
-    """A topic's own rules that cannot be used; `known`: these are the types of keys and values, None: bytes.
-
-    Where they are not known yet, only what is wrong whatever they are.
-    """
-    found = []
-    for rule, expression, message in rules:
-        text = _compiled((rule, expression, message)) or _tried_record(
-            (rule, expression, message), key, value, _STATIC if known else _STATIC[:1]
-        )
-        if text:
-            found.append(Problem(CONFIG, "", rule, _own_words(text)))
-    return found[:PROBLEMS_MAX]
-
-
-def _own_words(text: str) -> str:
-    """What is wrong with a topic's own rule, and what to do."""
-    if text.startswith(_COMPILE):
-        return f"does not compile: {_place(text.removeprefix(_COMPILE).partition(': ')[2])}"[:TEXT_CHARS_MAX]
-    for pattern, told in _REMEDIES:
-        found = pattern.search(text)
-        if found is not None:
-            return found.expand(told)[:TEXT_CHARS_MAX]
-    return " ".join(text.split())[:TEXT_CHARS_MAX]
-
-
-def _place(text: str) -> str:
-    """The first line of what the compiler says, with its place in words."""
-    first = text.partition("\n")[0].partition(" expecting {")[0]
-    found = _PLACE.match(first)
-    if found is None:
-        return first.replace("No overloads provided for FunctionStep creation", "it calls what is no function")
-    return f"line {found[1]}, column {found[2]}: {first[found.end() :]}"
-
-
-def _compiled(rule: OwnRule) -> str:
-    """What is wrong with the expression as it was given, so that places are those of its author."""
-    files = message_with([rule], {})
-    try:
-        protovalidate.Validator().collect_violations(descriptors.load(files, MESSAGE).message_class())
-    except protovalidate.CompilationError as error:
-        return str(error)
-    except protovalidate.EvaluationError:
-        pass  # its names have no meaning yet
-    return ""
-
-
-def _tried_record(
-    rule: OwnRule, key: MessageType | None, value: MessageType | None, static: Sequence[str]
-) -> str:
-    try:
-        evaluator = RecordEvaluator([rule], key, value)
-    except DescriptorError as error:
-        return str(error)
-    keys, values = _contents(key), _contents(value)
-    for one in islice(product(keys, values), SAMPLES_MAX):
-        try:
-            evaluator.try_on(*one, [("a", b"a")], 1)
-        except (protovalidate.CompilationError, protovalidate.EvaluationError) as error:
-            if any(text in str(error) for text in static) or isinstance(error, protovalidate.CompilationError):
-                return str(error)
-    return ""
-
-
-def _contents(kind: MessageType | None) -> list[bytes]:
-    """Keys or values of a type, made up."""
-    if kind is None:
-        return [b"a"]
-    return [b"", *(each.SerializePartialToString() for each in islice(_samples(kind), SAMPLES_MAX))]
-
-
 def _of(kind: MessageType, inner: Descriptor) -> MessageType:
     return descriptors.load(kind.descriptor_set, inner.full_name)
 
@@ -164,13 +62,13 @@ def _of(kind: MessageType, inner: Descriptor) -> MessageType:
 def _tried(kind: MessageType) -> str:
     """What the library says against the rules of a message type; empty: nothing."""
     validator = protovalidate.Validator()
-    for sample in _samples(kind):
+    for sample in samples(kind):
         try:
             validator.collect_violations(sample)
         except protovalidate.CompilationError as error:
             return str(error)
         except protovalidate.EvaluationError as error:
-            if any(text in str(error) for text in _STATIC):
+            if any(text in str(error) for text in STATIC):
                 return str(error)
     return ""
 
@@ -221,14 +119,14 @@ def _problem(kind: Descriptor, field: str, text: str) -> Problem:
     rule, failed = "", EVALUATION.fullmatch(text)
     if failed is not None:
         rule, text = failed["rule"], f"fails on every message: {failed['why']}"
-    elif text.startswith(_COMPILE) and ": " in text:
-        rule, _, why = text.removeprefix(_COMPILE).partition(": ")
+    elif text.startswith(COMPILE) and ": " in text:
+        rule, _, why = text.removeprefix(COMPILE).partition(": ")
         text = f"does not compile: {why.partition(chr(10))[0]}"
     return Problem(kind.full_name, field, rule, " ".join(text.split())[:TEXT_CHARS_MAX])
 
 
-def _samples(kind: MessageType) -> Iterator[Message]:
-    """Messages with all fields set; so many that each member of each oneof is set in one."""
+def samples(kind: MessageType) -> Iterator[Message]:
+    """Messages of a type with all fields set; so many that each member of each oneof is set in one."""
     count = max([1, *(len(each.fields) for each in kind.descriptor.oneofs)])
     for number in range(count):
         message = kind.message_class()

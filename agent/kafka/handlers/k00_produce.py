@@ -328,9 +328,9 @@ async def _admit_batch(
 async def _judged(
     ctx: Context, partition: Partition, offered: Offered, rules: TopicRules, now_ms: int
 ) -> Offered:
-    """The batch of a topic that is bound or has rules of its own, without what goes to its quarantine. Raises Rejected.
+    """The batch of a topic that is bound or has rules of its own, without what goes to its quarantine.
 
-    Nobody is refused by a binding or a policy that was over when his records came.
+    Raises Rejected. Nobody is refused by a binding or a policy that was over when his records came.
     """
     bound = partition.topic.bound_revision
     try:

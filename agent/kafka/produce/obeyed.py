@@ -1,4 +1,4 @@
-"""Evaluates the rules of a batch's messages and of its topic, and does what the topic's policy says with bad ones.
+"""Evaluates the rules of a batch's messages and topic, and does what the topic's policy says with bad ones.
 
 A batch comes here when all its records parse. Each policy is a way to dispose of it, a branch of `dispose`.
 """
