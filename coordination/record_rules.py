@@ -42,7 +42,7 @@ class _Invalid(ValueError):
 
 
 def parse(text: str) -> tuple[RecordRule, ...]:
-    """The rules, in their order; none of an empty text. `refusal` must have found nothing against the text."""
+    """The rules, in their order; none of an empty text. `refusal` has found nothing against the text."""
     return _parsed(text)
 
 

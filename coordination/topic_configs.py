@@ -234,8 +234,8 @@ _TABLE: tuple[TopicConfig, ...] = (
                 choices=RULES, broker_name="floe.key.rules", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.rules", _S, "",
                 "Rules of the topic's own in CEL, of key, value, headers and timestamp: one expression, as "
-                "`value.amount > 0.0`, or a list of id, expression and message as JSON. What becomes of records "
-                "that break them floe.value.rules says. Empty: none.",
+                "`value.amount > 0.0`, or a list of id, expression and message as JSON. What becomes of "
+                "records that break them floe.value.rules says. Empty: none.",
                 check=record_rules.refusal, in_effect=True, known_from=NEW_CONFIGS),
 )  # fmt: skip
 

@@ -163,7 +163,7 @@ async def tried(
 
 
 def given(expression: str, file: Path | None) -> str:
-    """Rules that are not set yet, as `floe.rules` may have them. Raises Failure where they have not the form."""
+    """Rules that are not set yet, as `floe.rules` may have them. Raises Failure."""
     text = file.read_text() if file is not None else expression
     why = refusal(text) if len(text) <= VALUE_LENGTH_MAX else f"more than {VALUE_LENGTH_MAX} characters"
     if why is None and not text.strip():

@@ -23,7 +23,7 @@ from agent.cli.options import (
 )
 from agent.cli.output import print_json, print_table, remarks, results
 from agent.cli.session import Session, session
-from coordination.topic_configs import RULES
+from coordination.topic_configs import OFF, RULES
 
 app = typer.Typer(
     help="Topics: create, look at, configure, bind to protobuf messages, delete.", epilog=EPILOG
@@ -276,6 +276,9 @@ def config(
         print_json([dict(zip(("name", "value", "source", "meaning"), row, strict=True)) for row in rows])
     else:
         print_table(("config", "value", "from"), [row[:3] for row in rows])
+        told = {name: value for name, value, _, _ in rows}
+        if told.get("floe.rules") and told["floe.value.rules"] == OFF:
+            remarks().print("nobody looks at floe.rules: floe.value.rules is off", style="dim")
 
 
 @app.command("skip-damaged")
@@ -324,8 +327,8 @@ def rules_of(
         str,
         typer.Option(
             metavar="EXPRESSION",
-            help="An expression of CEL over key, value, headers and timestamp, or what else floe.rules may be, "
-            "that is not set yet: records are held against it alone.",
+            help="An expression of CEL over key, value, headers and timestamp, or what else floe.rules may "
+            "be, that is not set yet: records are held against it alone.",
         ),
     ] = "",
     rules_file: Annotated[
