@@ -26,6 +26,7 @@ CONFIG = "floe.rules"
 """Where such rules are."""
 
 _BUDGET = "Iteration budget exceeded"
+_TYPES = (*STATIC, "Applying SELECT to non-message type", "Invalid container type")
 _NO_FUNCTION = "No overloads provided for FunctionStep creation"
 _PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
 _REMEDIES = (
@@ -40,6 +41,10 @@ _REMEDIES = (
     (
         re.compile(r"No matching overloads found : (.+)"),
         r"types that do not go together in \1: convert one of them, as with string() or int()",
+    ),
+    (
+        re.compile("Applying SELECT to non-message type|Invalid container type"),
+        "it asks for a field of what has none: bind the topic to a message first, or look at all of it",
     ),
     (re.compile(_BUDGET), "it takes more steps than an expression may: make it cheaper"),
     (
@@ -60,7 +65,7 @@ def record_problems(
     found = []
     for rule, expression, message in rules:
         text = _compiled((rule, expression, message)) or _tried_record(
-            (rule, expression, message), key, value, (_BUDGET, *(STATIC if known else STATIC[:1]))
+            (rule, expression, message), key, value, (_BUDGET, *(_TYPES if known else STATIC[:1]))
         )
         if text:
             found.append(Problem(CONFIG, "", rule, _own_words(text)))
@@ -84,7 +89,8 @@ def _place(text: str) -> str:
     found = _PLACE.match(first)
     if found is None:
         return first.replace(_NO_FUNCTION, "it calls what is no function")
-    return f"line {found[1]}, column {found[2]}: {first[found.end() :]}"
+    said = first[found.end() :]
+    return said if found[2] == "0" else f"line {found[1]}, column {found[2]}: {said}"  # 0: of no place
 
 
 def _compiled(rule: OwnRule) -> str:

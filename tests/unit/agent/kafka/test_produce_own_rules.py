@@ -177,9 +177,9 @@ async def test_an_expression_that_eats_memory_ends_a_worker_and_is_not_set(start
     agent = await start(rules={"worker_bytes_max": 256 << 20})
     await create(agent)
     doubled = "size(s) > 3"
-    for _ in range(12):
-        doubled = f"[s + s + s + s + s + s + s + s].map(s, {doubled})[0]"
-    code, message = await rules(agent, f"['aaaaaaaa'].map(s, {doubled})[0]")
+    for _ in range(6):
+        doubled = f"[{' + '.join('s' * 10)}].map(s, {doubled})[0]"
+    code, message = await rules(agent, f"['{'a' * 2_000}'].map(s, {doubled})[0]")
     assert code == Code.INVALID_CONFIG
     assert "the process that evaluates rules ended 2 times over this" in (message or "")
     assert await rules(agent, "size(value) < 3") == (0, None)
