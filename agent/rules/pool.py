@@ -93,10 +93,10 @@ class _Worker:
 
     async def _wait(self, asking: asyncio.Task[Any]) -> None:
         """Until it is done. Raises TimeoutError and Starved."""
-        most, pid = self._config.batch_s_max, self._helper.pid
+        most, pid, clock = self._config.batch_s_max, self._helper.pid, asyncio.get_running_loop().time
         before = processor_seconds(pid)
-        left = most
-        for _ in range(WAITS_MAX):
+        left, end = most, clock() + WAITS_MAX * most
+        while clock() < end:
             if (await asyncio.wait({asking}, timeout=left))[0]:
                 return
             now = processor_seconds(pid)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import resource
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import Any, Generic, TypeVar
 
 from agent.rules.messages import Bad, Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from coordination.helper import serve
@@ -32,6 +34,17 @@ RULES_COUNTED_MAX = 1_000
 
 _Broken = tuple[int, Sequence[Violation]]  # a record's place in its batch, and what it breaks
 _Look = tuple[str, Callable[[Sequence[Record], int], Iterator[_Broken]]]  # whose rules, and what finds those
+
+_E = TypeVar("_E", Evaluator, RecordEvaluator)
+
+
+@dataclass(slots=True)
+class _Same(Generic[_E]):
+    """Records of a batch that are of one type, by their places in it, and what evaluates them."""
+
+    by: _E
+    places: list[int] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
 
 
 class Worker:
@@ -95,17 +108,17 @@ class Worker:
         self, request: Check, kinds: Sequence[Evaluator], some: Sequence[Record], first: int
     ) -> Iterator[_Broken]:
         """What breaks rules of its topic. Keys and values of no known type are bytes."""
-        ready: dict[tuple[int, int], RecordEvaluator] = {}
+        found: dict[tuple[int, int], _Same[RecordEvaluator]] = {}
         keys = typed(_values(some, "key"), request.runs.get("key", ()), first)
         values = typed(_values(some, "value"), request.runs.get("value", ()), first)
         for index, (record, key, value) in enumerate(zip(some, keys, values, strict=True), first):
             types = key[0], value[0]
-            evaluator = ready.get(types)
-            if evaluator is None:
-                evaluator = ready[types] = self._own_rules(request, kinds, types)
-            broken = evaluator.violations(key[1], value[1], record.headers, record.timestamp)
-            if broken:
-                yield index, broken
+            same = found.get(types)
+            if same is None:
+                same = found[types] = _Same(self._own_rules(request, kinds, types))
+            same.places.append(index)
+            same.payloads.append(same.by.made(key[1], value[1], record.headers, record.timestamp))
+        return _broken(found.values())
 
     def _own_rules(
         self, request: Check, kinds: Sequence[Evaluator], types: tuple[int, int]
@@ -157,9 +170,19 @@ def _of_messages(
     role: str, runs: Sequence[Run], kinds: Sequence[Evaluator], some: Sequence[Record], first: int
 ) -> Iterator[_Broken]:
     """What breaks rules of its message."""
+    found: dict[int, _Same[Evaluator]] = {}
     for index, kind, payload in messages(_values(some, role), runs, first):
-        if kinds[kind].kind.has_rules and (broken := kinds[kind].violations(payload)):
-            yield index, broken
+        same = found.get(kind)
+        if same is None:
+            same = found[kind] = _Same(kinds[kind])
+        same.places.append(index)
+        same.payloads.append(payload)
+    return _broken(each for each in found.values() if each.by.kind.has_rules)
+
+
+def _broken(found: Iterable[_Same[Any]]) -> Iterator[_Broken]:
+    for same in found:
+        yield from ((same.places[place], broken) for place, broken in same.by.broken(same.payloads))
 
 
 def _count(found: Findings, role: str, broken: Sequence[Violation]) -> None:

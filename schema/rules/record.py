@@ -11,13 +11,13 @@ Only what evaluates imports this file: it loads the library.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from schema.descriptors import DescriptorError, MessageType
-from schema.rules.evaluation import Evaluator, Violation
+from schema.rules.evaluation import Evaluator, Violation, varint
 from schema.rules.presence import OPTION
 from schema.rules.ruled import OwnRule
 
@@ -71,15 +71,11 @@ class RecordEvaluator:
 
         `timestamp`: Unix ms; below 0: none. Raises RulesError.
         """
-        found = self._evaluator.violations(self._made(key, value, headers, timestamp))
+        found = self._evaluator.violations(self.made(key, value, headers, timestamp))
         return [self._in_words(each) for each in found] if found else ()
 
-    def try_on(self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> None:
-        """Raises what the library raises: CompilationError, and EvaluationError for a rule that fails."""
-        self._evaluator.try_on(self._made(key, value, headers, timestamp))
-
-    def _made(self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> bytes:
-        """The message, as far as rules name its fields."""
+    def made(self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> bytes:
+        """The message of a record, as `broken` takes it: as far as rules name its fields."""
         named = self._named
         return serialized(
             key if "key" in named else None,
@@ -87,6 +83,18 @@ class RecordEvaluator:
             headers if "headers" in named else (),
             timestamp if "timestamp" in named else -1,
         )
+
+    def broken(self, made: Sequence[bytes]) -> Iterator[tuple[int, Sequence[Violation]]]:
+        """Those of several records that break rules, by place, as `violations` tells them of each.
+
+        Raises RulesError.
+        """
+        for place, found in self._evaluator.broken(made):
+            yield place, [self._in_words(each) for each in found]
+
+    def try_on(self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> None:
+        """Raises what the library raises: CompilationError, and EvaluationError for a rule that fails."""
+        self._evaluator.try_on(self.made(key, value, headers, timestamp))
 
     def _in_words(self, found: Violation) -> Violation:
         """Where a rule has no message the library tells the expression, as it was made of what was given."""
@@ -187,28 +195,17 @@ def serialized(key: bytes | None, value: bytes | None, headers: Headers, timesta
     """A record as that message. What is null is not there; of headers with one name the last counts."""
     parts: list[bytes] = []
     if key is not None:
-        parts += (b"\x0a", _varint(len(key)), key)
+        parts += (b"\x0a", varint(len(key)), key)
     if value is not None:
-        parts += (b"\x12", _varint(len(value)), value)
+        parts += (b"\x12", varint(len(value)), value)
     for name, content in headers:
         parts.append(_part(3, _part(1, name.encode(errors="replace")) + _part(2, content or b"")))
     if timestamp >= 0:
         seconds, ms = divmod(timestamp, 1_000)
-        parts.append(_part(4, b"\x08" + _varint(seconds) + b"\x10" + _varint(ms * 1_000_000)))
+        parts.append(_part(4, b"\x08" + varint(seconds) + b"\x10" + varint(ms * 1_000_000)))
     return b"".join(parts)
 
 
 def _part(number: int, content: bytes) -> bytes:
     """A field of bytes, text or a message."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
+    return varint(number << 3 | 2) + varint(len(content)) + content
