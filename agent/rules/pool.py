@@ -222,9 +222,12 @@ class RulesPool:
         self._bytes[topic] = own
 
     async def _shared(self, topic: str, batch: memoryview, ruled: Ruled, asked: Check) -> Findings:
-        """By as many workers as the batch is worth."""
+        """By as many workers as the batch is worth, of those that have nothing else to do.
+
+        Each decodes all of it: where others wait, that is time taken from them.
+        """
         records = asked.end
-        count = min(self._turns.topic_max, max(1, records // PIECE_RECORDS_MIN))
+        count = max(1, min(self._turns.idle(topic), records // PIECE_RECORDS_MIN))
         ends = [records * number // count for number in range(count + 1)]
         kinds = {self._number(each.digest): each for each in ruled.kinds}
         checks = [replace(asked, kinds=[*kinds], first=first, end=end) for first, end in pairwise(ends)]

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from agent.rules.messages import Bad, Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from coordination.helper import serve
-from objectstore.batch import Record, records
+from objectstore.batch import Content, Record, contents, records
 from schema.descriptors import DescriptorError, load
 from schema.rules.evaluation import Evaluator, RulesError, Violation, messages, told, typed
 from schema.rules.own_trial import record_problems
@@ -33,7 +33,7 @@ RULES_COUNTED_MAX = 1_000
 """Rules that are counted by name in one batch."""
 
 _Broken = tuple[int, Sequence[Violation]]  # a record's place in its batch, and what it breaks
-_Look = tuple[str, Callable[[Sequence[Record], int], Iterator[_Broken]]]  # whose rules, and what finds those
+_Look = tuple[str, Callable[[Sequence[Any], int], Iterator[_Broken]]]  # whose rules, and what finds those
 
 _E = TypeVar("_E", Evaluator, RecordEvaluator)
 
@@ -140,7 +140,8 @@ class Worker:
 
 
 def _check(request: Check, looks: Sequence[_Look], content: memoryview, found: Findings) -> None:
-    rest, first = islice(records(content), request.first, request.end), request.first
+    opened: Iterable[Any] = records(content) if request.own else contents(content)
+    rest, first = islice(opened, request.first, request.end), request.first
     while some := list(islice(rest, RECORDS_PER_LOOK)):
         bad: dict[int, list[Bad]] = {}
         for role, look in looks:
@@ -162,12 +163,12 @@ def _plain(broken: Sequence[Violation]) -> Sequence[tuple[str, str, str]]:
     return [(each.path, each.rule, each.text) for each in broken]
 
 
-def _values(some: Sequence[Record], role: str) -> list[bytes | None]:
+def _values(some: Sequence[Content], role: str) -> list[bytes | None]:
     return [record.key for record in some] if role == "key" else [record.value for record in some]
 
 
 def _of_messages(
-    role: str, runs: Sequence[Run], kinds: Sequence[Evaluator], some: Sequence[Record], first: int
+    role: str, runs: Sequence[Run], kinds: Sequence[Evaluator], some: Sequence[Content], first: int
 ) -> Iterator[_Broken]:
     """What breaks rules of its message."""
     found: dict[int, _Same[Evaluator]] = {}
