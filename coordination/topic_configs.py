@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordination import table_partition, table_sort
+from coordination import record_rules, table_partition, table_sort
 from coordination.config_types import INT_MAX, LONG_MAX, NAME_SHOWN_MAX, Config, ConfigType, split_list
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -232,6 +232,11 @@ _TABLE: tuple[TopicConfig, ...] = (
                 choices=RULES, broker_name="floe.value.rules", in_effect=True, known_from=NEW_CONFIGS),
     TopicConfig("floe.key.rules", _S, OFF, "The same for keys.",
                 choices=RULES, broker_name="floe.key.rules", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.rules", _S, "",
+                "Rules of the topic's own in CEL, of key, value, headers and timestamp: one expression, as "
+                "`value.amount > 0.0`, or a list of id, expression and message as JSON. What becomes of "
+                "records that break them floe.value.rules says. Empty: none.",
+                check=record_rules.refusal, in_effect=True, known_from=NEW_CONFIGS),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, TopicConfig] = {config.name: config for config in _TABLE}
@@ -299,3 +304,9 @@ def compacts(topic: Mapping[str, str], cluster: Mapping[str, str]) -> bool:
 def rules_in_force(topic: Mapping[str, str], cluster: Mapping[str, str]) -> tuple[str, str]:
     """What becomes of keys and of values that break rules of their message."""
     return effective("floe.key.rules", topic, cluster), effective("floe.value.rules", topic, cluster)
+
+
+def record_rules_in_force(topic: Mapping[str, str], cluster: Mapping[str, str]) -> str:
+    """The topic's own rules as they are configured; empty where there are none, or nobody looks at them."""
+    own = topic.get("floe.rules", "")
+    return own if own.strip() and effective("floe.value.rules", topic, cluster) != OFF else ""

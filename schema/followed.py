@@ -163,10 +163,7 @@ class FollowedPart:
                 continue
             kind, start = self._first.get(record[:_PREFIX]), _PREFIX
             if kind is None:
-                found = self._framed_kind(record)
-                if found is None:
-                    continue
-                kind, start = found
+                kind, start = self._framed_kind(record) or (None, 0)
             ruled.note(self._role, index, kind, start)
 
     def _framed_kind(self, record: bytes) -> tuple[MessageType, int] | None:

@@ -34,7 +34,7 @@ _HASHES_KEPT = 64
 
 
 class Violation(NamedTuple):
-    """A rule that a record breaks. `role`: key or value; `field`: a path, empty for the whole message."""
+    """A rule that a record breaks. `role`: key, value or record; `field`: a path, empty for all of it."""
 
     role: str
     field: str

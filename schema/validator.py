@@ -17,11 +17,14 @@ from google.protobuf.message import Message
 from objectstore import batch as record_batch
 from objectstore.opening import opened
 from schema import descriptors, framing
+from schema.descriptors import MessageType
 from schema.followed import NOTHING_REFUSED, FollowedPart, Refused
-from schema.rules.ruled import Ruled
+from schema.rules.ruled import RECORD, OwnRule, Ruled
 from schema.strict import BAD_RECORDS_MAX, REASON_CHARS_MAX, BadRecord, problem, told
 
 __all__ = ["BAD_RECORDS_MAX", "REASON_CHARS_MAX", "BadRecord", "Framing", "Validator", "ValidatorCache"]
+
+ROLES = ("key", "value")
 
 RECORDS_PER_LOOK = 4096
 """Records of a batch that are decoded at once."""
@@ -72,13 +75,6 @@ class BoundTopic(Protocol):
     def bound_revision(self) -> int: ...
 
 
-class _Record(Protocol):
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-
-
 class _Part:
     """Judges the keys or the values of a topic that is bound to a message of its own."""
 
@@ -113,16 +109,21 @@ class _Part:
 
     def note(self, records: Sequence[bytes | None], ruled: Ruled, first: int) -> None:
         """Of which messages these good ones are, the batch's from record `first` on. Raises TooMixed."""
+        noted: tuple[MessageType, int] | None = None
+        plain, framed = (self._type, 0), (self._type, len(self._prefix))
         for index, record in enumerate(records, first):
             if record is None:
                 continue
             if record[:1] != b"\x00":
-                ruled.note(self._role, index, self._type, 0)
+                found = plain
             elif record.startswith(self._prefix):
-                ruled.note(self._role, index, self._type, len(self._prefix))
+                found = framed
             else:
                 frame = framing.parse(record)
-                ruled.note(self._role, index, self._types[frame.schema_id], frame.start)
+                found = self._types[frame.schema_id], frame.start
+            if found != noted:
+                ruled.note(self._role, index, *found)
+                noted = found
 
     def _judge(self, record: bytes | None) -> str | None:
         if record is None:
@@ -205,10 +206,13 @@ class Validator:
         followed.UnknownSchemas where keys or values follow a subject and name what nobody has looked up yet.
         `refused`: what was looked up for this batch and may not be named, and why.
         """
-        return self.check_records(record_batch.records(batch, decoded_bytes_max), refused)
+        return self.check_records(record_batch.contents(batch, decoded_bytes_max), refused)
 
     def check_records(
-        self, records: Iterable[_Record], refused: Refused = NOTHING_REFUSED, ruled: Ruled | None = None
+        self,
+        records: Iterable[record_batch.Content],
+        refused: Refused = NOTHING_REFUSED,
+        ruled: Ruled | None = None,
     ) -> list[BadRecord]:
         """The same for records as they are decoded: some at a time, a small batch may have millions.
 
@@ -224,19 +228,24 @@ class Validator:
         return bad[:BAD_RECORDS_MAX]
 
     async def judge_off_loop(
-        self, batch: memoryview, roles: Iterable[str] = (), refused: Refused = NOTHING_REFUSED
+        self,
+        batch: memoryview,
+        roles: Iterable[str] = (),
+        refused: Refused = NOTHING_REFUSED,
+        own: Sequence[OwnRule] = (),
     ) -> tuple[list[BadRecord], Ruled | None]:
         """`check` as `check_off_loop` does it, and which rules of those roles are to be evaluated besides.
 
-        None where there are no such, or records are bad. Raises TooMixed.
+        `own`: the topic's own rules, of role RECORD. None where there are no such, or records are bad. Raises
+        TooMixed.
         """
-        wanted = [role for role in roles if self._may_have_rules(role)]
+        wanted = [role for role in roles if (role == RECORD and own) or self._may_have_rules(role)]
         if not wanted:
             return await self.check_off_loop(batch, refused), None
 
         def judged(batch: memoryview, decoded_bytes_max: int) -> tuple[list[BadRecord], Ruled]:
-            ruled = Ruled(wanted)
-            return self.check_records(record_batch.records(batch, decoded_bytes_max), refused, ruled), ruled
+            ruled = Ruled(wanted, own)
+            return self.check_records(record_batch.contents(batch, decoded_bytes_max), refused, ruled), ruled
 
         compressed = record_batch.peek(batch).compression
         bad, ruled = await opened(judged, batch, 0 if compressed else INLINE_BYTES_MAX)
@@ -244,20 +253,20 @@ class Validator:
 
     def _may_have_rules(self, role: str) -> bool:
         """Of what follows a subject it is known once its records were looked at."""
-        part = self._part(role)
+        part = self._part(role) if role != RECORD else None
         return part is not None and (part.has_rules or isinstance(part, FollowedPart))
 
     def _part(self, role: str) -> _Part | FollowedPart | None:
         return self._key if role == "key" else self._value
 
-    def _note(self, records: Sequence[_Record], ruled: Ruled, first: int) -> None:
-        for role in ruled.roles:
+    def _note(self, records: Sequence[record_batch.Content], ruled: Ruled, first: int) -> None:
+        for role in ROLES if ruled.own else ruled.roles:
             part = self._part(role)
-            if part is not None and part.has_rules:
+            if part is not None and (part.has_rules or ruled.own):
                 values = [one.key for one in records] if role == "key" else [one.value for one in records]
                 part.note(values, ruled, first)
 
-    def _check_some(self, records: Sequence[_Record], refused: Refused) -> list[BadRecord]:
+    def _check_some(self, records: Sequence[record_batch.Content], refused: Refused) -> list[BadRecord]:
         bad: list[BadRecord] = []
         if self._key is not None:
             bad += self._key.check([record.key for record in records], refused)
@@ -275,7 +284,7 @@ class Validator:
     ) -> list[BadRecord]:
         """`check` to the end of the batch, or until there are more than `bad_max` bad ones."""
         bad: list[BadRecord] = []
-        rest, start = iter(record_batch.records(batch, decoded_bytes_max)), 0
+        rest, start = iter(record_batch.contents(batch, decoded_bytes_max)), 0
         # No more at once than are named of one look: none is left out.
         while len(bad) <= bad_max and (some := list(islice(rest, BAD_RECORDS_MAX))):
             bad += [BadRecord(start + each.index, each.reason) for each in self._check_some(some, refused)]

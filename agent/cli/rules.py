@@ -8,17 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
 from agent.cli import requests
-from agent.cli.failures import Failure, Status
+from agent.cli.failures import Failure, Status, usage
 from agent.cli.reading import Record, newest
 from agent.cli.session import session
 from agent.cli.values import Bound, Values, known_values
+from coordination.config_types import VALUE_LENGTH_MAX
+from coordination.record_rules import parse, refusal
 from schema.descriptors import DescriptorError, MessageType, load
 from schema.framing import FramingError
 from schema.rules.evaluation import Evaluator, RulesError, Violation
+from schema.rules.own_trial import record_problems
+from schema.rules.record import RecordEvaluator
+from schema.rules.ruled import RECORD, OwnRule
+
+_Typed = tuple[MessageType | None, bytes]  # of a key or a value: what it is, None: bytes; without its frame
 
 EXAMPLES_MAX = 3
 """Records that are told of each rule and field."""
@@ -42,7 +50,8 @@ class Broken:
 class Outcome:
     """What came of it.
 
-    `ruled`: records that have a message with rules. `unreadable`: keys and values that are not the message.
+    `ruled`: records that have a message with rules, or a topic with rules of its own. `unreadable`: keys and
+    values that are not the message.
     `broken`: by role, field and rule.
     """
 
@@ -54,32 +63,65 @@ class Outcome:
 
 
 class Trial:
-    """Evaluates records one after the other."""
+    """Evaluates records one after the other: by the rules of their messages, and by a topic's own ones.
 
-    def __init__(self, values: Values) -> None:
+    `own` with `alone`: by these and no others.
+    """
+
+    def __init__(self, values: Values, own: Sequence[OwnRule] = (), *, alone: bool = False) -> None:
         self._values = values
         self._evaluators: dict[bytes, Evaluator] = {}
+        self._own = own
+        self._alone = alone
+        self._own_evaluators: dict[tuple[bytes, ...], RecordEvaluator] = {}
         self.outcome = Outcome()
 
     def look(self, record: Record) -> None:
         """Evaluate one record. Raises Failure where rules cannot be used."""
-        outcome, ruled, bad = self.outcome, False, False
+        outcome, ruled, bad = self.outcome, bool(self._own), False
         outcome.records += 1
+        messages: dict[str, _Typed] = {}
         for role, data in (("key", record.key), ("value", record.value)):
             if data is None:
                 continue
             try:
-                typed = self._values.typed(role, data)
-                if typed is None or not typed[0].has_rules:
-                    continue
-                ruled = True
-                for each in self._violations(*typed):
-                    bad = True
-                    self._note(role, each, record)
+                typed = self._typed(role, data)
             except (FramingError, DescriptorError, DecodeError):
                 outcome.unreadable += 1
+                continue
+            messages[role] = typed
+            if typed[0] is None or not typed[0].has_rules or self._alone:
+                continue
+            ruled = True
+            for each in self._violations(typed[0], typed[1]):
+                bad = True
+                self._note(role, each, record)
+        if self._own and len(messages) == (record.key is not None) + (record.value is not None):
+            for each in self._own_violations(messages, record):
+                bad = True
+                self._note(RECORD, each, record)
         outcome.ruled += ruled
         outcome.bad += bad
+
+    def _typed(self, role: str, data: bytes) -> _Typed:
+        """A key or a value and what it is. Raises FramingError, DescriptorError and DecodeError."""
+        typed = self._values.typed(role, data)
+        if typed is None:
+            return None, data
+        if self._own or typed[0].has_rules:
+            typed[0].message_class.FromString(typed[1])
+        return typed
+
+    def _own_violations(self, messages: Mapping[str, _Typed], record: Record) -> Sequence[Violation]:
+        key, value = (messages.get(role, (None, None)) for role in ("key", "value"))
+        which = tuple(kind.digest if kind is not None else b"" for kind, _ in (key, value))
+        known = self._own_evaluators.get(which)
+        try:
+            if known is None:
+                known = self._own_evaluators[which] = RecordEvaluator(self._own, key[0], value[0])
+            return known.violations(key[1], value[1], record.headers, record.timestamp)
+        except (RulesError, DescriptorError) as error:
+            raise Failure(Status.FAILED, str(error)) from None
 
     def _violations(self, kind: MessageType, payload: bytes) -> Sequence[Violation]:
         known = self._evaluators.get(kind.digest)
@@ -101,13 +143,42 @@ class Trial:
             broken.examples.append((record.partition, record.offset, violation.text))
 
 
-async def tried(bootstrap: str, http: str, topic: str, count: int, values: Values | None) -> Outcome:
-    """Evaluate the newest `count` records, by what the topic is bound to or by `values`. Raises Failure."""
+async def tried(
+    bootstrap: str, http: str, topic: str, count: int, values: Values | None, candidate: str = ""
+) -> Outcome:
+    """Evaluate the newest `count` records, by what the topic is bound to or by `values`. Raises Failure.
+
+    `candidate`: rules as `floe.rules` may have them, instead of all that is in force.
+    """
     async with session(bootstrap) as kafka:
         bounds = await requests.bounds(kafka, await requests.topic(kafka, topic))
-    trial = Trial(known_values(topic, http) if values is None else values)
+        configs = {each.name: each.value or "" for each in await requests.configs(kafka, topic)}
+    known = known_values(topic, http) if values is None else values
+    own = parse(candidate or configs.get("floe.rules", ""))
+    if candidate:
+        require_usable(own, known)
+    trial = Trial(known, own, alone=bool(candidate))
     await newest(bootstrap, topic, bounds, count, trial.look)
     return trial.outcome
+
+
+def given(expression: str, file: Path | None) -> str:
+    """Rules that are not set yet, as `floe.rules` may have them. Raises Failure."""
+    text = file.read_text() if file is not None else expression
+    why = refusal(text) if len(text) <= VALUE_LENGTH_MAX else f"more than {VALUE_LENGTH_MAX} characters"
+    if why is None and not text.strip():
+        why = "it is empty"
+    if why is not None:
+        raise usage(f"{f'--rules-file {file}' if file is not None else '--rule'}: {why}")
+    return text
+
+
+def require_usable(own: Sequence[OwnRule], values: Values) -> None:
+    """Raises Failure naming rule, place and remedy of those that the topic would refuse."""
+    types = values.types()
+    found = record_problems(own, *(types or (None, None)), known=types is not None)
+    if found:
+        raise Failure(Status.FAILED, "; ".join(map(str, found)))
 
 
 def by_message(descriptor_set: bytes, message: str) -> Values:

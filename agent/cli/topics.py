@@ -23,7 +23,7 @@ from agent.cli.options import (
 )
 from agent.cli.output import print_json, print_table, remarks, results
 from agent.cli.session import Session, session
-from coordination.topic_configs import RULES
+from coordination.topic_configs import OFF, RULES
 
 app = typer.Typer(
     help="Topics: create, look at, configure, bind to protobuf messages, delete.", epilog=EPILOG
@@ -276,6 +276,9 @@ def config(
         print_json([dict(zip(("name", "value", "source", "meaning"), row, strict=True)) for row in rows])
     else:
         print_table(("config", "value", "from"), [row[:3] for row in rows])
+        told = {name: value for name, value, _, _ in rows}
+        if told.get("floe.rules") and told["floe.value.rules"] == OFF:
+            remarks().print("nobody looks at floe.rules: floe.value.rules is off", style="dim")
 
 
 @app.command("skip-damaged")
@@ -320,24 +323,42 @@ def rules_of(
     proto: Proto = None,
     message: Message = "",
     proto_path: ProtoPath = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            metavar="EXPRESSION",
+            help="An expression of CEL over key, value, headers and timestamp, or what else floe.rules may "
+            "be, that is not set yet: records are held against it alone.",
+        ),
+    ] = "",
+    rules_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="The same, from a file."),
+    ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Http = HTTP_DEFAULT,
     output: Output = Form.TABLE,
 ) -> None:
-    """How many of the newest records break rules of protovalidate, by field and rule. Nothing is changed.
+    """How many of the newest records break rules, of messages and of the topic. Nothing is changed.
 
-    By the message that the topic is bound to; with --proto and --message by that one, before it is bound.
+    By the message that the topic is bound to and by its own rules; with --proto and --message by that
+    message, before it is bound; with --rule by rules that are not set yet.
+
+    floe topic rules orders --last 10000 --rule 'value.amount > 0.0'
     """
     if bool(proto) != bool(message):
         raise usage("--proto and --message belong together")
+    if rule and rules_file:
+        raise usage("--rule and --rules-file: give one of them")
     from agent.cli import rules
     from agent.cli.protos import descriptor_set
 
+    candidate = rules.given(rule, rules_file) if rule or rules_file else ""
     values = None
     if proto:
         files = base64.b64decode(descriptor_set(proto, proto_path or [], message))
         values = rules.by_message(files, message)
-    outcome = run(rules.tried(bootstrap, http, name, last, values))
+    outcome = run(rules.tried(bootstrap, http, name, last, values, candidate))
     if output is Form.JSON:
         print_json(rules.as_json(name, outcome))
     elif outcome.broken:

@@ -94,6 +94,13 @@ class Values:
         others = {int(str(each["schema_id"])): Other(each) for each in registered if "form" in each}
         return Values(bound, following, known, others)
 
+    def types(self) -> tuple[MessageType | None, MessageType | None] | None:
+        """The messages that keys and values are, None: bytes; None for both where each record says it."""
+        if self._following:
+            return None
+        kinds = [each.kind if each is not None else None for each in map(self._bound.get, ("key", "value"))]
+        return kinds[0], kinds[1]
+
     def typed(self, role: str, data: bytes) -> tuple[MessageType, bytes] | None:
         """The message type and the message in a record's bytes; None where neither is known.
 

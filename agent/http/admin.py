@@ -21,7 +21,15 @@ from agent.http.barrier import barrier, submit
 from agent.http.bindings import as_json, bound_ever, bound_now, registered_as_json, registered_of, spans_of
 from agent.http.parts import Parts
 from agent.http.registry.requests import qualified
-from agent.http.rules import Ruled, of_subject, policy_wanted, require_usable
+from agent.http.rules import (
+    Ruled,
+    of_subject,
+    policy_wanted,
+    require_own_usable,
+    require_usable,
+    source_of_subject,
+)
+from agent.rules.messages import Source
 from coordination.commands import BindSchema, command
 from coordination.state.bounds import SCHEMA_ID_MAX
 from coordination.state.levels import FOLLOWED_SUBJECTS
@@ -139,15 +147,21 @@ class AdminRoutes:
 
     async def _looked_at(self, request: Request, wanted: Binding) -> tuple[bytes, Ruled]:
         """The descriptor set to bind, and what has rules. Raises Problem where it must be forced."""
+        source: Source | None = None
         if wanted.unbind:
-            return b"", Ruled(b"", [])
-        if wanted.subject:
-            subject, version = qualified(wanted.subject, ""), wanted.subject_version
-            files, ruled = b"", await of_subject(self._parts, subject, version, wanted.message)
+            files, ruled = b"", Ruled(b"", [])
+        elif wanted.subject:
+            about = (qualified(wanted.subject, ""), wanted.subject_version, wanted.message)
+            files, ruled = b"", await of_subject(self._parts, *about)
+            source = await source_of_subject(self._parts, *about)
         else:
             files, ruled = await _descriptor_set(wanted)
+            source = files, wanted.message
             if not wanted.force:
                 await self._refuse_changed_columns(topic_of(self._parts, request), wanted, files)
+        if not wanted.force:
+            topic = topic_of(self._parts, request)
+            await require_own_usable(self._parts, topic, wanted.role, source, unbound=wanted.unbind)
         if ruled.messages and not wanted.force:
             await require_usable(self._parts, ruled)
         return files, ruled

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from agent.http.answers import Problem
 from agent.http.parts import Parts
+from agent.rules.messages import Source
 from agent.rules.pool import Busy, Unusable
 from agent.rules.quarantine import new_quarantine
+from agent.rules.trying import problems, source_in, to_try, types_of, with_type
 from coordination.commands import AlterTopicConfigs, Command, command
 from coordination.state.following import imported
+from coordination.state.subject_types import RegisteredSchema
 from coordination.state.types import Topic
 from coordination.topic_configs import NEW_CONFIGS, QUARANTINE, REJECT, TOPIC_CONFIGS
 from schema.followed import PROTOBUF
@@ -48,13 +51,49 @@ async def of_subject(parts: Parts, subject: str, version: int, message: str) -> 
 
     None where there is no such version yet, or its type has no rules. Raises Problem 503.
     """
+    schema = _version(parts, subject, version)
+    if schema is None or schema.schema_type != PROTOBUF:
+        return Ruled(b"", [])
+    return await in_file(schema.canonical, imported(parts.replica.state.subjects, schema), message)
+
+
+def _version(parts: Parts, subject: str, version: int) -> RegisteredSchema | None:
+    """A subject's version, 0: the newest; None where there is none."""
     table = parts.replica.state.subjects
     held = table.subjects.get(subject)
     versions = [one for one in (held.live if held is not None else []) if version in (0, one.version)]
-    schema = table.schemas[versions[-1].schema_id] if versions else None
+    return table.schemas[versions[-1].schema_id] if versions else None
+
+
+async def source_of_subject(parts: Parts, subject: str, version: int, message: str) -> Source | None:
+    """The message that records of a topic that follows the subject are; None where nobody knows."""
+    schema = _version(parts, subject, version)
     if schema is None or schema.schema_type != PROTOBUF:
-        return Ruled(b"", [])
-    return await in_file(schema.canonical, imported(table, schema), message)
+        return None
+    return await source_in(schema.canonical, imported(parts.replica.state.subjects, schema), message)
+
+
+async def require_own_usable(
+    parts: Parts, topic: Topic, role: str, source: Source | None, *, unbound: bool
+) -> None:
+    """The topic's own rules must be such that they go with what keys or values are about to be bound to.
+
+    `source`: that, None: nobody knows. Raises Problem 400 naming rule, place and remedy.
+    """
+    text = to_try(parts.replica.state, topic.configs)
+    if not text or parts.rules is None:
+        return
+    types = await types_of(parts.replica.state, topic, but=role)
+    try:
+        why = await problems(parts.rules, text, types if unbound else with_type(types, role, source))
+    except Busy as busy:
+        raise Problem(503, f"the topic's own rules were not tried: {busy}", "try again") from None
+    if why:
+        raise Problem(
+            400,
+            f"rules of topic {topic.name} cannot be used then: {why}",
+            "change or unset floe.rules first; or force it (force: true, floe topic bind --force)",
+        )
 
 
 async def in_file(form: bytes, imports: Imports, message: str = "") -> Ruled:

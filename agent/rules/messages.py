@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schema.rules.problem import Problem
-from schema.rules.ruled import Run
+from schema.rules.ruled import OwnRule, Run
 
 Source = tuple[bytes, str]
 """A message type: descriptor set and full name."""
@@ -36,6 +36,23 @@ class Check:
     stop: bool
     sources: Mapping[int, Source] = field(default_factory=dict)
     violations_max: int = 0
+    roles: Collection[str] = ()
+    """Keys or values of which messages the rules are evaluated; the runs of others say how to read them."""
+    own: Sequence[OwnRule] = ()
+    """The topic's own rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTrial:
+    """Try a topic's own rules over keys and values of these types, None: bytes.
+
+    `known`: whether that is what they are; else only what is wrong whatever they are is told.
+    """
+
+    rules: Sequence[OwnRule]
+    key: Source | None = None
+    value: Source | None = None
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A record that breaks rules. `index` counts from 0 within the batch."""
+    """A record that breaks rules. `index` counts from 0 within the batch; `role`: key, value or record."""
 
     index: int
     role: str
@@ -73,7 +90,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a Trial."""
+    """What came of a Trial or an OwnTrial."""
 
     problems: Sequence[Problem] = ()
     unusable: str = ""

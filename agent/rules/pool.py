@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.config import RulesConfig
-from agent.rules.messages import Check, Findings, Hello, Source, Trial, Tried
+from agent.rules.messages import Check, Findings, Hello, OwnTrial, Source, Trial, Tried
 from agent.rules.turns import Turns
 from coordination.helper import Helper, HelperDied
 from objectstore import tasks
@@ -93,10 +93,10 @@ class _Worker:
 
     async def _wait(self, asking: asyncio.Task[Any]) -> None:
         """Until it is done. Raises TimeoutError and Starved."""
-        most, pid = self._config.batch_s_max, self._helper.pid
+        most, pid, clock = self._config.batch_s_max, self._helper.pid, asyncio.get_running_loop().time
         before = processor_seconds(pid)
-        left = most
-        for _ in range(WAITS_MAX):
+        left, end = most, clock() + WAITS_MAX * most
+        while clock() < end:
             if (await asyncio.wait({asking}, timeout=left))[0]:
                 return
             now = processor_seconds(pid)
@@ -163,14 +163,24 @@ class RulesPool:
         Raises Unusable, and Busy where the topic has too much under way already or waited too long.
         """
         self._admit(topic, len(batch))
-        asked = Check([], ruled.runs, 0, records, bad_max, stop, {}, violations_max)
+        asked = Check(
+            [], ruled.runs, 0, records, bad_max, stop, {}, violations_max, tuple(ruled.roles), ruled.own
+        )
         return await self._whatever_comes(topic, len(batch), self._shared(topic, batch, ruled, asked))
 
     async def trial(self, descriptor_set: bytes, messages: Sequence[str]) -> Sequence[Problem]:
         """The rules of messages, by their full names, that cannot be used. Raises Unusable and Busy."""
         self._admit(BINDINGS, len(descriptor_set))
-        work = self._ask(BINDINGS, Trial(descriptor_set, messages))
-        tried = await self._whatever_comes(BINDINGS, len(descriptor_set), work)
+        return await self._tried(Trial(descriptor_set, messages), len(descriptor_set))
+
+    async def own_trial(self, asked: OwnTrial) -> Sequence[Problem]:
+        """A topic's own rules that cannot be used. Raises Unusable and Busy."""
+        size = sum(len(each[0]) for each in (asked.key, asked.value) if each is not None)
+        self._admit(BINDINGS, size)
+        return await self._tried(asked, size)
+
+    async def _tried(self, asked: Trial | OwnTrial, size: int) -> Sequence[Problem]:
+        tried = await self._whatever_comes(BINDINGS, size, self._ask(BINDINGS, asked))
         assert isinstance(tried, Tried)
         if tried.unusable:
             raise Unusable(tried.unusable)
@@ -212,9 +222,12 @@ class RulesPool:
         self._bytes[topic] = own
 
     async def _shared(self, topic: str, batch: memoryview, ruled: Ruled, asked: Check) -> Findings:
-        """By as many workers as the batch is worth."""
+        """By as many workers as the batch is worth, of those that have nothing else to do.
+
+        Each decodes all of it: where others wait, that is time taken from them.
+        """
         records = asked.end
-        count = min(self._turns.topic_max, max(1, records // PIECE_RECORDS_MIN))
+        count = max(1, min(self._turns.idle(topic), records // PIECE_RECORDS_MIN))
         ends = [records * number // count for number in range(count + 1)]
         kinds = {self._number(each.digest): each for each in ruled.kinds}
         checks = [replace(asked, kinds=[*kinds], first=first, end=end) for first, end in pairwise(ends)]

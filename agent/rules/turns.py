@@ -28,6 +28,10 @@ class Turns(Generic[_W]):
         """Pieces of work that wait for a worker."""
         return sum(map(len, self._waiting.values()))
 
+    def idle(self, topic: str) -> int:
+        """Workers that the topic could have at once without waiting; 0: others wait, or it has all it may."""
+        return 0 if self._waiting else max(0, min(len(self._free), self.topic_max - self._held[topic]))
+
     async def take(self, topic: str) -> _W:
         """A worker, when it is the topic's turn. To be given back."""
         turn: asyncio.Future[_W] = asyncio.get_running_loop().create_future()

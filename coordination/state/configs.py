@@ -66,11 +66,17 @@ def _judge_anew(state: StateData, changed: Iterable[Topic], then: _Configs, at: 
     if own is None and in_force({}, state.cluster_configs) == in_force({}, cluster):
         return  # as with most changes of the cluster's configs: no topic's policy is another one
     for topic in changed:
-        if topic.key_schema_id is None and topic.value_schema_id is None:
-            continue
-        before = topic_configs.rules_in_force(topic.configs, state.cluster_configs)
-        if before != topic_configs.rules_in_force(topic.configs if own is None else own, cluster):
+        before = _judged_by(topic, topic.configs, state.cluster_configs)
+        if before != _judged_by(topic, topic.configs if own is None else own, cluster):
             binding.judge_again(state, topic, at)
+
+
+def _judged_by(topic: Topic, own: Mapping[str, str], cluster: Mapping[str, str]) -> tuple[str, ...]:
+    """What of these configs says how the topic's records are judged; nothing where none are."""
+    rules = topic_configs.record_rules_in_force(own, cluster)
+    if not rules and topic.key_schema_id is None and topic.value_schema_id is None:
+        return ()
+    return (*topic_configs.rules_in_force(own, cluster), rules)
 
 
 def topic_refusal(configs: Mapping[str, str], cluster: Mapping[str, str], level: int) -> str | None:

@@ -21,6 +21,7 @@ not know such a command stop at it, so none is ever written below its level.
 | 2 | the schema registry: RegisterSchema, DeleteSchemaVersions, PutSubjectSettings |
 | 2 | topics whose records name schemas of the registry: BindSchema.subject, confluent.key.schema.validation, confluent.value.schema.validation, confluent.key.subject.name.strategy, confluent.value.subject.name.strategy |
 | 2 | floe.value.rules, floe.key.rules; batches that were judged while another of these policies was in force are refused as with bindings |
+| 2 | floe.rules, and the same of batches that were judged by other rules |
 | 2 | PutScramCredential, DeleteScramCredential |
 | 2 | CreateAcls, DeleteAcls |
 | 2 | AlterClientQuotas |

@@ -176,7 +176,7 @@ class Violation(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     role: _builtins.str
-    """key or value"""
+    """key, value, or record: of the topic's own rules"""
     field: _builtins.str
     """path, as items[3].price; empty: of the whole message"""
     rule: _builtins.str

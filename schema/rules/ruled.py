@@ -6,7 +6,7 @@ held by one process at a time, and no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from schema.descriptors import MessageType
@@ -16,6 +16,12 @@ RUNS_MAX = 100_000
 
 NO_RULES = -1
 """The kind of messages that have none."""
+
+RECORD = "record"
+"""Beside key and value: what has a topic's own rules, of which each record is one."""
+
+OwnRule = tuple[str, str, str]
+"""A topic's own rule: id, expression and message (coordination/record_rules.py RecordRule)."""
 
 
 class Run(NamedTuple):
@@ -36,26 +42,34 @@ class TooMixed(ValueError):
 class Ruled:
     """Of which kinds with rules the messages of one batch are.
 
-    `roles`: whose rules are to be evaluated (key, value).
+    `roles`: whose rules are to be evaluated (key, value, RECORD). `own`: the topic's own rules; where it has
+    some it is noted of which kinds all messages are, with rules or without.
     """
 
-    def __init__(self, roles: Iterable[str]) -> None:
+    def __init__(self, roles: Iterable[str], own: Sequence[OwnRule] = ()) -> None:
         self.roles = frozenset(roles)
+        self.own = own
         self.kinds: list[MessageType] = []
         self.runs: dict[str, list[Run]] = {}
         self._numbers: dict[int, int] = {}
 
     def __bool__(self) -> bool:
-        """Whether any record has a message with rules."""
-        return bool(self.kinds)
+        """Whether there is anything to evaluate."""
+        return bool(self.kinds or self.own)
 
-    def note(self, role: str, index: int, kind: MessageType, start: int) -> None:
-        """Record `index` of the batch has a message of that kind, from byte `start` on. Raises TooMixed."""
+    def note(self, role: str, index: int, kind: MessageType | None, start: int) -> None:
+        """Record `index` of the batch has a message of that kind, from byte `start` on; None: it has none.
+
+        Raises TooMixed.
+        """
         runs = self.runs.get(role)
-        number = self._numbers.get(id(kind)) if kind.has_rules else NO_RULES
+        number: int | None = NO_RULES
+        if kind is not None and (kind.has_rules or self.own):
+            number = self._numbers.get(id(kind))
         if runs and runs[-1].kind == number and runs[-1].start == start:
             return
         if number is None:
+            assert kind is not None
             number = self._numbers[id(kind)] = len(self.kinds)
             self.kinds.append(kind)
         if runs is None:

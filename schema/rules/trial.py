@@ -27,8 +27,10 @@ PROBLEMS_MAX = 20
 TEXT_CHARS_MAX = 400
 """Characters of what is told of one problem."""
 
-_COMPILE = "failed to compile expression "
-_STATIC = ("No value with name", "no_such_field", "unexpected type", "No matching overloads")
+COMPILE = "failed to compile expression "
+"""What the library says begins so where an expression does not compile."""
+
+STATIC = ("No value with name", "no_such_field", "unexpected type", "No matching overloads")
 """What the library says of expressions that fail on every message, as far as such are known."""
 
 _NUMBERS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
@@ -60,13 +62,13 @@ def _of(kind: MessageType, inner: Descriptor) -> MessageType:
 def _tried(kind: MessageType) -> str:
     """What the library says against the rules of a message type; empty: nothing."""
     validator = protovalidate.Validator()
-    for sample in _samples(kind):
+    for sample in samples(kind):
         try:
             validator.collect_violations(sample)
         except protovalidate.CompilationError as error:
             return str(error)
         except protovalidate.EvaluationError as error:
-            if any(text in str(error) for text in _STATIC):
+            if any(text in str(error) for text in STATIC):
                 return str(error)
     return ""
 
@@ -117,14 +119,14 @@ def _problem(kind: Descriptor, field: str, text: str) -> Problem:
     rule, failed = "", EVALUATION.fullmatch(text)
     if failed is not None:
         rule, text = failed["rule"], f"fails on every message: {failed['why']}"
-    elif text.startswith(_COMPILE) and ": " in text:
-        rule, _, why = text.removeprefix(_COMPILE).partition(": ")
+    elif text.startswith(COMPILE) and ": " in text:
+        rule, _, why = text.removeprefix(COMPILE).partition(": ")
         text = f"does not compile: {why.partition(chr(10))[0]}"
     return Problem(kind.full_name, field, rule, " ".join(text.split())[:TEXT_CHARS_MAX])
 
 
-def _samples(kind: MessageType) -> Iterator[Message]:
-    """Messages with all fields set; so many that each member of each oneof is set in one."""
+def samples(kind: MessageType) -> Iterator[Message]:
+    """Messages of a type with all fields set; so many that each member of each oneof is set in one."""
     count = max([1, *(len(each.fields) for each in kind.descriptor.oneofs)])
     for number in range(count):
         message = kind.message_class()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
+from agent.kafka.handlers.own_rules import unusable
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
 from agent.rules.quarantine import new_quarantine
@@ -46,7 +47,7 @@ async def alter(
         if named[kind, name] > 1:
             prepared.append(Refused(Code.INVALID_REQUEST, "Each resource must appear at most once."))
         else:
-            prepared.append(_prepared(ctx, kind, name, changes, replace_all))
+            prepared.append(await _tried(ctx, _prepared(ctx, kind, name, changes, replace_all)))
     commands = [each for each in prepared if isinstance(each, AlterConfigs)]
     if validate_only:
         await ctx.barrier()
@@ -54,6 +55,12 @@ async def alter(
     else:
         decided = iter(await propose(ctx, commands))
     return [next(decided) if isinstance(each, AlterConfigs) else each for each in prepared]
+
+
+async def _tried(ctx: Context, prepared: AlterConfigs | Result) -> AlterConfigs | Result:
+    """Itself, unless it sets rules that cannot be used."""
+    refused = await unusable(ctx, prepared) if isinstance(prepared, AlterTopicConfigs) else None
+    return prepared if refused is None else refused
 
 
 def _prepared(

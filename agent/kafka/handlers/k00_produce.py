@@ -337,7 +337,7 @@ async def _admit_batch(
     if rules.keys_required:
         await require_keys(data.records, topic.name, partition.index)
     offered = Offered(partition.handle, data.records, header, transaction * header.transactional)
-    if topic.value_schema_id is not None or topic.key_schema_id is not None:
+    if rules.own or topic.value_schema_id is not None or topic.key_schema_id is not None:
         offered = await _judged(ctx, partition, offered, rules, now_ms)
     if rules.append_time:
         stamped = with_append_time(offered.data, now_ms)
@@ -348,14 +348,14 @@ async def _admit_batch(
 async def _judged(
     ctx: Context, partition: Partition, offered: Offered, rules: TopicRules, now_ms: int
 ) -> Offered:
-    """A bound topic's batch, without what goes to its quarantine. Raises Rejected.
+    """The batch of a topic that is bound or has rules of its own, without what goes to its quarantine.
 
-    Nobody is refused by a binding or a policy that was over when his records came.
+    Raises Rejected. Nobody is refused by a binding or a policy that was over when his records came.
     """
     bound = partition.topic.bound_revision
     try:
         if QUARANTINE in rules.policies.values():
-            return await judged_apart(ctx, partition, offered, rules.policies, now_ms)
+            return await judged_apart(ctx, partition, offered, rules, now_ms)
         await require_schemas(ctx, partition, memoryview(offered.data), offered.header, rules)
     except Rejected as rejected:
         if rejected.code is Code.INVALID_RECORD:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from agent.kafka.context import Context
 from agent.kafka.handlers.assignment import refusal_of_all
 from agent.kafka.handlers.configs import topic_source
+from agent.kafka.handlers.own_rules import unusable
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
 from agent.net.wire.api import Encoded
@@ -56,7 +57,9 @@ async def handle(ctx: Context, request: CreateTopicsRequest, version: int) -> En
         if named[topic.name] > 1:
             commands[topic.name] = Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            commands[topic.name] = _command(ctx, topic)
+            wanted = _command(ctx, topic)
+            refused = await unusable(ctx, wanted) if isinstance(wanted, CreateTopic) else None
+            commands[topic.name] = wanted if refused is None else refused
     _mark_twins([each for each in commands.values() if isinstance(each, CreateTopic)])
     _charge(ctx, commands, version)
     results = await _decide(ctx, request, commands)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from agent.kafka.context import Context
 from agent.kafka.handlers.schemas import judged, refuse, ruling, sent_by
+from agent.kafka.produce.admission import TopicRules
 from agent.kafka.produce.buffer import Offered
 from agent.kafka.produce.obeyed import broken_rules
 from agent.kafka.produce.set_aside import origin_of, parted, place_for, without
@@ -16,16 +15,17 @@ from schema.quarantine import NO_MESSAGE, Violation
 
 
 async def judged_apart(
-    ctx: Context, partition: Partition, offered: Offered, policies: Mapping[str, str], now_ms: int
+    ctx: Context, partition: Partition, offered: Offered, rules: TopicRules, now_ms: int
 ) -> Offered:
     """The batch without its bad records, which are its companion; itself when it has none. Raises Rejected.
 
-    `policies`: by role what becomes of bad ones. Rules are evaluated of those that are what their topic is
-    bound to; the others are set aside whatever rules there are.
+    Rules are evaluated of those that are what their topic is bound to; the others are set aside whatever
+    rules there are.
     """
+    policies = rules.policies
     limits, batch = ctx.services.config.produce, memoryview(offered.data)
     broken: dict[int, list[Violation]] = {}
-    bad, ruled = await judged(ctx, partition.topic, batch, policies, limits.quarantine_records_max)
+    bad, ruled = await judged(ctx, partition.topic, batch, rules, limits.quarantine_records_max)
     refuse([each for each in bad if policies.get(each.role) != QUARANTINE])
     for each in bad:
         text = each.reason.removeprefix(f"{each.role}: ")
@@ -33,7 +33,7 @@ async def judged_apart(
     if broken:
         place_for(ctx.state, partition, broken, limits)  # before more is done with it
         batch = memoryview(await without(batch, broken))
-        more, ruled = await judged(ctx, partition.topic, batch, policies)
+        more, ruled = await judged(ctx, partition.topic, batch, rules)
         refuse(more)  # none, unless what may be named changed meanwhile
     if ruled is not None:
         sound = [place for place in range(offered.header.record_count) if place not in broken]

@@ -9,7 +9,7 @@ was over when his records came: another agent may have answered for the next one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.produce.admission import Rejected, TopicRules
@@ -23,7 +23,7 @@ from coordination.state.types import Partition, Schema, Topic
 from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
-from schema.rules.ruled import Ruled, TooMixed
+from schema.rules.ruled import RECORD, Ruled, TooMixed
 from schema.strict import BAD_RECORDS_MAX, BadRecord
 from schema.validator import Validator
 
@@ -34,11 +34,11 @@ LOOKS_MAX = 64
 async def require_schemas(
     ctx: Context, partition: Partition, records: memoryview, header: BatchHeader, rules: TopicRules
 ) -> None:
-    """Every record must be what its topic is bound to (KIP-467), and obey the rules of its message.
+    """Every record must be what its topic is bound to (KIP-467), and obey the rules of message and topic.
 
     Raises Rejected.
     """
-    bad, ruled = await judged(ctx, partition.topic, records, rules.policies)
+    bad, ruled = await judged(ctx, partition.topic, records, rules)
     refuse(bad)
     if ruled is not None:
         await require_rules(*ruling(ctx), sent_by(ctx, partition, records, header, rules.policies), ruled)
@@ -76,7 +76,7 @@ async def require_current(ctx: Context, topic: Topic, bound: int) -> None:
 
 
 async def judged(
-    ctx: Context, topic: Topic, records: memoryview, roles: Iterable[str], all_up_to: int = 0
+    ctx: Context, topic: Topic, records: memoryview, rules: TopicRules, all_up_to: int = 0
 ) -> tuple[list[BadRecord], Ruled | None]:
     """The records that are not what their topic is bound to, and the rules to evaluate of the others.
 
@@ -86,8 +86,8 @@ async def judged(
     try:
         validator = ctx.services.validators.for_topic(topic, ctx.state.schemas)
         if validator is None:
-            return [], None
-        return await _judged(ctx, validator, records, roles, all_up_to)
+            return [], Ruled([RECORD], rules.own) if rules.own else None
+        return await _judged(ctx, validator, records, rules, all_up_to)
     except CorruptBatch as error:
         raise Rejected(Code.CORRUPT_MESSAGE, f"The records cannot be read: {error}") from None
     except DescriptorError as error:
@@ -97,13 +97,13 @@ async def judged(
 
 
 async def _judged(
-    ctx: Context, validator: Validator, records: memoryview, roles: Iterable[str], all_up_to: int
+    ctx: Context, validator: Validator, records: memoryview, rules: TopicRules, all_up_to: int
 ) -> tuple[list[BadRecord], Ruled | None]:
     """The same; what frames name is looked up as often as needed."""
     refused: dict[Framed, str] = {}
     for _ in range(LOOKS_MAX):
         try:
-            bad, ruled = await validator.judge_off_loop(records, roles, refused)
+            bad, ruled = await validator.judge_off_loop(records, rules.policies, refused, rules.own)
             if bad and all_up_to:
                 bad = await validator.check_off_loop(records, refused, all_up_to)
             return bad, ruled

@@ -12,11 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from coordination import record_rules
 from coordination.kafka_codes import Code
-from coordination.topic_configs import OFF, compacts, effective, effective_int, rules_in_force
+from coordination.record_rules import RecordRule
+from coordination.topic_configs import (
+    OFF,
+    compacts,
+    effective,
+    effective_int,
+    record_rules_in_force,
+    rules_in_force,
+)
 from objectstore.batch import HEADER_BYTES, BatchHeader, CorruptBatch, check_crc, peek
 from objectstore.compression import Compression
+from schema.rules.ruled import RECORD
 
 CODEC_MASK = 7  # the bits of a batch's attributes that name its codec
 ZSTD_PRODUCE_VERSION_MIN = 7  # KIP-110
@@ -49,7 +60,12 @@ class TopicRules:
     check: str = UNCOMPRESSED
     """What of the records is looked at: HEADERS, UNCOMPRESSED or FULL."""
     policies: Mapping[str, str] = field(default_factory=dict)
-    """What becomes of records that break rules of their message, by role: none: OFF."""
+    """What becomes of records that break rules, by role (key, value, record); none: OFF.
+
+    Those of role record, the topic's own, are governed by the values' policy.
+    """
+    own: tuple[RecordRule, ...] = ()
+    """The topic's own rules; none where its values' policy is OFF."""
 
 
 def topic_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
@@ -60,6 +76,10 @@ def topic_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRu
 
 
 def _rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
+    own, rules = _own_rules(record_rules_in_force(topic, cluster)), rules_in_force(topic, cluster)
+    by_role = dict(zip(("key", "value"), rules, strict=True))
+    if own:
+        by_role[RECORD] = by_role["value"]
     return TopicRules(
         message_bytes_max=effective_int("max.message.bytes", topic, cluster),
         append_time=effective("message.timestamp.type", topic, cluster) == "LogAppendTime",
@@ -67,12 +87,12 @@ def _rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> TopicRules:
         timestamp_after_ms_max=effective_int("message.timestamp.after.max.ms", topic, cluster),
         keys_required=compacts(topic, cluster),
         check=effective("floe.produce.check", topic, cluster),
-        policies={
-            role: policy
-            for role, policy in zip(("key", "value"), rules_in_force(topic, cluster), strict=True)
-            if policy != OFF
-        },
+        policies={role: policy for role, policy in by_role.items() if policy != OFF},
+        own=own,
     )
+
+
+_own_rules = lru_cache(maxsize=1_024)(record_rules.parse)
 
 
 _DEFAULT_RULES = _rules({}, {})

@@ -1,4 +1,4 @@
-"""Evaluates the rules of a batch's messages, and does what the topic's policy says with bad ones.
+"""Evaluates the rules of a batch's messages and topic, and does what the topic's policy says with bad ones.
 
 A batch comes here when all its records parse. Each policy is a way to dispose of it, a branch of `dispose`.
 """
@@ -21,7 +21,7 @@ from schema.strict import BAD_RECORDS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch and whose it is. `policies`: OBSERVE, REJECT or QUARANTINE by role."""
+    """A batch and whose it is. `policies`: OBSERVE, REJECT or QUARANTINE by role (key, value, record)."""
 
     topic: str
     partition: int
