@@ -69,7 +69,7 @@ class Trial:
             if data is None:
                 continue
             try:
-                typed = self._values.typed(role, data)
+                typed = self._values.typed(role, data, record.headers)
                 if typed is None or not typed[0].has_rules:
                     continue
                 ruled = True

@@ -21,6 +21,7 @@ from agent.kafka.context import Context
 from agent.kafka.fetch.driver import Fetched, FetchRequest
 from agent.kafka.fetch.planner import Wanted, aborted_in
 from agent.kafka.fetch.redirect import elsewhere, stays, suits
+from agent.kafka.fetch.rewriting import Reader
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.net.wire.generated.fetch import (
     AbortedTransaction,
@@ -56,12 +57,19 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     fetched = await ctx.services.fetch.fetch(fetch)
-    if not ctx.services.redaction.cleared(ctx.client.listener, ctx.client_id, ctx.client.principal):
-        await ctx.services.redaction.apply(fetched)
+    await _rewrite(ctx, fetched, request.max_bytes)
     nothing = not any(each.records for each in fetched)
     if nothing and ctx.away() and not standing.leaving:  # what it has it gives, and waits for no more
         return _elsewhere(request)
     return _response(ctx, request, fetched, away)
+
+
+async def _rewrite(ctx: Context, fetched: list[Fetched], bytes_max: int) -> None:
+    """Rewrite what this client does not get as it is stored."""
+    services, client = ctx.services, ctx.client
+    cleared = services.redaction.cleared(client.listener, ctx.client_id, client.principal)
+    bytes_max = min(bytes_max, services.config.fetch.response_bytes_max)
+    await services.rewriting.apply(fetched, Reader(client.listener, cleared, bytes_max))
 
 
 def _elsewhere(request: Request) -> FetchResponse:
