@@ -210,9 +210,7 @@ def schemas(http: str, topic: str) -> TopicSchemas:
         if each["schema_type"] == PROTOBUF  # rows of other types are compared by their bytes alone
     ]
     registered = {each["schema_id"]: base64.b64decode(each["descriptor_set"]) for each in told}
-    guids = {
-        bytes.fromhex(each["guid"].replace("-", "")): each["schema_id"] for each in told if "guid" in each
-    }
+    guids = {bytes.fromhex(each["guid"].replace("-", "")): each["schema_id"] for each in told}
     return TopicSchemas(bound, spans, registered, guids)
 
 

@@ -1,4 +1,4 @@
-"""Schemas of the registry by what frames name, for commands that show records: told beforehand, or asked for."""
+"""Schemas of the registry by what frames name, for commands that show records: told before, or asked for."""
 
 from __future__ import annotations
 

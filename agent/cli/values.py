@@ -143,7 +143,7 @@ def known_values(topic: str, http: str) -> Values:
 
 
 def _asked(http: str, name: str) -> Mapping[str, Any] | None:
-    """A schema of the registry; None where there is none, or nobody to ask: records are then shown as bytes."""
+    """A schema of the registry; None where there is none, or nobody to ask."""
     try:
         found: Mapping[str, Any] = agent_http.ask(http, f"/admin/schemas/{name}")
     except Failure:

@@ -19,6 +19,7 @@ from coordination.state.following import NAMINGS, ROLES, SUBJECT_NAMING, importe
 from coordination.state.subject_types import RegisteredSchema
 from coordination.state.types import Naming, Schema, Span, Topic
 from coordination.topic_configs import effective
+from iceberg import audited
 from objectstore.batch import Buffer
 from objectstore.revalued import Changed
 from schema import descriptors, framing
@@ -44,6 +45,9 @@ KNOWN_MAX = 4_096
 """Frames that are kept ready; beyond, all are forgotten, and looked up again."""
 
 CONFIG = "floe.frames"
+
+AS_WRITTEN_CLIENTS = frozenset({audited.CLIENT_ID, "floe-cli"})
+"""Ids of Floe's own clients, which know frames themselves, or compare what is stored."""
 
 _Target = bytes | str
 """The frame of a bound schema's messages, or why there is none."""
@@ -109,8 +113,10 @@ class Frames:
         self._metrics = metrics
         self._known: dict[tuple[int, str], tuple[int, _Target]] = {}  # by id and subject, with its revision
 
-    def wanted(self, listener: str, topic: Topic) -> Form | None:
-        """How clients of the listener read the topic; None: as it is written."""
+    def wanted(self, listener: str, client_id: str | None, topic: Topic) -> Form | None:
+        """How a client of the listener reads the topic; None: as it is written."""
+        if client_id in AS_WRITTEN_CLIENTS:
+            return None
         found = self._listeners.get(listener)
         if found is None:
             found = self._of(topic)
@@ -119,11 +125,8 @@ class Frames:
     def _of(self, topic: Topic) -> Form:
         return Form(effective(CONFIG, topic.configs, self._replica.state.cluster_configs))
 
-    def judge(self, listener: str, topic: Topic, spans: Sequence[Span]) -> Judge | None:
+    def judge(self, wanted: Form, topic: Topic, spans: Sequence[Span]) -> Judge | None:
         """What says how records are read; None: as they are written."""
-        wanted = self.wanted(listener, topic)
-        if wanted is None:
-            return None
         unbound = wanted is Form.BARE and self._of(topic) is Form.BARE
         bound = {each for span in spans for each in span[1:]} - {0}
         if not bound and not unbound:

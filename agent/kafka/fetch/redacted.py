@@ -90,11 +90,8 @@ class Redaction:
         name = client_id or ""
         return name in self._ids or name.startswith(self._prefixes)
 
-    def judge(self, topic: Topic, spans: Sequence[Span]) -> Judge | None:
-        """What says how records of the topic are read by clients without clearance; None: as they are."""
-        marks = self._marks(topic)
-        if marks is None:
-            return None
+    def judge(self, marks: Marks, spans: Sequence[Span]) -> Judge:
+        """What says how records of a topic with these marks are read by clients without clearance."""
         known = self._known_of(marks)
         return Judge(
             spans, known.verdicts, self._following(spans), partial(self._look_up, known), self._count
@@ -110,13 +107,13 @@ class Redaction:
         self._metrics.fetch_redacted.inc(changed)
         self._metrics.fetch_withheld.inc(withheld)
 
-    def _marks(self, topic: Topic) -> Marks | None:
+    def marks(self, topic: Topic) -> Marks | None:
         """How the topic redacts; a quarantine does as its topic, unless it says so itself."""
         state = self._replica.state
         action = effective("floe.redact", topic.configs, state.cluster_configs)
         if action == "off" and topic.name.endswith(SUFFIX):
             source = state.topics.get(topic_of(topic.name))
-            return self._marks(source) if source and quarantine.of(state, source) is topic else None
+            return self.marks(source) if source and quarantine.of(state, source) is topic else None
         if action == "off":
             return None
         tags = split_list(effective("floe.redact.tags", topic.configs, state.cluster_configs))

@@ -22,6 +22,8 @@ from coordination.state.types import Partition
 from objectstore.batch import Buffer, CorruptBatch, peek, split
 from objectstore.opening import opened
 from objectstore.revalued import Change, Changed, hollow, revalued
+from schema.enveloping import Form
+from schema.redaction import Marks
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -73,6 +75,7 @@ class Reader:
     """Who fetches: by which listener, whether cleared for all fields, and how many bytes it takes."""
 
     listener: str
+    client_id: str | None
     cleared: bool
     bytes_max: int
 
@@ -97,23 +100,26 @@ class Rewriting:
             partition = each.planned.wanted.partition
             if not each.records or not isinstance(partition, Partition):
                 continue
-            wanted = self._frames.wanted(reader.listener, partition.topic)
-            if reader.cleared and wanted is None:
+            wanted = self._frames.wanted(reader.listener, reader.client_id, partition.topic)
+            marks = None if reader.cleared else self._redaction.marks(partition.topic)
+            if marks is None and wanted is None:
                 continue
             before = sum(map(len, each.records))
-            await self._rewrite(each, partition, reader)
+            await self._rewrite(each, partition, marks, wanted)
             grown |= sum(map(len, each.records)) > before
         if grown:
             cut(fetched, reader.bytes_max)
 
-    async def _rewrite(self, each: Fetched, partition: Partition, reader: Reader) -> None:
+    async def _rewrite(
+        self, each: Fetched, partition: Partition, marks: Marks | None, wanted: Form | None
+    ) -> None:
         topic = partition.topic
         first = peek(each.records[0]).base_offset
         last = peek(each.records[-1], split(each.records[-1])[-1][0]).last_offset
         spans = spans_between(self._replica.state, partition, first, last + 1)
         found = (
-            None if reader.cleared else self._redaction.judge(topic, spans),
-            self._frames.judge(reader.listener, topic, spans),
+            None if marks is None else self._redaction.judge(marks, spans),
+            None if wanted is None else self._frames.judge(wanted, topic, spans),
         )
         judges: list[Judge] = [judge for judge in found if judge is not None]
         if not judges:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
+from agent.kafka.handlers.frames import frames_refusal
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
 from agent.rules.quarantine import new_quarantine
@@ -47,6 +48,9 @@ async def alter(
             prepared.append(Refused(Code.INVALID_REQUEST, "Each resource must appear at most once."))
         else:
             prepared.append(_prepared(ctx, kind, name, changes, replace_all))
+    for place, each in enumerate(prepared):
+        if isinstance(each, AlterTopicConfigs):
+            prepared[place] = await frames_refusal(ctx, each) or each
     commands = [each for each in prepared if isinstance(each, AlterConfigs)]
     if validate_only:
         await ctx.barrier()

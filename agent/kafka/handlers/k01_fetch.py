@@ -69,7 +69,7 @@ async def _rewrite(ctx: Context, fetched: list[Fetched], bytes_max: int) -> None
     services, client = ctx.services, ctx.client
     cleared = services.redaction.cleared(client.listener, ctx.client_id, client.principal)
     bytes_max = min(bytes_max, services.config.fetch.response_bytes_max)
-    await services.rewriting.apply(fetched, Reader(client.listener, cleared, bytes_max))
+    await services.rewriting.apply(fetched, Reader(client.listener, ctx.client_id, cleared, bytes_max))
 
 
 def _elsewhere(request: Request) -> FetchResponse:

@@ -223,14 +223,14 @@ def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
     judge = columns().judge(zoo_table.schemas(1))
     sound = handed(zoo_table.rows(0))
     places = [sound.column(name).to_pylist() for name in ("partition", "offset")]
-    known = judge._values.known(places[0], places[1], sound.column("value"))
+    known = judge._values.known(places[0], places[1], sound.column("value"), [()] * len(places[0]))
     assert [at for at, each in enumerate(known) if not each] == [BROKEN, MISTYPED, NAMELESS]
-    assert all(judge._keys.known(places[0], places[1], sound.column("key")))
+    assert all(judge._keys.known(places[0], places[1], sound.column("key"), [()] * len(places[0])))
     many = zoo_table.rows(0)[FULL : FULL + 1] * 100
     many[71] = deepcopy(many[71])
     many[71]["value"]["leaf"]["name"] = "other"
     batch = handed(many)
-    known = judge._values.known([0] * 100, [0] * 100, batch.column("value"))
+    known = judge._values.known([0] * 100, [0] * 100, batch.column("value"), [()] * 100)
     unknown = [at for at, each in enumerate(known) if not each]
     assert 71 in unknown
     assert len(unknown) <= 16
