@@ -71,6 +71,8 @@ def headers_of(told: Buffer) -> list[tuple[str, bytes | None]]:
         return []
     plain = bytearray(told) + bytes(OVERRUN_BYTES)
     number, at = _number(plain, 0)
+    if number < 0:
+        raise CorruptBatch(f"{number} headers")
     found: list[tuple[str, bytes | None]] = []
     for _ in range(number):
         name, at = _sized(plain, at, len(told))

@@ -132,8 +132,8 @@ class FollowedPart:
         """Why the record is bad; None where it is good, or not known yet."""
         if record[:1] not in _FRAMES:
             return (
-                "has no Confluent frame (0x00 and schema id, or a header), which the topic asks for: send "
-                "through a serializer that has this registry"
+                "has no Confluent frame (0x00 and schema id), which the topic asks for: send through a "
+                "serializer that has this registry"
             )
         try:
             name, end = framing.schema_named(record)
