@@ -50,7 +50,7 @@ def same(one: Descriptor, other: Descriptor) -> bool:
             match = theirs.fields_by_number[number]
             if _told(field) != _told(match):
                 return False
-            if field.message_type is not None:
+            if field.message_type is not None and match.message_type is not None:
                 waiting.append((field.message_type, match.message_type))
     return True
 

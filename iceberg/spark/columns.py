@@ -157,7 +157,8 @@ def _pairs(batch: pa.RecordBatch) -> list[RowHeaders]:
     column = batch.column(HEADERS)
     if not len(column.flatten()):  # as nearly always
         return [()] * len(column)
-    return [[(name, content) for name, content in map(dict.values, row or ())] for row in column.to_pylist()]
+    rows = ((each for each in row or () if each is not None) for row in column.to_pylist())
+    return [[(name, content) for name, content in map(dict.values, row)] for row in rows]
 
 
 def _stands_for_a_batch(value: Mapping[int, Plain] | None, headers: list[Mapping[int, Plain]] | None) -> bool:

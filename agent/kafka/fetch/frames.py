@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from agent.kafka.fetch.redacted import header_frame
 from coordination.state.following import NAMINGS, ROLES, SUBJECT_NAMING, imported
@@ -125,7 +125,7 @@ class Frames:
     def _of(self, topic: Topic) -> Form:
         return Form(effective(CONFIG, topic.configs, self._replica.state.cluster_configs))
 
-    def judge(self, wanted: Form, topic: Topic, spans: Sequence[Span]) -> Judge | None:
+    def judge(self, wanted: Form, topic: Topic, spans: Sequence[Span]) -> Bare | Enveloped | None:
         """What says how records are read; None: as they are written."""
         unbound = wanted is Form.BARE and self._of(topic) is Form.BARE
         bound = {each for span in spans for each in span[1:]} - {0}
@@ -168,10 +168,10 @@ class Frames:
         self._metrics.fetch_unframed.inc(unframed)
 
 
-class Judge:
+class _Judge:
     """What both directions share."""
 
-    hides = False
+    hides: ClassVar[bool] = False
 
     def __init__(self, spans: Sequence[Span], state: State, count: Callable[[int, int], None]) -> None:
         self.missing: set[int] = set()
@@ -201,7 +201,7 @@ class Judge:
         return self._spans[max(0, bisect_right(self._starts, offset) - 1)]
 
 
-class Bare(Judge):
+class Bare(_Judge):
     """Takes frames away. `unbound`: also of values that nobody judged, if they name a registered schema."""
 
     def __init__(
@@ -246,7 +246,7 @@ class _Read:
     dropped: list[str] = field(default_factory=list)
 
 
-class Enveloped(Judge):
+class Enveloped(_Judge):
     """Puts frames on. `ask` gives the frames of messages that topics were bound to."""
 
     def __init__(

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from agent.config.redaction import RedactionConfig, names
 from agent.net.listening import ANONYMOUS
@@ -203,7 +203,7 @@ def header_frame(role: str, headers: Buffer) -> bytes:
 class Judge:
     """What becomes of each record. `missing`: places that nobody has looked up; then nothing counts."""
 
-    hides = True
+    hides: ClassVar[bool] = True
     """What it cannot read it shows nobody."""
 
     def __init__(

@@ -141,7 +141,7 @@ async def rewritten(view: memoryview, judges: Sequence[Judge]) -> Buffer:
     header = peek(view)
     if header.control or not header.record_count:
         return view
-    change = judges[0] if len(judges) == 1 else partial(_in_turn, *judges)
+    change = judges[0] if len(judges) == 1 else partial(_in_turn, judges[0], judges[1])
     inline = 0 if header.attributes & 0x07 else INLINE_BYTES_MAX
     for _ in range(LOOKS_MAX):
         try:
