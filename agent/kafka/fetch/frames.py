@@ -117,17 +117,15 @@ class Frames:
         """How a client of the listener reads the topic; None: as it is written."""
         if client_id in AS_WRITTEN_CLIENTS:
             return None
-        found = self._listeners.get(listener)
-        if found is None:
-            found = self._of(topic)
-        return None if found is Form.AS_WRITTEN else found
+        found = self._listeners.get(listener) or self._of(topic)
+        return None if found == Form.AS_WRITTEN else Form(found)
 
-    def _of(self, topic: Topic) -> Form:
-        return Form(effective(CONFIG, topic.configs, self._replica.state.cluster_configs))
+    def _of(self, topic: Topic) -> str:
+        return effective(CONFIG, topic.configs, self._replica.state.cluster_configs)
 
     def judge(self, wanted: Form, topic: Topic, spans: Sequence[Span]) -> Bare | Enveloped | None:
         """What says how records are read; None: as they are written."""
-        unbound = wanted is Form.BARE and self._of(topic) is Form.BARE
+        unbound = wanted is Form.BARE and self._of(topic) == Form.BARE
         bound = {each for span in spans for each in span[1:]} - {0}
         if not bound and not unbound:
             return None
