@@ -205,6 +205,11 @@ _TABLE: tuple[TopicConfig, ...] = (
     TopicConfig("floe.redact.tags", _LIST, "PII",
                 "Tags of confluent.field_meta that mark a field, beside `debug_redact` and `floe.redact`.",
                 broker_name="floe.redact.tags", in_effect=True, known_from=NEW_CONFIGS),
+    TopicConfig("floe.frames", _S, "as-written",
+                "How messages are read, whatever their producers send. `bare`: without Confluent's frame. "
+                "`confluent`: with it. A listener's `frames` counts before it.",
+                choices=("as-written", "bare", "confluent"), broker_name="floe.frames", in_effect=True,
+                known_from=NEW_CONFIGS),
     *(
         TopicConfig(
             f"confluent.{role}.schema.validation", _B, "false",

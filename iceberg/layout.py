@@ -30,6 +30,7 @@ from iceberg.value_columns import Shape, ValueDecoder
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
 from schema.followed import AVRO, JSON
+from schema.framing import SchemaName
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.validator import BoundSchema
 
@@ -47,7 +48,7 @@ NAMED_MAX = 10
 
 _SHAPES: Mapping[str, Callable[[bytes, Imports], Shape]] = {AVRO: AvroShape, JSON: JsonShape}
 
-Framed = tuple[int, tuple[int, ...] | None]
+Framed = tuple[SchemaName, tuple[int, ...] | None]
 """A schema of the registry and the indexes of its message; (): of bytes that are none. None: all of it."""
 
 
@@ -60,7 +61,7 @@ class MissingSchemas(Exception):
     def __init__(self, schema_ids: Iterable[int], framed: Iterable[tuple[int, Framed]] = ()) -> None:
         self.schema_ids = frozenset(schema_ids)
         self.framed = frozenset(framed)
-        super().__init__(tuple(sorted(self.schema_ids)), tuple(sorted(self.framed)))
+        super().__init__(tuple(sorted(self.schema_ids)), tuple(sorted(self.framed, key=repr)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Registered:
     """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad.
 
     Of AVRO and JSON (`schema_type`) `form` is the canonical one, and `imports` those of what it refers to;
-    there is no descriptor set.
+    there is no descriptor set. `by_guid`: the id of a schema that frames name by its guid.
     """
 
     framed: Framed
@@ -93,6 +94,13 @@ class Registered:
     schema_type: str = ""
     form: bytes = b""
     imports: tuple[tuple[str, bytes], ...] = ()
+    by_guid: int = 0
+
+    @property
+    def schema_id(self) -> int:
+        """However frames name it; 0 where nobody knows it any more."""
+        name = self.framed[0]
+        return name if isinstance(name, int) else self.by_guid
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +166,17 @@ class Messages:
 
         Raises FramingError where it is no frame, and MissingSchemas.
         """
-        schema_id = framing.schema_id(record)
-        whole = self.registered.get((schema_id, None))
+        name, end = framing.schema_named(record)
+        whole = self.registered.get((name, None))
         if whole is not None:
-            return whole, framing.ID_END
+            return whole, end
         indexes: tuple[int, ...] = ()
         start = 0
         with suppress(framing.FramingError):
-            _, indexes, start = framing.parse(record)
-        part = self.registered.get((schema_id, indexes))
+            _, indexes, start = framing.named(record)
+        part = self.registered.get((name, indexes))
         if part is None:
-            raise MissingSchemas((), [(self.role, (schema_id, indexes))])
+            raise MissingSchemas((), [(self.role, (name, indexes))])
         return part, start
 
     def all(self) -> Iterator[Part]:
@@ -338,7 +346,7 @@ def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _
         names = each.schema_id == bindings.current
         found[each.schema_id] = _shaped(each.schema_id, each, top, table, names=names)
     for one in sorted(bindings.registered, key=lambda one: (one.framed == bindings.names, _order(one))):
-        schema_id, names = one.framed[0], one.framed == bindings.names
+        schema_id, names = one.schema_id, one.framed == bindings.names
         if one.form:
             found[one.framed] = _registered(schema_id, one, top, table, names=names)
         elif one.message:
@@ -348,9 +356,9 @@ def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _
     return found
 
 
-def _order(one: Registered) -> tuple[int, tuple[int, ...]]:
-    schema_id, indexes = one.framed
-    return schema_id, indexes or ()
+def _order(one: Registered) -> tuple[int, tuple[int, ...], bool]:
+    name, indexes = one.framed
+    return one.schema_id, indexes or (), isinstance(name, bytes)
 
 
 def _shaped(schema_id: int, each: Binding | Registered, top: int, table: _Table, *, names: bool) -> _Shaped:
@@ -397,7 +405,7 @@ def _messages(
 def _slow(bindings: Bindings, messages: Messages) -> Iterator[str]:
     """Which schemas are decoded the slow way."""
     told = [(each.schema_id, each.message, messages.parts[each.schema_id]) for each in bindings.schemas]
-    told += [(one.framed[0], one.message, messages.registered[one.framed]) for one in bindings.registered]
+    told += [(one.schema_id, one.message, messages.registered[one.framed]) for one in bindings.registered]
     for schema_id, message, part in told:
         decoder = part.decoder
         if decoder is not None and not decoder.fast:

@@ -16,7 +16,7 @@ from iceberg import flat
 from iceberg.arrow_types import FIELD_ID
 from iceberg.conforming import conformed, interleaved
 from iceberg.evolution import KEY_RAW_ID, VALUE_ERROR_ID, VALUE_RAW_ID
-from iceberg.layout import Framed, Layout, Messages, MissingSchemas, Part
+from iceberg.layout import KEY, Framed, Layout, Messages, MissingSchemas, Part
 from objectstore import batch as record_batch
 from objectstore import columns as record_columns
 from objectstore.batch import BatchHeader, CorruptBatch, Headers, Record
@@ -184,12 +184,20 @@ def _cut(layout: Layout, partition: int, piece: _Piece) -> Iterator[pa.RecordBat
     for rows in piece.cuts():
         columns = [
             _kafka(layout, partition, piece, rows),
-            _message(keys, layout.key, bound.key_schema_id, piece.records.keys[rows], keep_raw=True),
+            _message(
+                keys,
+                layout.key,
+                bound.key_schema_id,
+                piece.records.keys[rows],
+                piece.records.headers[rows],
+                keep_raw=True,
+            ),
             _message(
                 values,
                 layout.value,
                 bound.value_schema_id,
                 piece.records.values[rows],
+                piece.records.headers[rows],
                 keep_raw=layout.raw_bytes,
                 unreadable=piece.unreadable,
             ),
@@ -235,11 +243,14 @@ def _message(
     messages: Messages,
     bound: int,
     records: Sequence[bytes | None],
+    headers: Sequence[Headers],
     *,
     keep_raw: bool,
     unreadable: str = "",
 ) -> pa.StructArray:
     """The records as `key` or `value`: raw, and decoded by the schema that a frame names, else by `bound`.
+
+    Where that follows a subject the frame may be in a header.
 
     Where none was bound there is nothing to decode, whatever the bytes look like.
     """
@@ -249,7 +260,7 @@ def _message(
     errors = {0: unreadable} if unreadable else {}
     columns: dict[str, pa.Array] = {}
     if bound:
-        groups = _by_schema(messages, bound, records, raw, errors)
+        groups = _by_schema(messages, bound, records, headers, raw, errors)
         columns = _decoded(kind, groups, count, errors)
         if not keep_raw:
             raw = _unshown(records, groups, errors)
@@ -282,6 +293,7 @@ def _by_schema(
     messages: Messages,
     bound: int,
     records: Sequence[bytes | None],
+    headers: Sequence[Headers],
     raw: pa.Array,
     errors: dict[int, str],
 ) -> list[_Group]:
@@ -290,7 +302,8 @@ def _by_schema(
     if usual is None:
         raise MissingSchemas([bound])
     if usual.follows:
-        return _by_frame(messages, records, errors)
+        role = "key" if messages.role == KEY else "value"
+        return _by_frame(messages, framing.composed_all(role, records, headers), errors)
     if not pc.any(pc.starts_with(raw, b"\x00")).as_py():
         return [_Group(usual, range(len(records)), records)] if usual.decoder is not None else []
     found: dict[int, tuple[Part, list[int], list[bytes]]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordination.commands import BindSchema
@@ -26,9 +27,10 @@ from iceberg.ledger import Range
 from iceberg.partitioning import SpecError
 from iceberg.pointer_commit import CommitError
 from iceberg.sorting import OrderError
-from schema import descriptors
+from schema import descriptors, framing
 from schema.descriptors import DescriptorError
 from schema.followed import AVRO, PROTOBUF
+from schema.framing import SchemaName
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.validator import BoundSchema
@@ -71,12 +73,14 @@ class TopicLayouts:
         self._framed |= missing.schema_ids
         table = self._replica.state.subjects
         for role, framed in missing.framed:
-            schema = table.schemas.get(framed[0])
+            schema = table.named(framed[0])
             imports = imported(table, schema) if schema is not None else {}
             try:
                 found = await asyncio.to_thread(_registered, framed, schema, imports)
             except OSError as error:  # the compiler works in a temporary folder
-                raise CommitError(f"schema {framed[0]} could not be compiled: {error}") from error
+                raise CommitError(
+                    f"schema {framing.shown(framed[0])} could not be compiled: {error}"
+                ) from error
             self._registered[role, found.framed] = (schema, found)
 
     def spans(self, topic: Topic, ranges: Iterable[Range]) -> list[list[Span]]:
@@ -128,8 +132,8 @@ class TopicLayouts:
 
     def _forget_changed(self) -> None:
         """Schemas that are gone, or others by now (an import may give an id again): rows say them again."""
-        schemas = self._replica.state.subjects.schemas
-        changed = [key for key, (was, _) in self._registered.items() if schemas.get(key[1][0]) is not was]
+        named = self._replica.state.subjects.named
+        changed = [key for key, (was, _) in self._registered.items() if named(key[1][0]) is not was]
         for each in changed:
             del self._registered[each]
 
@@ -143,7 +147,7 @@ class TopicLayouts:
         found = tuple(one for (own, _), (_, one) in self._registered.items() if own == role)
         bound = state.schemas.get(current or 0)
         newest = following.newest(state, bound) if bound is not None and bound.naming else 0
-        named = [one.framed for one in found if one.framed[0] == newest and _gives_names(bound, one)]
+        named = [one.framed for one in found if one.schema_id == newest and _gives_names(bound, one)]
         return found, named[0] if named else None
 
     def refusal(self, topic: Topic, head: Head) -> str:
@@ -190,32 +194,33 @@ def _gives_names(bound: Schema | None, one: Registered) -> bool:
 
 def _registered(framed: Framed, schema: RegisteredSchema | None, imports: Imports) -> Registered:
     """What a frame names, ready for a layout. Blocks; raises OSError as protobuf.descriptor_set."""
-    schema_id, indexes = framed
+    name, indexes = framed
+    told = f"schema {framing.shown(name)}"
     if schema is None:
-        return Registered(
-            (schema_id, None), problem=f"schema {schema_id} was deleted from the registry for good"
-        )
+        return Registered((name, None), problem=f"{told} was deleted from the registry for good")
+    by_guid = 0 if isinstance(name, int) else schema.schema_id
     if schema.schema_type != PROTOBUF:
-        return _of_other_type(schema_id, schema, imports)
+        return replace(_of_other_type(name, schema, imports), by_guid=by_guid)
     if not indexes:
-        return Registered(framed, problem=f"Confluent frame of schema {schema_id} has no message indexes")
+        problem = f"Confluent frame of {told} has no message indexes"
+        return Registered(framed, problem=problem, by_guid=by_guid)
     try:
         files = protobuf.descriptor_set(schema.canonical, imports)
-        return Registered(framed, files, descriptors.message_at(files, indexes))
+        return Registered(framed, files, descriptors.message_at(files, indexes), by_guid=by_guid)
     except (InvalidSchema, DescriptorError) as error:
-        return Registered(framed, problem=f"schema {schema_id}: {error}")
+        return Registered(framed, problem=f"{told}: {error}", by_guid=by_guid)
 
 
-def _of_other_type(schema_id: int, schema: RegisteredSchema, imports: Imports) -> Registered:
+def _of_other_type(name: SchemaName, schema: RegisteredSchema, imports: Imports) -> Registered:
     try:
         if schema.schema_type == AVRO:
             message = avro_columns.name_of(schema.canonical, imports)
         else:
             message = json_columns.name_of(schema.canonical)
     except InvalidSchema as error:
-        return Registered((schema_id, None), problem=f"schema {schema_id}: {error}")
+        return Registered((name, None), problem=f"schema {framing.shown(name)}: {error}")
     return Registered(
-        (schema_id, None),
+        (name, None),
         message=message,
         schema_type=schema.schema_type,
         form=schema.canonical,

@@ -140,12 +140,14 @@ class Record(NamedTuple):
 
 
 class Content(Protocol):
-    """A record's key and value."""
+    """A record's key, value and headers."""
 
     @property
     def key(self) -> bytes | None: ...
     @property
     def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 class NewRecord(NamedTuple):
@@ -278,9 +280,9 @@ def records(buf: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Iterator
 
 
 def contents(buf: Buffer, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Iterator[Content]:
-    """Keys and values of every record of the batches that fill `buf`, in order, at a fifth of the cost.
+    """Keys, values and headers of every record of the batches that fill `buf`, in order.
 
-    Raises as `records`.
+    At a fifth of the cost of `records`, and raises as it does.
     """
     for position, size in split(buf):
         with memoryview(buf) as view:

@@ -6,7 +6,7 @@ becomes what is the caller's affair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from objectstore.batch import (
@@ -26,15 +26,16 @@ _CODEC_BITS = 0x07  # of a batch's attributes (KIP-98)
 
 
 class Changed(NamedTuple):
-    """What a record has instead; `headers` come behind those it has."""
+    """What a record has instead; `headers` come behind those it has, without those named `dropped`."""
 
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
+    dropped: frozenset[str] = frozenset()
 
 
-Change = Callable[[int, bytes | None, bytes | None], Changed | None]
-"""From offset, key and value; None: the record stays as it is."""
+Change = Callable[[int, bytes | None, bytes | None, Buffer], Changed | None]
+"""From offset, key, value and headers (`headers_of`; empty: none); None: the record stays as it is."""
 
 
 def revalued(batch: memoryview, change: Change, decoded_bytes_max: int = DECODED_BYTES_MAX) -> Buffer:
@@ -64,6 +65,24 @@ def revalued(batch: memoryview, change: Change, decoded_bytes_max: int = DECODED
     return seal(header, compress(header.compression, b"".join(kept))) if changed else batch
 
 
+def headers_of(told: Buffer) -> list[tuple[str, bytes | None]]:
+    """Headers as a Change is given them. Raises CorruptBatch."""
+    if not told:
+        return []
+    plain = bytearray(told) + bytes(OVERRUN_BYTES)
+    number, at = _number(plain, 0)
+    if number < 0:
+        raise CorruptBatch(f"{number} headers")
+    found: list[tuple[str, bytes | None]] = []
+    for _ in range(number):
+        name, at = _sized(plain, at, len(told))
+        content, at = _sized(plain, at, len(told))
+        if name is None or at > len(told):
+            raise CorruptBatch(f"a header without name or end at byte {at} of {len(told)}")
+        found.append((name.decode(errors="surrogateescape"), content))
+    return found
+
+
 def hollow(batch: memoryview) -> bytes:
     """A batch without records in the place of one that nobody can open; its producer and offsets stay."""
     header = peek(batch)
@@ -79,11 +98,14 @@ def _record(plain: bytearray, begin: int, stop: int, base: int, change: Change) 
     value, at = _sized(plain, at, stop)
     if at > stop:
         raise CorruptBatch(f"a value ends at byte {at} of a record that ends at {stop}")
-    told = change(base + delta, key, value)
+    headers: bytes | bytearray = plain[at:stop]
+    told = change(base + delta, key, value, headers if stop - at > 1 else b"")
     if told is None:
         return None
-    headers: bytes | bytearray = plain[at:stop]
-    if told.headers:
+    if told.dropped:
+        kept = [each for each in headers_of(headers) if each[0] not in told.dropped]
+        headers = _headers([*kept, *told.headers])
+    elif told.headers:
         number, at = _number(plain, at)
         more = (
             part
@@ -92,6 +114,11 @@ def _record(plain: bytearray, begin: int, stop: int, base: int, change: Change) 
         )
         headers = b"".join((zigzag(number + len(told.headers)), plain[at:stop], *more))
     return b"".join((front, _with_size(told.key), _with_size(told.value), headers))
+
+
+def _headers(given: Sequence[tuple[str, bytes | None]]) -> bytes:
+    named = ((name.encode(errors="surrogateescape"), content) for name, content in given)
+    return b"".join((zigzag(len(given)), *(_with_size(part) for pair in named for part in pair)))
 
 
 def _with_size(content: bytes | None) -> bytes:

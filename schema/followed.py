@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeAlias
 
 from schema import descriptors, framing, judges
 from schema.descriptors import DescriptorError, MessageType
+from schema.framing import SchemaName
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
 from schema.rules.ruled import Ruled
@@ -31,8 +32,10 @@ UNKNOWN_MAX = 256
 PROTOBUF, AVRO, JSON = "PROTOBUF", "AVRO", "JSON"
 _PREFIX = 6  # bytes of a frame that names the first message of its file
 
-Framed: TypeAlias = tuple[int, tuple[int, ...]]
-"""What a frame names: schema id and message indexes; no indexes: bytes that are none."""
+_FRAMES = (b"\x00", b"\x01")
+
+Framed: TypeAlias = tuple[SchemaName, tuple[int, ...]]
+"""What a frame names: schema id or guid, and message indexes; no indexes: bytes that are none."""
 
 Refused: TypeAlias = Mapping[Framed, str]
 """What may not be named, and why."""
@@ -90,12 +93,15 @@ class FollowedPart:
         self._kinds: dict[Framed, MessageType] = {}
         self._first: dict[bytes, MessageType] = {}  # the same of first messages, by the whole prefix
         self._texts: set[bytes] = set()  # frames of schemas of JSON
-        self._others: dict[int, Callable[[bytes], str | None]] = {}  # what judges those of other types
+        self._others: dict[SchemaName, Callable[[bytes], str | None]] = {}  # what judges those of other types
         self.has_rules = False
         """Whether a message that was looked up has rules of protovalidate."""
 
     def check(self, records: Sequence[bytes | None], refused: Refused) -> list[BadRecord]:
-        """The bad ones among `records`, at most BAD_RECORDS_MAX. Raises UnknownSchemas. Null is good."""
+        """The bad ones among `records`, at most BAD_RECORDS_MAX. Raises UnknownSchemas. Null is good.
+
+        Those whose frame is in a header stand behind it (framing.composed).
+        """
         bad: list[BadRecord] = []
         unknown: dict[Framed, None] = {}
         for index, record in enumerate(records):
@@ -118,33 +124,33 @@ class FollowedPart:
 
     def _told(self, record: bytes, reason: str) -> str:
         """Of what looks like JSON and shall be that, nothing is said of it."""
-        if record[: framing.ID_END] in self._texts:
+        if not self._texts.isdisjoint((record[: framing.ID_END], record[: framing.GUID_END])):
             return f"{self._role}: {reason}"[:REASON_CHARS_MAX]
         return told(self._role, record, reason, "a message in a frame")
 
     def _framed(self, record: bytes, refused: Refused, unknown: dict[Framed, None]) -> str | None:
         """Why the record is bad; None where it is good, or not known yet."""
-        if record[:1] != b"\x00":
+        if record[:1] not in _FRAMES:
             return (
                 "has no Confluent frame (0x00 and schema id), which the topic asks for: send through a "
                 "serializer that has this registry"
             )
         try:
-            schema_id = framing.schema_id(record)
+            name, end = framing.schema_named(record)
         except framing.FramingError as error:
             return str(error)
-        judge = self._others.get(schema_id)
+        judge = self._others.get(name)
         if judge is not None:
-            return judge(record[framing.ID_END :])
+            return judge(record[end:])
         try:
-            frame = framing.parse(record)
+            frame = framing.named(record)
         except framing.FramingError as error:
-            framed: Framed = (schema_id, ())
+            framed: Framed = (name, ())
             if framed in refused:
                 return refused[framed] or str(error)
             unknown[framed] = None
             return None
-        framed = (schema_id, frame.indexes)
+        framed = (name, frame.indexes)
         kind = self._kinds.get(framed)
         if kind is not None:
             return problem(record[frame.start :], kind, self._allow_unknown)
@@ -153,10 +159,13 @@ class FollowedPart:
             return None
         return refused[framed]
 
-    def note(self, records: Sequence[bytes | None], ruled: Ruled, first: int) -> None:
+    def note(
+        self, records: Sequence[bytes | None], ruled: Ruled, first: int, stored: Sequence[bytes | None]
+    ) -> None:
         """Of which messages these are, the batch's from record `first` on: all were found good.
 
-        Raises TooMixed, and UnknownSchemas where what they name was forgotten meanwhile.
+        `stored`: the same as they stand in the batch. Raises TooMixed, and UnknownSchemas where what they
+        name was forgotten meanwhile.
         """
         for index, record in enumerate(records, first):
             if record is None:
@@ -164,20 +173,21 @@ class FollowedPart:
             kind, start = self._first.get(record[:_PREFIX]), _PREFIX
             if kind is None:
                 kind, start = self._framed_kind(record) or (None, 0)
-            ruled.note(self._role, index, kind, start)
+            front = len(record) - len(stored[index - first] or b"")
+            ruled.note(self._role, index, kind, 0 if kind is None else start - front)
 
     def _framed_kind(self, record: bytes) -> tuple[MessageType, int] | None:
         """Of which message a good record is, and where it begins; None: of another schema type."""
-        schema_id = framing.schema_id(record)
-        if schema_id in self._others:
+        name, _ = framing.schema_named(record)
+        if name in self._others:
             return None
         try:
-            frame = framing.parse(record)
+            frame = framing.named(record)
         except framing.FramingError:
-            raise UnknownSchemas(self._role, [(schema_id, ())]) from None
-        kind = self._kinds.get((schema_id, frame.indexes))
+            raise UnknownSchemas(self._role, [(name, ())]) from None
+        kind = self._kinds.get((name, frame.indexes))
         if kind is None:
-            raise UnknownSchemas(self._role, [(schema_id, frame.indexes)])
+            raise UnknownSchemas(self._role, [(name, frame.indexes)])
         return kind, frame.start
 
     def settle(self, framed: Framed, named: Named) -> str | None:
@@ -185,9 +195,9 @@ class FollowedPart:
 
         Blocks as protobuf.descriptor_set does: call it in a thread.
         """
-        schema_id, indexes = framed
+        schema, indexes = framed
         if named.schema_type != PROTOBUF:
-            return self._settle_other(schema_id, named)
+            return self._settle_other(schema, named)
         if not indexes:
             return ""
         try:
@@ -195,40 +205,40 @@ class FollowedPart:
             name = descriptors.message_at(files, indexes)
             kind = descriptors.load(files, name)
         except (InvalidSchema, DescriptorError) as error:
-            return f"Confluent frame names schema {schema_id}: {error}"
-        why = self._not_taken(schema_id, name, named.subjects)
+            return f"Confluent frame names schema {framing.shown(schema)}: {error}"
+        why = self._not_taken(schema, name, named.subjects)
         if why is None:
             self._keep(framed, kind)
         return why
 
-    def _settle_other(self, schema_id: int, named: Named) -> str | None:
+    def _settle_other(self, schema: SchemaName, named: Named) -> str | None:
         if named.schema_type == JSON:
             if len(self._texts) >= KINDS_MAX:
                 self._texts = set()
-            self._texts.add(framing.prefix(schema_id, ())[: framing.ID_END])
+            self._texts.add(framing.first_bytes(schema))
         try:
             judge = judges.of(named.schema_type, named.form, named.imports)
         except InvalidSchema as error:
-            return f"Confluent frame names schema {schema_id}: {error}"
-        why = self._not_taken(schema_id, judge.name, named.subjects)
+            return f"Confluent frame names schema {framing.shown(schema)}: {error}"
+        why = self._not_taken(schema, judge.name, named.subjects)
         if why is None:
             if len(self._others) >= KINDS_MAX:
                 self._others = {}
-            self._others[schema_id] = judge.problem
+            self._others[schema] = judge.problem
             self.slow = self.slow or judge.slow
         return why
 
-    def _not_taken(self, schema_id: int, name: str, subjects: frozenset[str]) -> str | None:
+    def _not_taken(self, schema: SchemaName, name: str, subjects: frozenset[str]) -> str | None:
         """Why the topic does not take a message or record of this name (empty: it has none)."""
-        told = name or "a type without a name"
+        told = f"{name or 'a type without a name'} of schema {framing.shown(schema)}"
         if self.bound.message and name != self.bound.message:
-            return f"Confluent frame names {told} of schema {schema_id}; the topic takes {self.bound.message}"
+            return f"Confluent frame names {told}; the topic takes {self.bound.message}"
         wanted = {Naming.RECORD: name, Naming.TOPIC_RECORD: f"{self.bound.topic}-{name}"}.get(
             Naming(self.bound.naming)
         )
         if wanted is not None and wanted not in subjects:
             return (
-                f"Confluent frame names {told} of schema {schema_id}, which is no version of subject "
+                f"Confluent frame names {told}, which is no version of subject "
                 f"{wanted}: register it there first"
             )
         return None
@@ -238,6 +248,6 @@ class FollowedPart:
             self._kinds, self._first = {}, {}
         self.has_rules = self.has_rules or kind.has_rules
         self._kinds[framed] = kind
-        prefix = framing.prefix(*framed)
-        if len(prefix) == _PREFIX:
+        schema, indexes = framed
+        if isinstance(schema, int) and len(prefix := framing.prefix(schema, indexes)) == _PREFIX:
             self._first[prefix] = kind

@@ -3,12 +3,18 @@
 Layout: 0x00, schema id (int32 big-endian), message indexes (zigzag varints: a count, then that many;
 the path [0] is written as the single byte 0x00), payload. A protobuf message never starts with 0x00
 (field number 0 is illegal), so framed and plain records can be told apart by their first byte.
+
+Newer serializers (Confluent Platform 8) may put the frame into a header of the record: 0x01, the schema's
+guid (16 bytes), message indexes; the record is then the payload alone. Here such records are taken as the
+header's bytes with the payload behind them (`composed`), so that whoever reads frames reads these as well.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 from objectstore.varint import zigzag
 
@@ -20,7 +26,20 @@ _HEADER = struct.Struct(">bi")
 ID_END = _HEADER.size
 """Bytes of a frame up to the end of its schema id."""
 
+GUID_MAGIC = 1
+GUID_END = 17
+"""Bytes of a frame up to the end of its schema's guid."""
+
+ID_HEADERS = {"key": "__key_schema_id", "value": "__value_schema_id"}
+"""By role, the header of a record that has its frame."""
+
+SchemaName: TypeAlias = int | bytes
+"""How a frame names a schema: by its id, or by its guid."""
+
 _VARINT_BYTES_MAX = 5
+
+_GUID = bytes([GUID_MAGIC])
+"""Alone it stands for a record whose header is no frame: whoever reads it is told so."""
 
 
 class FramingError(ValueError):
@@ -50,6 +69,71 @@ def schema_id(record: bytes) -> int:
     return int(_HEADER.unpack_from(record)[1])
 
 
+class Named(NamedTuple):
+    """A parsed prefix that names its schema by id or guid. The payload begins at byte `start`."""
+
+    schema: SchemaName
+    indexes: tuple[int, ...]
+    start: int
+
+
+def composed(role: str, record: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> bytes | None:
+    """The record behind its frame, where a header has that; else the record as it is. Null stays null."""
+    if record is None:
+        return None
+    wanted = ID_HEADERS[role]
+    for name, content in headers:
+        if name == wanted:
+            return content + record if content is not None and is_frame(content) else _GUID
+    return record
+
+
+def composed_all(
+    role: str, records: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]]]
+) -> Sequence[bytes | None]:
+    """`composed` of each."""
+    if not any(headers):
+        return records
+    return [
+        composed(role, record, own) if own else record for record, own in zip(records, headers, strict=True)
+    ]
+
+
+def first_bytes(schema: SchemaName) -> bytes:
+    """What frames that name the schema begin with."""
+    return _HEADER.pack(MAGIC, schema) if isinstance(schema, int) else _GUID + schema
+
+
+def is_frame(content: bytes) -> bool:
+    """Whether a header's bytes are as long as what their first byte says."""
+    return len(content) >= {MAGIC: ID_END, GUID_MAGIC: GUID_END}.get(content[0] if content else -1, 1 << 31)
+
+
+def shown(schema: SchemaName) -> str:
+    """A schema's id or guid, for people."""
+    if isinstance(schema, int):
+        return str(schema)
+    digits = schema.hex()
+    return "-".join(digits[start:end] for start, end in pairwise((0, 8, 12, 16, 20, 32)))
+
+
+def schema_named(record: bytes) -> tuple[SchemaName, int]:
+    """By what a framed record names its schema, of any type, and where that ends. Raises FramingError."""
+    if record[:1] != _GUID:
+        return schema_id(record), ID_END
+    if len(record) < GUID_END:
+        raise FramingError(f"Confluent frame of {len(record)} bytes: {GUID_END} are needed with a guid")
+    return record[1:GUID_END], GUID_END
+
+
+def named(record: bytes) -> Named:
+    """Read the prefix of a framed record, with an id or a guid. Raises FramingError."""
+    if record[:1] != _GUID:
+        return Named(*parse(record))
+    guid, at = schema_named(record)
+    return Named(guid, *_indexes(record, at))
+
+
 def parse(record: bytes) -> Frame:
     """Read the prefix of a framed record. Raises FramingError."""
     if len(record) < _HEADER.size + 1:
@@ -57,9 +141,14 @@ def parse(record: bytes) -> Frame:
     magic, schema_id = _HEADER.unpack_from(record)
     if magic != MAGIC:
         raise FramingError(f"Confluent frame begins with byte {magic & 0xFF:#04x}: 0x00 is needed")
-    count, position = _read_zigzag(record, _HEADER.size)
+    return Frame(schema_id, *_indexes(record, _HEADER.size))
+
+
+def _indexes(record: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    """The message indexes that begin there, and where the payload begins."""
+    count, position = _read_zigzag(record, position)
     if count == 0:
-        return Frame(schema_id, (0,), position)
+        return (0,), position
     if not 0 < count <= INDEXES_MAX:
         raise FramingError(f"Confluent frame has {count} message indexes: 1 to {INDEXES_MAX} are possible")
     indexes = []
@@ -68,7 +157,7 @@ def parse(record: bytes) -> Frame:
         if index < 0:
             raise FramingError(f"Confluent frame has the message index {index}")
         indexes.append(index)
-    return Frame(schema_id, tuple(indexes), position)
+    return tuple(indexes), position
 
 
 def _read_zigzag(record: bytes, position: int) -> tuple[int, int]:

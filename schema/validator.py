@@ -107,7 +107,9 @@ class _Part:
                     break
         return bad
 
-    def note(self, records: Sequence[bytes | None], ruled: Ruled, first: int) -> None:
+    def note(
+        self, records: Sequence[bytes | None], ruled: Ruled, first: int, _stored: Sequence[bytes | None]
+    ) -> None:
         """Of which messages these good ones are, the batch's from record `first` on. Raises TooMixed."""
         noted: tuple[MessageType, int] | None = None
         plain, framed = (self._type, 0), (self._type, len(self._prefix))
@@ -263,15 +265,15 @@ class Validator:
         for role in ROLES if ruled.own else ruled.roles:
             part = self._part(role)
             if part is not None and (part.has_rules or ruled.own):
-                values = [one.key for one in records] if role == "key" else [one.value for one in records]
-                part.note(values, ruled, first)
+                stored = [one.key for one in records] if role == "key" else [one.value for one in records]
+                part.note(_of_role(role, records, part), ruled, first, stored)
 
     def _check_some(self, records: Sequence[record_batch.Content], refused: Refused) -> list[BadRecord]:
         bad: list[BadRecord] = []
         if self._key is not None:
-            bad += self._key.check([record.key for record in records], refused)
+            bad += self._key.check(_of_role("key", records, self._key), refused)
         if self._value is not None:
-            bad += self._value.check([record.value for record in records], refused)
+            bad += self._value.check(_of_role("value", records, self._value), refused)
         return sorted(bad)
 
     def check_all(
@@ -304,6 +306,16 @@ class Validator:
             check = partial(self.check_all, refused=refused, bad_max=all_up_to)
         slow = any(isinstance(each, FollowedPart) and each.slow for each in (self._key, self._value))
         return await opened(check, batch, 0 if compressed or slow else INLINE_BYTES_MAX)
+
+
+def _of_role(
+    role: str, records: Sequence[record_batch.Content], part: _Part | FollowedPart
+) -> Sequence[bytes | None]:
+    """The keys or values, behind the frames that their headers have where the topic follows a subject."""
+    found = [one.key for one in records] if role == "key" else [one.value for one in records]
+    if isinstance(part, _Part):
+        return found
+    return framing.composed_all(role, found, [one.headers for one in records])
 
 
 class ValidatorCache:

@@ -205,13 +205,15 @@ def schemas(http: str, topic: str) -> TopicSchemas:
         for answer in _bindings(http, topic, "spans=true&from_partition", "next_partition")
         for each in answer["spans"]
     }
-    registered = {
-        each["schema_id"]: base64.b64decode(each["descriptor_set"])
+    told = [
+        each
         for answer in _bindings(http, topic, "registered_after", "next_registered")
         for each in answer["registered"]
         if each["schema_type"] == PROTOBUF  # rows of other types are compared by their bytes alone
-    }
-    return TopicSchemas(bound, spans, registered)
+    ]
+    registered = {each["schema_id"]: base64.b64decode(each["descriptor_set"]) for each in told}
+    guids = {bytes.fromhex(each["guid"].replace("-", "")): each["schema_id"] for each in told}
+    return TopicSchemas(bound, spans, registered, guids)
 
 
 def _bindings(http: str, topic: str, query: str, following: str) -> Iterator[Mapping[str, Any]]:

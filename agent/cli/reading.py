@@ -121,8 +121,8 @@ async def _records(
 
 def _line(record: Record, values: Values) -> str:
     shown: dict[str, object] = {
-        "key": values.show("key", record.key),
-        "value": values.show("value", record.value),
+        "key": values.show("key", record.key, record.headers),
+        "value": values.show("value", record.value, record.headers),
     }
     if record.headers:
         shown["headers"] = [[name, _header(value)] for name, value in record.headers]

@@ -16,7 +16,7 @@ from agent.cli import requests
 from agent.cli.failures import Failure, Status, usage
 from agent.cli.reading import Record, newest
 from agent.cli.session import session
-from agent.cli.values import Bound, Values, known_values
+from agent.cli.values import Bound, Headers, Values, known_values
 from coordination.config_types import VALUE_LENGTH_MAX
 from coordination.record_rules import parse, refusal
 from schema.descriptors import DescriptorError, MessageType, load
@@ -85,7 +85,7 @@ class Trial:
             if data is None:
                 continue
             try:
-                typed = self._typed(role, data)
+                typed = self._typed(role, data, record.headers)
             except (FramingError, DescriptorError, DecodeError):
                 outcome.unreadable += 1
                 continue
@@ -103,9 +103,9 @@ class Trial:
         outcome.ruled += ruled
         outcome.bad += bad
 
-    def _typed(self, role: str, data: bytes) -> _Typed:
+    def _typed(self, role: str, data: bytes, headers: Headers) -> _Typed:
         """A key or a value and what it is. Raises FramingError, DescriptorError and DecodeError."""
-        typed = self._values.typed(role, data)
+        typed = self._values.typed(role, data, headers)
         if typed is None:
             return None, data
         if self._own or typed[0].has_rules:

@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from google.protobuf import json_format
@@ -16,17 +17,14 @@ from google.protobuf.message import DecodeError
 from agent.cli import agent_http
 from agent.cli.failures import Failure, Status
 from agent.cli.output import remarks
+from agent.cli.registered import Ask, Registered
 from schema import framing
-from schema.descriptors import DescriptorError, MessageType, load, message_at
-from schema.followed import AVRO
-from schema.registry.avro import schema as avro
-from schema.registry.avro import shown as avro_shown
-from schema.registry.avro.datum import Datum
-from schema.registry.avro.types import Type
-from schema.registry.json.judging import parsed
+from schema.descriptors import DescriptorError, MessageType, load
 
 Encode = Callable[[str], bytes]
 """A line of text → what is sent. Raises Failure."""
+
+Headers = Sequence[tuple[str, bytes | None]]
 
 _NOT_SHOWN = (json_format.Error, TypeError, ValueError)
 """What protobuf's JSON has no form for: an Any of a type that nobody knows, a Timestamp out of its range."""
@@ -41,26 +39,6 @@ class Bound:
     kind: MessageType
 
 
-class Other:
-    """A schema of AVRO or JSON, as GET /admin/topics/…/schema tells it; read when it is first needed."""
-
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self._told = told
-        self._avro: tuple[Type, Datum] | None = None
-
-    def shown(self, payload: bytes) -> object:
-        """The record as a JSON value. Raises ValueError where it is none of the schema's."""
-        if self._told["schema_type"] != AVRO:
-            parsed(payload)  # a name twice, NaN and the like
-            return json.loads(payload)
-        if self._avro is None:
-            imports = {name: base64.b64decode(each) for name, each in self._told["imports"].items()}
-            top = avro.load(base64.b64decode(self._told["form"]), imports)
-            self._avro = top, Datum(top)
-        top, datum = self._avro
-        return avro_shown.plain(datum, top, datum.read(payload))
-
-
 class Values:
     """Turns keys and values of one topic into JSON values, and text into keys and values."""
 
@@ -68,31 +46,29 @@ class Values:
         self,
         bound: Mapping[str, Bound],
         following: Collection[str] = (),
-        registered: Mapping[int, bytes] | None = None,
-        others: Mapping[int, Other] | None = None,
+        registered: Registered | None = None,
     ) -> None:
         self._bound = bound
         self._following = following
-        self._registered = registered or {}
-        self._others = others or {}
-        self._kinds: dict[tuple[int, tuple[int, ...]], MessageType] = {}  # of it, by what frames name
+        self._registered = registered or Registered()
 
     @staticmethod
     def from_schemas(
-        schemas: Sequence[Mapping[str, object]], registered: Sequence[Mapping[str, object]] = ()
+        schemas: Sequence[Mapping[str, object]],
+        registered: Sequence[Mapping[str, object]] = (),
+        ask: Ask | None = None,
     ) -> Values:
-        """From answers of GET /admin/topics/…/schema. `registered`: what followed subjects have."""
+        """From answers of GET /admin/topics/…/schema. `registered`: what followed subjects have; `ask`: who
+        knows the other schemas of the registry.
+        """
         bound = {}
         for schema in schemas:
             if schema.get("naming"):
                 continue
             kind = load(base64.b64decode(str(schema["descriptor_set"])), str(schema["message"]))
             bound[str(schema["role"])] = Bound(int(str(schema["schema_id"])), str(schema["framing"]), kind)
-        files = {int(str(each["schema_id"])): str(each["descriptor_set"]) for each in registered}
         following = [str(each["role"]) for each in schemas if each.get("naming")]
-        known = {number: base64.b64decode(each) for number, each in files.items()}
-        others = {int(str(each["schema_id"])): Other(each) for each in registered if "form" in each}
-        return Values(bound, following, known, others)
+        return Values(bound, following, Registered(registered, ask))
 
     def types(self) -> tuple[MessageType | None, MessageType | None] | None:
         """The messages that keys and values are, None: bytes; None for both where each record says it."""
@@ -101,56 +77,46 @@ class Values:
         kinds = [each.kind if each is not None else None for each in map(self._bound.get, ("key", "value"))]
         return kinds[0], kinds[1]
 
-    def typed(self, role: str, data: bytes) -> tuple[MessageType, bytes] | None:
+    def typed(self, role: str, data: bytes, headers: Headers = ()) -> tuple[MessageType, bytes] | None:
         """The message type and the message in a record's bytes; None where neither is known.
 
         Raises FramingError and DescriptorError.
         """
         bound = self._bound.get(role)
-        if bound is None and not self._is_registered(role, data):
+        if bound is not None:
+            return bound.kind, data[framing.parse(data).start if data[:1] == b"\x00" else 0 :]
+        framed = framing.composed(role, data, headers) or b""
+        if not framing.is_frame(framed):
             return None
-        start = framing.parse(data).start if data[:1] == b"\x00" else 0
-        return bound.kind if bound is not None else self._kind(data), data[start:]
+        found = self._registered.kind(framed)
+        return None if found is None else (found[0], framed[found[1] :])
 
-    def show(self, role: str, data: bytes | None) -> object:
-        """A JSON value: the message's fields, or text, or base64 of what is neither."""
-        other = self._other(role, data)
-        if data is not None and other is not None:
-            try:
-                return other.shown(data[framing.ID_END :])
-            except ValueError as error:  # of AVRO and JSON, and InvalidSchema
-                return {"undecodable": str(error), "bytes": _text(data)}
+    def show(self, role: str, data: bytes | None, headers: Headers = ()) -> object:
+        """A JSON value: the message's fields, or text, or base64 of what is neither.
+
+        What is bound to nothing is shown by the schema of the registry that it names, if it is of that.
+        """
         try:
-            typed = None if data is None else self.typed(role, data)
-            if typed is None:
-                return _text(data)
-            kind, payload = typed
-            message = kind.message_class.FromString(payload)
-            pool = kind.descriptor.file.pool
-            return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+            return _text(data) if data is None else self._decoded(role, data, headers)
         except (framing.FramingError, DecodeError, DescriptorError, *_NOT_SHOWN) as error:
+            if role not in self._bound and role not in self._following:
+                return _text(data)
             return {"undecodable": str(error), "bytes": _text(data)}
 
-    def _other(self, role: str, data: bytes | None) -> Other | None:
-        """What reads it where it names a schema of AVRO or JSON."""
-        if role not in self._following or data is None or data[:1] != b"\x00" or len(data) < framing.ID_END:
-            return None
-        return self._others.get(framing.schema_id(data))
-
-    def _is_registered(self, role: str, data: bytes) -> bool:
-        """Whether it names a schema of the registry whose files are known."""
-        if role not in self._following or data[:1] != b"\x00" or len(data) < framing.ID_END:
-            return False
-        return bool(self._registered.get(framing.schema_id(data)))
-
-    def _kind(self, data: bytes) -> MessageType:
-        """The message that it names of that. Raises FramingError and DescriptorError."""
-        schema_id, indexes, _ = framing.parse(data)
-        kind = self._kinds.get((schema_id, indexes))
-        if kind is None:
-            files = self._registered[schema_id]
-            kind = self._kinds[schema_id, indexes] = load(files, message_at(files, indexes))
-        return kind
+    def _decoded(self, role: str, data: bytes, headers: Headers) -> object:
+        framed = framing.composed(role, data, headers) or b""
+        if role not in self._bound and framing.is_frame(framed):
+            name, start = framing.schema_named(framed)
+            other = self._registered.other(name)
+            if other is not None:
+                return other.shown(framed[start:])  # raises ValueError of AVRO and JSON, and InvalidSchema
+        typed = self.typed(role, data, headers)
+        if typed is None:
+            return _text(data)
+        kind, payload = typed
+        message = kind.message_class.FromString(payload)
+        pool = kind.descriptor.file.pool
+        return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
 
     def parse(self, role: str, text: str) -> bytes:
         """What a producer sends for a line of text: of a bound topic, a JSON object. Raises Failure."""
@@ -177,10 +143,19 @@ def known_values(topic: str, http: str) -> Values:
             answer = agent_http.ask(http, f"{path}?registered_after={after}")
             registered += answer["registered"]
             after = answer.get("next_registered")
-        return Values.from_schemas(schemas, registered)
+        return Values.from_schemas(schemas, registered, partial(_asked, http))
     except Failure as failure:
         remarks().print(f"no bindings known ({failure}): records are taken as plain bytes", style="dim")
         return Values({})
+
+
+def _asked(http: str, name: str) -> Mapping[str, Any] | None:
+    """A schema of the registry; None where there is none, or nobody to ask."""
+    try:
+        found: Mapping[str, Any] = agent_http.ask(http, f"/admin/schemas/{name}")
+    except Failure:
+        return None
+    return found
 
 
 class Encoding:

@@ -74,6 +74,10 @@ class ListenerConfig(Section):
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """What clients speak: in the clear or TLS (SSL), and whether they log in (SASL); docs/security.md."""
 
+    frames: Literal["topic", "as-written", "bare", "confluent"] = "topic"
+    """How clients of this listener read messages: with or without Confluent's frame (docs/schemas.md).
+    topic: as the topic's `floe.frames` says."""
+
     tls_cert_file: str = ""
     """PEM file of the listener's certificate, those between it and its authority behind it."""
 

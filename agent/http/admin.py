@@ -21,6 +21,7 @@ from agent.http.barrier import barrier, submit
 from agent.http.bindings import as_json, bound_ever, bound_now, registered_as_json, registered_of, spans_of
 from agent.http.parts import Parts
 from agent.http.registry.requests import qualified
+from agent.http.registry.shown import identity_of
 from agent.http.rules import (
     Ruled,
     of_subject,
@@ -32,6 +33,7 @@ from agent.http.rules import (
 from agent.rules.messages import Source
 from coordination.commands import BindSchema, command
 from coordination.state.bounds import SCHEMA_ID_MAX
+from coordination.state.following import imported
 from coordination.state.levels import FOLLOWED_SUBJECTS
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX
 from coordination.state.subject_types import RegisteredSchema
@@ -112,6 +114,18 @@ class AdminRoutes:
             return JSONResponse(answer)
 
         return await asyncio.to_thread(told)
+
+    async def registered(self, request: Request) -> Response:
+        """A schema of the registry by its id or guid, as `registered` of a topic tells them: to decode by."""
+        given = str(request.path_params["name"])
+        await barrier(self._parts)
+        table = self._parts.replica.state.subjects
+        is_id = given.isascii() and given.isdigit() and len(given) <= len(str(SCHEMA_ID_MAX))
+        found = table.named(int(given) if is_id else identity_of(given) or b"")
+        if found is None:
+            raise Problem(404, f"the registry has no schema {given[:NAME_LENGTH_MAX]}", "floe schema list")
+        imports = imported(table, found)
+        return await asyncio.to_thread(lambda: JSONResponse(registered_as_json(found, imports)))
 
     async def bind(self, request: Request) -> Response:
         """Bind, replace or remove one binding; answers with the topic's bindings after it."""

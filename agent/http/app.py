@@ -40,6 +40,7 @@ def build(parts: Parts) -> Starlette:
             Route("/status.json", status.json),
             Route("/admin/topics/{name}/schema", admin.read, methods=["GET"]),
             Route("/admin/topics/{name}/schema", admin.bind, methods=["POST"]),
+            Route("/admin/schemas/{name}", admin.registered, methods=["GET"]),
             Route("/admin/topics/{name}/damaged", damage.damaged, methods=["GET"]),
             Route("/admin/topics/{name}/skipped", damage.skipped, methods=["GET"]),
             Route("/admin/topics/{name}/skipped", damage.skip, methods=["POST"]),

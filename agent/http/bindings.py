@@ -15,6 +15,7 @@ from coordination.state.following import imported
 from coordination.state.schemas import DESCRIPTOR_BYTES_MAX, spans_between
 from coordination.state.subject_types import RegisteredSchema
 from coordination.state.types import Naming, Partition, Schema, Topic
+from schema import framing
 from schema.followed import PROTOBUF
 from schema.registry import protobuf
 from schema.registry.parsed import Imports, InvalidSchema
@@ -104,7 +105,11 @@ def registered_as_json(schema: RegisteredSchema, imports: Imports) -> dict[str, 
     """One of them, in base64: of PROTOBUF its files, itself last, of other types the canonical form and those
     of what it refers to, by name. Blocks as protobuf.descriptor_set.
     """
-    told: dict[str, object] = {"schema_id": schema.schema_id, "schema_type": schema.schema_type}
+    told: dict[str, object] = {
+        "schema_id": schema.schema_id,
+        "guid": framing.shown(schema.identity),
+        "schema_type": schema.schema_type,
+    }
     files = b""
     if schema.schema_type == PROTOBUF:
         with suppress(InvalidSchema):

@@ -15,7 +15,9 @@ from agent.health.standing import Standing
 from agent.kafka.authority.authority import Authority
 from agent.kafka.context import Services
 from agent.kafka.fetch.driver import FetchDriver, FetchLimits
+from agent.kafka.fetch.frames import Frames
 from agent.kafka.fetch.redacted import Redaction
+from agent.kafka.fetch.rewriting import Rewriting
 from agent.kafka.groups.consumer.classic_driver import ClassicMembers
 from agent.kafka.groups.consumer.driver import ConsumerGroups
 from agent.kafka.groups.consumer.runner import Surroundings
@@ -127,6 +129,7 @@ def assemble(
     )
     damages = damages or Damages(clock, metrics)
     fetch = FetchDriver(replica, reader, merged, _fetch_limits(config), metrics, damages)
+    redaction = Redaction(replica, config.redaction, metrics)
     hints = LeaderHints(standing.brokers)
     groups, consumer_groups = _groups(replica, clock, hints)
     _connect(replica, standing, produce, fetch, groups)
@@ -138,7 +141,8 @@ def assemble(
         merged=merged,
         produce=produce,
         fetch=fetch,
-        redaction=Redaction(replica, config.redaction, metrics),
+        redaction=redaction,
+        rewriting=Rewriting(replica, redaction, Frames(replica, config.listeners, metrics)),
         hints=hints,
         groups=groups,
         consumer_groups=consumer_groups,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent.kafka.fetch.driver import FetchDriver
     from agent.kafka.fetch.redacted import Redaction
     from agent.kafka.fetch.redirect import Sent
+    from agent.kafka.fetch.rewriting import Rewriting
     from agent.kafka.groups.consumer.driver import ConsumerGroups
     from agent.kafka.groups.coordinator import GroupCoordinator
     from agent.kafka.login.logins import Login, Logins
@@ -75,6 +76,7 @@ class Services:
     produce: ProduceDriver
     fetch: FetchDriver
     redaction: Redaction
+    rewriting: Rewriting
     hints: LeaderHints
     groups: GroupCoordinator
     consumer_groups: ConsumerGroups

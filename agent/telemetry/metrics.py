@@ -156,6 +156,13 @@ class Metrics:
         self.fetch_withheld = self._counter(
             "fetch_withheld_records", "Records whose value was withheld, as no schema says what is in it"
         )
+        self.fetch_reframed = self._counter(
+            "fetch_reframed_records", "Records sent with another frame than they were written with"
+        )
+        self.fetch_unframed = self._counter(
+            "fetch_unframed_records",
+            "Records whose reader wants a frame and that no registered schema is for",
+        )
         self.damaged_reads = self._counter(
             "damaged_reads", "Reads that met records which are damaged or lost", "topic"
         )

@@ -150,6 +150,22 @@ def meaning(state: StateData, bound: Schema, schema_id: int) -> Meaning | str:
     return f"Confluent frame names schema {schema_id}, which is {of}, and not of {_told(bound)}"
 
 
+def meaning_of(state: StateData, bound: Schema, name: int | bytes) -> Meaning | str:
+    """The same of a schema that is named by its id or by its identity (the registry's guid).
+
+    An identity counts if one of the ids that have it does.
+    """
+    if isinstance(name, int):
+        return meaning(state, bound, name)
+    why = f"Confluent frame names a schema that is registered nowhere, and no version of {_told(bound)}"
+    for schema_id in state.subjects.by_identity.get(name, ()):
+        found = meaning(state, bound, schema_id)
+        if isinstance(found, Meaning):
+            return found
+        why = found
+    return why
+
+
 def _told(bound: Schema) -> str:
     """The subject that a binding follows, for people."""
     if bound.naming == Naming.SUBJECT:

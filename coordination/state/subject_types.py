@@ -151,6 +151,13 @@ class SubjectTable:
             _take_out(self.referrers, place, schema_id)
         self.bytes_held -= schema.size
 
+    def named(self, name: int | bytes) -> RegisteredSchema | None:
+        """The schema with this id, or with this identity (the first, where an import gave it several ids)."""
+        if isinstance(name, int):
+            return self.schemas.get(name)
+        ids = self.by_identity.get(name)
+        return self.schemas[next(iter(ids))] if ids else None
+
     def put_version(self, name: str, version: SubjectVersion) -> None:
         """Make or replace a version of a subject, which is made when it is the first."""
         subject = self.subjects.get(name)

@@ -20,6 +20,7 @@ from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.spark import flat
 from iceberg.spark.cells import Difference, Plain, differences, first, plain
 from iceberg.spark.schemas import KEY, RAW, VALUE, Due, Role, TopicSchemas
+from iceberg.spark.wire import RowHeaders
 
 COLUMNS_PROPERTY = "floe.columns"
 """The table's property that says which column belongs to which field of which message."""
@@ -30,7 +31,8 @@ UNREADABLE_HEADER = b"floe.unreadable"
 VALUE_ERROR, HEADER_KEY = 10, 13  # fixed ids of every table
 _OWN = (*RAW.values(), VALUE_ERROR)
 
-MESSAGES = ("key", "value", "headers")
+HEADERS = "headers"
+MESSAGES = ("key", "value", HEADERS)
 WRONG = pa.list_(pa.struct([("column", pa.string()), ("detail", pa.string())]))
 WRONG_SQL = "array<struct<column string, detail string>>"
 
@@ -66,9 +68,10 @@ class Judge:
     def wrong(self, batch: pa.RecordBatch) -> list[list[Difference] | None]:
         """Of each row the columns that are not what its bytes say; None where all are."""
         partitions, offsets = (batch.column(name).to_pylist() for name in ("partition", "offset"))
+        headers = _pairs(batch)
         known = zip(
-            self._keys.known(partitions, offsets, batch.column(KEY)),
-            self._values.known(partitions, offsets, batch.column(VALUE)),
+            self._keys.known(partitions, offsets, batch.column(KEY), headers),
+            self._values.known(partitions, offsets, batch.column(VALUE), headers),
             strict=True,
         )
         rest = [at for at, (key, value) in enumerate(known) if not (key and value)]
@@ -82,7 +85,7 @@ class Judge:
             return []
         places = [batch.column(name).to_pylist() for name in ("partition", "offset")]
         messages = [plain(batch.column(name), self._types[name]) for name in MESSAGES]
-        found = (self._row(*row) for row in zip(*places, *messages, strict=True))
+        found = (self._row(*row) for row in zip(*places, *messages, _pairs(batch), strict=True))
         return [[(flat.told(path, self._flat), how) for path, how in each] or None for each in found]
 
     def _row(
@@ -92,6 +95,7 @@ class Judge:
         key: Mapping[int, Plain] | None,
         value: Mapping[int, Plain] | None,
         headers: list[Mapping[int, Plain]] | None,
+        pairs: RowHeaders,
     ) -> list[Difference]:
         if _stands_for_a_batch(value, headers):
             dues = iter([Due({}, bad=True)])
@@ -104,7 +108,7 @@ class Judge:
             (VALUE, value, RAW[VALUE], self._values),
         ):
             record = None if row is None else row[raw]
-            dues = iter(()) if record is None else judged.due(partition, offset, record)
+            dues = iter(()) if record is None else judged.due(partition, offset, record, pairs)
             found += self._message(role, row, raw, dues)
         return found
 
@@ -146,6 +150,15 @@ class Judge:
             yield f"{name}.__err__", f"is {'not ' if error is not None else ''}null, but {wanted}"
         own = {number: row[number] for number in _OWN if number in row}
         yield from differences(self._types[name], {**due.columns, **own}, row, name)
+
+
+def _pairs(batch: pa.RecordBatch) -> list[RowHeaders]:
+    """Names and contents of each row's headers."""
+    column = batch.column(HEADERS)
+    if not len(column.flatten()):  # as nearly always
+        return [()] * len(column)
+    rows = ((each for each in row or () if each is not None) for row in column.to_pylist())
+    return [[(name, content) for name, content in map(dict.values, row)] for row in rows]
 
 
 def _stands_for_a_batch(value: Mapping[int, Plain] | None, headers: list[Mapping[int, Plain]] | None) -> bool:

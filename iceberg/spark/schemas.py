@@ -14,7 +14,7 @@ import pyarrow as pa
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.spark.messages import Misplaced, Plain, Reader
 from iceberg.spark.vectors import StructCells
-from iceberg.spark.wire import Bad, frame
+from iceberg.spark.wire import GUID, GUID_END, Bad, RowHeaders, frame, with_header
 from schema.descriptors import DescriptorError, MessageType, load, message_at
 
 KEY, VALUE = "key", "value"
@@ -52,12 +52,14 @@ class TopicSchemas:
 
     Of offsets before the first nothing is remembered: any of the schemas may have been theirs. `registered`:
     by id descriptor sets of the registry's schemas of PROTOBUF, their own file last; empty: it cannot be
-    made. Rows that name others, as those of other types, are not compared by columns.
+    made. Rows that name others, as those of other types, are not compared by columns. `guids`: their ids by
+    what headers call them.
     """
 
     schemas: Sequence[Schema] = ()
     spans: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
     registered: Mapping[int, bytes] = field(default_factory=dict)
+    guids: Mapping[bytes, int] = field(default_factory=dict)
 
     def bound(self, role: str, partition: int | None, offset: int | None) -> list[int]:
         """The schemas that may have been bound when the record was appended, the likeliest first."""
@@ -105,7 +107,11 @@ class Role:
         self._messages = lru_cache(_SCHEMAS_KEPT)(self._message)
 
     def known(
-        self, partitions: Sequence[int | None], offsets: Sequence[int | None], column: pa.StructArray
+        self,
+        partitions: Sequence[int | None],
+        offsets: Sequence[int | None],
+        column: pa.StructArray,
+        headers: Sequence[RowHeaders],
     ) -> list[bool]:
         """Of each row whether it is known to be what its bytes say; all of a schema at once.
 
@@ -119,7 +125,7 @@ class Role:
                 continue
             with suppress(Bad, _NotTold):
                 likeliest = self._topic.bound(self._role, partitions[at], offsets[at])[0]
-                reader, payload = self._which(likeliest, record)
+                reader, payload = self._which(likeliest, record, headers[at])
                 rows, messages = groups.setdefault(reader, ([], []))
                 messages.append(_ANYTHING if reader is None else reader.parse(payload))
                 rows.append(at)
@@ -145,13 +151,15 @@ class Role:
             yield from self._proven(reader, rows[:half], messages[:half], column)
             yield from self._proven(reader, rows[half:], messages[half:], column)
 
-    def due(self, partition: int | None, offset: int | None, record: bytes) -> Iterator[Due]:
+    def due(
+        self, partition: int | None, offset: int | None, record: bytes, headers: RowHeaders
+    ) -> Iterator[Due]:
         """What the record's columns hold, for each schema that it may have been decoded by.
 
         Nothing where it may be one of the registry that nobody knows.
         """
         may_be = self._topic.bound(self._role, partition, offset)
-        found = (self._due(bound, record) for bound in may_be)
+        found = (self._due(bound, record, headers) for bound in may_be)
         if any(map(self._follows, may_be)):
             with suppress(_NotTold):
                 yield from list(found)
@@ -162,19 +170,19 @@ class Role:
         schema = self._schemas.get(bound)
         return schema is not None and schema.follows
 
-    def _due(self, bound: int, record: bytes) -> Due:
+    def _due(self, bound: int, record: bytes, headers: RowHeaders) -> Due:
         try:
-            reader, payload = self._which(bound, record)
+            reader, payload = self._which(bound, record, headers)
             return Due({}) if reader is None else Due(reader.read(payload), problems=reader.problems)
         except Bad:
             return Due({}, bad=True)
 
-    def _which(self, bound: int, record: bytes) -> tuple[Reader | None, bytes]:
+    def _which(self, bound: int, record: bytes, headers: RowHeaders) -> tuple[Reader | None, bytes]:
         """What reads the record, None where nothing does, and its message's bytes. Raises Bad."""
         if bound == NOTHING:
             return None, b""
         if self._follows(bound):
-            return self._of_registry(record)
+            return self._of_registry(self._by_id(with_header(self._role, record, headers)))
         schema_id, indexes, payload = frame(record) if record[:1] == b"\0" else (bound, None, record)
         kind, reader = self._readers(schema_id)
         if kind is None or reader is None:
@@ -182,6 +190,17 @@ class Role:
         if indexes is not None and indexes != kind.indexes:
             raise Bad(f"the frame has the message indexes {indexes}")
         return (reader, payload) if reader.has_columns else (None, b"")
+
+    def _by_id(self, record: bytes) -> bytes:
+        """The same with the id where it has a guid. Raises Bad and _NotTold."""
+        if record[:1] != GUID:
+            return record
+        if len(record) < GUID_END:
+            raise Bad("a guid is cut short")
+        schema_id = self._topic.guids.get(record[1:GUID_END])
+        if schema_id is None:
+            raise _NotTold
+        return b"\0" + schema_id.to_bytes(4, "big") + record[GUID_END:]
 
     def _of_registry(self, record: bytes) -> tuple[Reader | None, bytes]:
         """The same of a record that names a schema of the registry. Raises Bad and _NotTold."""

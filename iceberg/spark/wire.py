@@ -6,6 +6,8 @@ Written for the audit alone, so that it shares no mistake with what Floe decodes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 VARINT, FIXED64, LENGTH, START_GROUP, END_GROUP, FIXED32 = range(6)
@@ -27,8 +29,26 @@ _WIRE = {
 }
 
 
+GUID, GUID_END = b"\1", 17  # a frame that names its schema by 16 bytes
+RowHeaders = Sequence[tuple[str | None, bytes | None]]
+"""A row's headers: names and contents."""
+
+
 class Bad(ValueError):
     """The bytes are not what their schema, or their frame, says."""
+
+
+def with_header(role: str, record: bytes, headers: RowHeaders) -> bytes:
+    """The record behind the frame that the first header of that name has. Raises Bad."""
+    for name, content in headers:
+        if name == f"__{role}_schema_id":
+            if content is None or not (
+                (content[:1] == GUID and len(content) >= GUID_END)
+                or (content[:1] == b"\0" and len(content) >= _FRAME_BYTES - 1)
+            ):
+                raise Bad("a header that should have a frame has none")
+            return content + record
+    return record
 
 
 def frame(record: bytes) -> tuple[int, tuple[int, ...], bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from agent.kafka.fetch import redacted
+from agent.kafka.fetch import redacted, rewriting
 from coordination.state.types import Span
 from objectstore.batch import DECODED_BYTES_MAX, NewRecord, build
 from objectstore.compression import Compression
@@ -59,11 +59,11 @@ def figures() -> Iterable[Figure]:
     ):  # fmt: skip
         stored = batches(codec)
         plain = sum(map(len, batches(Compression.NONE)))
-        judge = redacted._Judge(spans, {(1, None): redactor(kind, Marks(action), b"key")})
+        judge = redacted.Judge(spans, {(1, None): redactor(kind, Marks(action), b"key")})
 
-        def work(stored: list[bytes] = stored, judge: redacted._Judge = judge) -> None:
+        def work(stored: list[bytes] = stored, judge: redacted.Judge = judge) -> None:
             for each in stored:
-                redacted._rewritten(judge, memoryview(each), DECODED_BYTES_MAX)
+                rewriting.changed([judge], judge, memoryview(each), DECODED_BYTES_MAX)
 
         rate = median_rate(work, plain / 1e6)
         goal = 40 if codec is Compression.NONE else None

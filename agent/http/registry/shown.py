@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
 from agent.http.registry.errors import CONTENT_TYPE
 from coordination.state.subject_types import IDENTITY_BYTES, RegisteredSchema, SubjectVersion
+from schema import framing
 
 DEFAULT_TYPE = "AVRO"
 """Of a schema that names none, to the registry and to its clients."""
@@ -28,9 +28,7 @@ def text(content: str) -> Response:
 
 def guid(identity: bytes) -> str:
     """The same for schemas that mean the same, in any cluster."""
-    digits = identity.hex()
-    ends = (0, 8, 12, 16, 20, 32)
-    return "-".join(digits[start:end] for start, end in pairwise(ends))
+    return framing.shown(identity)
 
 
 def identity_of(given: str) -> bytes | None:

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from agent.config.redaction import RedactionConfig, names
-from agent.kafka.fetch.driver import Fetched
 from agent.net.listening import ANONYMOUS
 from coordination.config_types import split_list
-from coordination.kafka_codes import Code
 from coordination.state import quarantine
 from coordination.state.following import imported
 from coordination.state.quarantine_names import SUFFIX, topic_of
-from coordination.state.schemas import spans_between
-from coordination.state.types import Partition, Schema, Span, Topic
+from coordination.state.types import Schema, Span, Topic
 from coordination.topic_configs import effective
-from objectstore.batch import Buffer, CorruptBatch, peek, split
-from objectstore.opening import opened
-from objectstore.revalued import Changed, hollow, revalued
+from objectstore.batch import Buffer
+from objectstore.revalued import Changed, headers_of
 from schema import descriptors, framing, redaction
 from schema.descriptors import DescriptorError
 from schema.followed import PROTOBUF, Framed
@@ -44,17 +40,14 @@ if TYPE_CHECKING:
 WITHHELD_HEADER = "floe.withheld"
 """Key of the header of a record whose value is withheld; the header's value says why."""
 
-INLINE_BYTES_MAX = 4 << 10
-"""Uncompressed batches up to this many bytes are rewritten on the event loop (about 0.1 ms)."""
-
 KNOWN_MAX = 1_024
 """Schemas that are kept ready; beyond, all are forgotten, and looked up again."""
 
-LOOKS_MAX, LOOKED_UP_MAX = 64, 256
-"""Times that schemas are looked up for one batch, and how many at once; beyond, the batch is withheld."""
+LOOKED_UP_MAX = 256
+"""Schemas that are looked up at once."""
 
-SIDE_BY_SIDE_MAX = 2
-"""Partitions of one agent that are rewritten at once: each has a thread, and a copy of what is answered."""
+_FRAMES = (b"\x00", b"\x01")
+_MARK = b"_schema_id"  # in the names of both headers that may have a frame
 
 _Place = tuple[int, Framed | None]
 """The schema that was bound, and what the record's frame names; no indexes: any."""
@@ -72,8 +65,12 @@ class _Known:
     of: dict[_Place, RegisteredSchema | None] = field(default_factory=dict)
 
 
+async def _nothing(_: set[_Place]) -> None:
+    """There is nobody to ask."""
+
+
 class Redaction:
-    """Rewrites what is fetched. One of an agent."""
+    """Says what is not for everybody. One of an agent."""
 
     def __init__(self, replica: Replica, config: RedactionConfig, metrics: Metrics) -> None:
         self._replica = replica
@@ -85,7 +82,6 @@ class Redaction:
         self._key = config.hash_key.get_secret_value().encode()
         self._metrics = metrics
         self._known: dict[Marks, _Known] = {}
-        self._turns = asyncio.Semaphore(SIDE_BY_SIDE_MAX)
 
     def cleared(self, listener: str, client_id: str | None, principal: str = ANONYMOUS) -> bool:
         """Whether a client reads all fields."""
@@ -94,45 +90,34 @@ class Redaction:
         name = client_id or ""
         return name in self._ids or name.startswith(self._prefixes)
 
-    async def apply(self, fetched: Sequence[Fetched]) -> None:
-        """Rewrite what is not for everybody. A partition whose schemas cannot be had answers that alone."""
-        for each in fetched:
-            partition = each.planned.wanted.partition
-            if not each.records or not isinstance(partition, Partition):
-                continue
-            marks = self._marks(partition.topic)
-            if marks is None:
-                continue
-            async with self._turns:
-                try:
-                    each.records = await self._redacted(partition, each.records, marks)
-                except OSError:  # the compiler works in a temporary folder
-                    each.records = []
-                    each.planned = replace(each.planned, code=Code.KAFKA_STORAGE_ERROR)
+    def judge(self, marks: Marks, spans: Sequence[Span]) -> Judge:
+        """What says how records of a topic with these marks are read by clients without clearance."""
+        known = self._known_of(marks)
+        return Judge(
+            spans, known.verdicts, self._following(spans), partial(self._look_up, known), self._count
+        )
 
-    def _marks(self, topic: Topic) -> Marks | None:
+    def _following(self, spans: Sequence[Span]) -> frozenset[int]:
+        """Those of the schemas of spans that follow a subject: header ids are looked at there."""
+        schemas = self._replica.state.schemas
+        bound = {each for span in spans for each in span[1:]} - {0}
+        return frozenset(each for each in bound if each in schemas and schemas[each].naming)
+
+    def _count(self, changed: int, withheld: int) -> None:
+        self._metrics.fetch_redacted.inc(changed)
+        self._metrics.fetch_withheld.inc(withheld)
+
+    def marks(self, topic: Topic) -> Marks | None:
         """How the topic redacts; a quarantine does as its topic, unless it says so itself."""
         state = self._replica.state
         action = effective("floe.redact", topic.configs, state.cluster_configs)
         if action == "off" and topic.name.endswith(SUFFIX):
             source = state.topics.get(topic_of(topic.name))
-            return self._marks(source) if source and quarantine.of(state, source) is topic else None
+            return self.marks(source) if source and quarantine.of(state, source) is topic else None
         if action == "off":
             return None
         tags = split_list(effective("floe.redact.tags", topic.configs, state.cluster_configs))
         return Marks(Action(action), frozenset(tags))
-
-    async def _redacted(
-        self, partition: Partition, records: Sequence[memoryview], marks: Marks
-    ) -> list[memoryview]:
-        state, known = self._replica.state, self._known_of(marks)
-        views = [view[at : at + size] for view in records for at, size in split(view)]
-        first, last = peek(views[0]).base_offset, peek(views[-1]).last_offset
-        spans = spans_between(state, partition, first, last + 1)
-        done: list[memoryview] = []
-        for view in views:
-            done.append(memoryview(await self._batch(view, spans, known)))
-        return done
 
     def _known_of(self, marks: Marks) -> _Known:
         """What is known and still so: an import into the registry may give an id again."""
@@ -142,34 +127,13 @@ class Redaction:
         ):
             self._known.clear()
         known = self._known.setdefault(marks, _Known(marks))
-        schemas = self._replica.state.subjects.schemas
+        named = self._replica.state.subjects.named
         changed = [
-            place for place, was in known.of.items() if schemas.get(place[1][0] if place[1] else 0) is not was
+            place for place, was in known.of.items() if named(place[1][0] if place[1] else 0) is not was
         ]
         for place in changed:
             del known.of[place], known.verdicts[place]
         return known
-
-    async def _batch(self, view: memoryview, spans: Sequence[Span], known: _Known) -> Buffer:
-        header = peek(view)
-        if header.control or not header.record_count:
-            return view
-        for _ in range(LOOKS_MAX):
-            judge = _Judge(spans, known.verdicts)
-            try:
-                found = await opened(
-                    partial(_rewritten, judge), view, 0 if header.attributes & 0x07 else INLINE_BYTES_MAX
-                )
-            except CorruptBatch:
-                self._metrics.fetch_withheld.inc(header.record_count)
-                return hollow(view)
-            if not judge.missing:
-                self._metrics.fetch_redacted.inc(judge.changed)
-                self._metrics.fetch_withheld.inc(judge.withheld)
-                return found
-            await self._look_up(known, judge.missing)
-        self._metrics.fetch_withheld.inc(header.record_count)
-        return hollow(view)
 
     async def _look_up(self, known: _Known, missing: set[_Place]) -> None:
         """Learn what these places hold. Raises OSError."""
@@ -180,7 +144,7 @@ class Redaction:
             bound_id, framed = place
             bound = state.schemas.get(bound_id)
             if bound is not None and bound.naming and framed is not None:
-                registered = table.schemas.get(framed[0])
+                registered = table.named(framed[0])
                 if registered is None or registered.schema_type != PROTOBUF:  # whatever stands behind its id
                     place = (bound_id, (framed[0], ()))
                 imports = imported(table, registered) if registered is not None else {}
@@ -195,23 +159,24 @@ class Redaction:
         self, marks: Marks, framed: Framed, schema: RegisteredSchema | None, imports: Mapping[str, bytes]
     ) -> _Verdict:
         """Of a schema of the registry."""
-        schema_id, indexes = framed
+        name, indexes = framed
         if schema is None:
-            return f"schema {schema_id} was deleted from the registry"
+            return f"schema {framing.shown(name)} was deleted from the registry"
         if schema.schema_type != PROTOBUF:
             return f"fields of {schema.schema_type} are not told apart"
         try:
             files = protobuf.descriptor_set(schema.canonical, imports)
             kind = descriptors.load(files, descriptors.message_at(files, indexes))
         except (InvalidSchema, DescriptorError) as error:
-            return f"schema {schema_id}: {error}"
+            return f"schema {framing.shown(name)}: {error}"
         return redaction.redactor(kind, marks, self._key)
 
     def _own(
         self, marks: Marks, bound: Schema | None, framed: Framed | None, schemas: Mapping[int, Schema]
     ) -> _Verdict:
         """Of a schema that the topic itself is, or was, bound to."""
-        schema = bound if framed is None else schemas.get(framed[0])
+        own = framed[0] if framed is not None else 0
+        schema = bound if framed is None else schemas.get(own) if isinstance(own, int) else None
         if bound is None or schema is None or (schema.topic, schema.role) != (bound.topic, bound.role):
             return "its schema is none of the topic's"
         if schema.naming:
@@ -225,26 +190,65 @@ class Redaction:
         return redaction.redactor(kind, marks, self._key)
 
 
-class _Judge:
+def header_frame(role: str, headers: Buffer) -> bytes:
+    """The frame that a header has, to stand before the record; empty where there is none.
+
+    Raises CorruptBatch.
+    """
+    if _MARK not in bytes(headers):
+        return b""
+    return framing.composed(role, b"", headers_of(headers)) or b""
+
+
+class Judge:
     """What becomes of each record. `missing`: places that nobody has looked up; then nothing counts."""
 
-    def __init__(self, spans: Sequence[Span], verdicts: Mapping[_Place, _Verdict]) -> None:
+    hides: ClassVar[bool] = True
+    """What it cannot read it shows nobody."""
+
+    def __init__(
+        self,
+        spans: Sequence[Span],
+        verdicts: Mapping[_Place, _Verdict],
+        following: frozenset[int] = frozenset(),
+        look_up: Callable[[set[_Place]], Awaitable[None]] = _nothing,
+        count: Callable[[int, int], None] = lambda changed, withheld: None,
+    ) -> None:
         self.changed = self.withheld = 0
         self.missing: set[_Place] = set()
         self._spans = spans
         self._starts = [each.first_offset for each in spans]
         self._verdicts = verdicts
+        self._following = following
+        self._look_up = look_up
+        self._count = count
 
     def again(self) -> None:
-        """The batch is gone through once more."""
+        """A batch is gone through, maybe once more."""
         self.changed = self.withheld = 0
         self.missing = set()
 
-    def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> Changed | None:
+    async def learn(self) -> None:
+        """Look up what is missing. Raises OSError."""
+        await self._look_up(self.missing)
+
+    def count(self) -> None:
+        """The batch is done."""
+        self._count(self.changed, self.withheld)
+
+    def count_hidden(self, records: int) -> None:
+        """A batch of so many records was shown to nobody."""
+        self._count(0, records)
+
+    def __call__(
+        self, offset: int, key: bytes | None, value: bytes | None, headers: Buffer
+    ) -> Changed | None:
         """The record as it may be read; None: as it is."""
         span = self._spans[max(0, bisect_right(self._starts, offset) - 1)]
-        read_key, why_key = self._read(span.key_schema_id, key) if span.key_schema_id else (key, "")
-        read_value, why = self._read(span.value_schema_id, value)
+        read_key, why_key = key, ""
+        if span.key_schema_id:
+            read_key, why_key = self._read("key", span.key_schema_id, key, headers)
+        read_value, why = self._read("value", span.value_schema_id, value, headers)
         why = why or why_key
         if why:
             self.withheld += 1
@@ -254,31 +258,36 @@ class _Judge:
         self.changed += 1
         return Changed(read_key, read_value)
 
-    def _read(self, bound: int, data: bytes | None) -> tuple[bytes | None, str]:
+    def _read(self, role: str, bound: int, data: bytes | None, headers: Buffer) -> tuple[bytes | None, str]:
         """What may be read, and why all of it is withheld."""
         if data is None:
             return data, ""
         if not bound:
             return b"", "no schema says what is in it"
+        front = b""
         try:
-            verdict, start = self._verdict(bound, data)
+            if headers and bound in self._following:
+                front = header_frame(role, headers)
+            verdict, start = self._verdict(bound, front + data)
             if isinstance(verdict, str):
                 return b"", verdict
             if verdict is None:
                 return data, ""
+            start -= len(front)
             return data[:start] + verdict.redacted(data[start:]), ""
         except (framing.FramingError, Unreadable) as error:
             return b"", str(error)
 
     def _verdict(self, bound: int, data: bytes) -> tuple[_Verdict, int]:
         """What is known of the place, and where the message begins."""
-        if data[:1] != b"\x00":
+        if data[:1] not in _FRAMES:
             return self._look(bound, None), 0
-        whole = self._verdicts.get((bound, (framing.schema_id(data), ())))
+        name, end = framing.schema_named(data)
+        whole = self._verdicts.get((bound, (name, ())))
         if whole is not None:
-            return whole, framing.ID_END
-        frame = framing.parse(data)
-        return self._look(bound, (frame.schema_id, frame.indexes)), frame.start
+            return whole, end
+        frame = framing.named(data)
+        return self._look(bound, (frame.schema, frame.indexes)), frame.start
 
     def _look(self, bound: int, framed: Framed | None) -> _Verdict:
         place = (bound, framed)
@@ -287,8 +296,3 @@ class _Judge:
                 self.missing.add(place)
             return None
         return self._verdicts[place]
-
-
-def _rewritten(judge: _Judge, batch: memoryview, decoded_bytes_max: int) -> Buffer:
-    judge.again()
-    return revalued(batch, judge, decoded_bytes_max)

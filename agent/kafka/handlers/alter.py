@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from agent.kafka.context import Context
 from agent.kafka.handlers.configs import Resource, no_broker
+from agent.kafka.handlers.frames import frames_refusal
 from agent.kafka.handlers.own_rules import unusable
 from agent.kafka.handlers.rehearse import rehearse_all
 from agent.kafka.propose import propose
@@ -58,9 +59,10 @@ async def alter(
 
 
 async def _tried(ctx: Context, prepared: AlterConfigs | Result) -> AlterConfigs | Result:
-    """Itself, unless it sets rules that cannot be used."""
-    refused = await unusable(ctx, prepared) if isinstance(prepared, AlterTopicConfigs) else None
-    return prepared if refused is None else refused
+    """Itself, unless it sets rules or frames that cannot be used."""
+    if not isinstance(prepared, AlterTopicConfigs):
+        return prepared
+    return await unusable(ctx, prepared) or await frames_refusal(ctx, prepared) or prepared
 
 
 def _prepared(

@@ -23,6 +23,7 @@ from agent.kafka.context import Context
 from agent.kafka.fetch.driver import Fetched, FetchRequest
 from agent.kafka.fetch.planner import Wanted, aborted_in
 from agent.kafka.fetch.redirect import elsewhere, stays, suits
+from agent.kafka.fetch.rewriting import Reader
 from agent.kafka.handlers.lookup import find_partition, find_topic, unknown_code
 from agent.net.wire.generated.fetch import (
     AbortedTransaction,
@@ -62,10 +63,9 @@ async def handle(ctx: Context, request: Request, version: int) -> FetchResponse:
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     fetched = await ctx.services.fetch.fetch(fetch)
-    if not ctx.services.redaction.cleared(ctx.client.listener, ctx.client_id, ctx.client.principal):
-        await ctx.services.redaction.apply(fetched)
     if ctx.services.trail.tells_access:
         ctx.services.trail.accessed(ctx.actor, "Read", _read(ctx, fetched))
+    await _rewrite(ctx, fetched, request.max_bytes)
     nothing = not any(each.records for each in fetched)
     if nothing and ctx.away() and not standing.leaving:  # what it has it gives, and waits for no more
         return _elsewhere(request)
@@ -77,6 +77,14 @@ def _read(ctx: Context, fetched: list[Fetched]) -> list[str]:
     read = (each.planned.wanted.partition for each in fetched if each.records)
     partitions = (ctx.state.partitions[each.handle] for each in read if each is not None)
     return [each.topic.name for each in partitions if each is not None]
+
+
+async def _rewrite(ctx: Context, fetched: list[Fetched], bytes_max: int) -> None:
+    """Rewrite what this client does not get as it is stored."""
+    services, client = ctx.services, ctx.client
+    cleared = services.redaction.cleared(client.listener, ctx.client_id, client.principal)
+    bytes_max = min(bytes_max, services.config.fetch.response_bytes_max)
+    await services.rewriting.apply(fetched, Reader(client.listener, ctx.client_id, cleared, bytes_max))
 
 
 def _elsewhere(request: Request) -> FetchResponse:

@@ -18,11 +18,12 @@ from agent.kafka.produce.obeyed import Sent, require_rules
 from agent.rules.pool import RulesPool
 from agent.telemetry.rule_figures import RuleFigures
 from coordination.kafka_codes import Code
-from coordination.state.following import Meaning, imported, meaning
+from coordination.state.following import Meaning, imported, meaning_of
 from coordination.state.types import Partition, Schema, Topic
 from objectstore.batch import BatchHeader, CorruptBatch
 from schema.descriptors import DescriptorError
 from schema.followed import FollowedPart, Framed, Named, UnknownSchemas
+from schema.framing import SchemaName
 from schema.rules.ruled import RECORD, Ruled, TooMixed
 from schema.strict import BAD_RECORDS_MAX, BadRecord
 from schema.validator import Validator
@@ -121,13 +122,13 @@ async def _look_up(ctx: Context, part: FollowedPart, framed: Sequence[Framed]) -
         meant = _meant(ctx, part, framed)
     table = ctx.state.subjects
     named = {
-        schema_id: Named(
+        name: Named(
             each.schema.schema_type,
             each.schema.canonical,
             imported(table, each.schema),
             frozenset(each.subjects),
         )
-        for schema_id, each in meant.items()
+        for name, each in meant.items()
         if isinstance(each, Meaning)
     }
 
@@ -143,7 +144,7 @@ async def _look_up(ctx: Context, part: FollowedPart, framed: Sequence[Framed]) -
     return refused | {each: f"{why}: register it there first" for each, why in unnamed.items()}
 
 
-def _meant(ctx: Context, part: FollowedPart, framed: Sequence[Framed]) -> Mapping[int, Meaning | str]:
+def _meant(ctx: Context, part: FollowedPart, framed: Sequence[Framed]) -> Mapping[SchemaName, Meaning | str]:
     bound = part.bound
     assert isinstance(bound, Schema), "bindings come from the state"
-    return {schema_id: meaning(ctx.state, bound, schema_id) for schema_id, _ in framed}
+    return {name: meaning_of(ctx.state, bound, name) for name, _ in framed}

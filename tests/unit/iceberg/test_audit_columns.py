@@ -223,14 +223,14 @@ def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
     judge = columns().judge(zoo_table.schemas(1))
     sound = handed(zoo_table.rows(0))
     places = [sound.column(name).to_pylist() for name in ("partition", "offset")]
-    known = judge._values.known(places[0], places[1], sound.column("value"))
+    known = judge._values.known(places[0], places[1], sound.column("value"), [()] * len(places[0]))
     assert [at for at, each in enumerate(known) if not each] == [BROKEN, MISTYPED, NAMELESS]
-    assert all(judge._keys.known(places[0], places[1], sound.column("key")))
+    assert all(judge._keys.known(places[0], places[1], sound.column("key"), [()] * len(places[0])))
     many = zoo_table.rows(0)[FULL : FULL + 1] * 100
     many[71] = deepcopy(many[71])
     many[71]["value"]["leaf"]["name"] = "other"
     batch = handed(many)
-    known = judge._values.known([0] * 100, [0] * 100, batch.column("value"))
+    known = judge._values.known([0] * 100, [0] * 100, batch.column("value"), [()] * 100)
     unknown = [at for at, each in enumerate(known) if not each]
     assert 71 in unknown
     assert len(unknown) <= 16
@@ -274,3 +274,44 @@ def test_rows_that_follow_a_subject_are_what_their_frames_name() -> None:
     below = columns.judge(TopicSchemas(bound, {}, {7: files, 9: b""}))
     assert told(below, rows) == set()
     assert {at for at, _ in told(below, wrong)} == set(range(6))
+
+
+def test_frames_in_headers_are_taken_for_the_row_s_own() -> None:
+    """Where the topic follows a subject; each of a row's own role, and what is none is no good row."""
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 a = 1; string b = 2; }'
+    files = protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})
+    guid, gone = bytes(range(16)), bytes(16)
+    named = (
+        *(Registered((guid, (at,)), files, name, by_guid=7) for at, name in enumerate("AB")),
+        Registered((7, (0,)), files, "A"),
+        Registered((gone, None), problem="gone"),
+    )
+    layout = build(None, Bindings((Binding(1, b"", "", follows=True),), 1, (1,), named, (7, (0,))))
+    header = "__value_schema_id"
+    sent: list[tuple[bytes, str, bytes]] = [
+        (b"\x08\x05", header, b"\x01" + guid + b"\x00"),
+        (b"\x08\x06\x12\x01x", header, b"\x01" + guid + b"\x02\x02"),
+        (framing.prefix(7, (0,)) + b"\x08\x07", "__key_schema_id", b"\x01" + guid + b"\x00"),
+        (framing.prefix(7, (0,)) + b"\x08\x07", header, b"\x01" + guid + b"\x00"),
+        (b"\x08\x05", header, b"\x01"),
+        (b"\x08\x05", header, b"\x01" + gone + b"\x00"),
+    ]
+    rows = [batch.NewRecord(1, None, value, [("x", None), (name, front)]) for value, name, front in sent]
+    content = batch.build(rows)
+    table = pa.Table.from_batches(list(arrow_batches(layout, 0, [memoryview(content)], 0, len(sent))))
+    columns = TableColumns(json.dumps(layout.fields), layout.ids.to_json())
+    bound = [Schema(1, VALUE, "", b"", follows=True)]
+    judge = columns.judge(TopicSchemas(bound, {0: [(0, 0, 1)]}, {7: files}, {guid: 7}))
+    found = handed(table)
+    decoded = found.column("value").to_pylist()
+    assert [(each["a"], each["b"]) for each in decoded] == [
+        (5, None), (6, "x"), (7, None), *[(None, None)] * 3,
+    ]  # fmt: skip
+    assert [each["__err__"] is None for each in decoded] == [True] * 3 + [False] * 3
+    assert [each["__raw__"] for each in decoded] == [value for value, _, _ in sent]
+    assert told(judge, found) == set()
+    damaged = found.to_pylist()
+    for each in damaged:
+        each["value"]["a"] = 77
+    wrong = pa.RecordBatch.from_pylist(damaged, found.schema)
+    assert told(judge, wrong) == {(at, "value.a") for at in range(5)}, "of the last one nobody knows"

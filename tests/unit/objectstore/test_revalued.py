@@ -7,9 +7,19 @@ import random
 
 import pytest
 
-from objectstore.batch import CorruptBatch, NewRecord, build, check_crc, empty_batch, peek, records, seal
+from objectstore.batch import (
+    Buffer,
+    CorruptBatch,
+    NewRecord,
+    build,
+    check_crc,
+    empty_batch,
+    peek,
+    records,
+    seal,
+)
 from objectstore.compression import Compression
-from objectstore.revalued import Changed, hollow, revalued
+from objectstore.revalued import Changed, headers_of, hollow, revalued
 
 LARGE = bytes(range(256)) * 300  # its length takes three bytes
 
@@ -32,7 +42,7 @@ def made(compression: Compression = Compression.NONE) -> bytes:
     )
 
 
-def upper(offset: int, key: bytes | None, value: bytes | None) -> Changed | None:
+def upper(offset: int, key: bytes | None, value: bytes | None, headers: Buffer) -> Changed | None:
     """Changes two records of the four."""
     if offset == 70:
         return Changed(b"K" * 200, LARGE, (("why", b"so"), ("again", b"")))
@@ -59,7 +69,33 @@ def test_nothing_changed_is_the_batch_itself(codec: Compression) -> None:
     before = memoryview(made(codec))
     seen = []
     assert revalued(before, lambda *record: seen.append(record)) is before
-    assert seen == [(each.offset, each.key, each.value) for each in records(before)]
+    assert [each[:3] for each in seen] == [(each.offset, each.key, each.value) for each in records(before)]
+    assert [headers_of(each[3]) for each in seen] == [each.headers for each in records(before)]
+    assert [bool(each[3]) for each in seen] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_headers_are_taken_away_by_their_name(codec: Compression) -> None:
+    """The others keep their order; what is added comes behind them."""
+    rows = [
+        NewRecord(1, b"k", b"v", [("a", b"1"), ("b", None), ("a", b"2"), ("c", b"")]),
+        NewRecord(2, b"k", b"v", [("b", b"1")]),
+    ]
+    before = build(rows, base_offset=7, compression=codec)
+    given = Changed(b"k", b"v", (("d", b"4"),), frozenset(("a",)))
+    after = revalued(memoryview(before), lambda offset, *_: given if offset == 7 else None)
+    assert check_crc(after, 0, len(after))
+    assert [each.headers for each in records(after)] == [
+        [("b", None), ("c", b""), ("d", b"4")], [("b", b"1")],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "told", [b"\x02", b"\x04\x02a\x02b", b"\x02\x01\x02b", b"\x02\x7fa", b"\xff\xff\xff\x07"]
+)
+def test_headers_that_end_elsewhere_are_damage(told: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        headers_of(told)
 
 
 def test_records_behind_holes_keep_their_offsets() -> None:

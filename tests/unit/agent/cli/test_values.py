@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import any_pb2, descriptor_pb2, timestamp_pb2
 
 from agent.cli.reading import _line
+from agent.cli.registered import UNKNOWN_MAX
 from agent.cli.values import Bound, Values
 from schema import framing
 from schema.descriptors import MessageType, load
@@ -65,7 +66,7 @@ def test_a_header_without_a_value_is_null() -> None:
 
 
 def test_records_that_follow_a_subject_are_shown_by_what_they_name() -> None:
-    """Of the role that does; what nobody told, and what is no frame, as it is."""
+    """And those of a role that is bound to nothing; what nobody told, and what is no frame, as it is."""
     text = 'syntax = "proto3"; message A { int32 a = 1; } message B { string b = 2; }'
     files = base64.b64encode(protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})).decode()
     registered = [{"schema_id": 7, "descriptor_set": files}, {"schema_id": 9, "descriptor_set": ""}]
@@ -73,10 +74,37 @@ def test_records_that_follow_a_subject_are_shown_by_what_they_name() -> None:
     one = framing.prefix(7, (0,)) + b"\x08\x05"
     assert values.show("value", one) == {"a": 5}
     assert values.show("value", framing.prefix(7, (1,)) + b"\x12\x01x") == {"b": "x"}
-    assert values.show("key", one) == one.decode()
+    assert values.show("key", one) == {"a": 5}
     assert values.show("value", None) is None
     for plain in (b"text", b"\x00\x00\x00\x00\x09\x02a", framing.prefix(8, (0,)), b"\x00\x01"):
         assert values.show("value", plain) == plain.decode()
     shown = values.show("value", framing.prefix(7, (5,)))
     assert isinstance(shown, dict)
     assert "indexes [5]" in shown["undecodable"]
+    damaged = framing.prefix(7, (5,))
+    assert values.show("key", damaged) == damaged.decode(), "nobody said that it is one"
+
+
+def test_the_registry_is_asked_once_for_each_schema_and_not_for_ever() -> None:
+    """By id or guid; what it does not have are bytes, and after many such it is left alone."""
+    text = 'syntax = "proto3"; message A { int32 a = 1; }'
+    files = base64.b64encode(protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})).decode()
+    asked: list[str] = []
+
+    def ask(name: str) -> Any:
+        asked.append(name)
+        return {"schema_id": 7, "descriptor_set": files} if name in ("7", guid) else None
+
+    guid = "01234567-89ab-cdef-0123-456789abcdef"
+    values = Values.from_schemas([], [], ask)
+    header = ("__value_schema_id", b"\x01" + bytes.fromhex(guid.replace("-", "")) + b"\x00")
+    for _ in range(2):
+        assert values.show("value", framing.prefix(7, (0,)) + b"\x08\x05") == {"a": 5}
+        assert values.show("value", b"\x08\x06", [header]) == {"a": 6}
+        assert values.show("key", b"plain", [header]) == "plain"
+        assert values.show("value", b"\x00" * 8) == "\0" * 8
+    assert asked == ["7", guid]
+    for number in range(1_000, 1_000 + 2 * UNKNOWN_MAX):
+        shown = values.show("value", framing.prefix(number, (0,)))
+        assert isinstance(shown, str) or "base64" in shown  # type: ignore[operator]
+    assert len(asked) == 2 + UNKNOWN_MAX

@@ -206,6 +206,14 @@ async def test_what_records_may_name_is_told_in_pieces(
         "shop.Order.Item"
     ] * 2
     assert "next_registered" not in rest
+    for each in told:
+        for name in (each["schema_id"], each["guid"]):
+            alone = await client.get(f"/admin/schemas/{name}")
+            assert (alone.status_code, alone.json()) == (200, each)
+    for name in ("0", "99999", "9" * 400, "x", each["guid"][:-1], "0" * 32):
+        unknown = await client.get(f"/admin/schemas/{name}")
+        assert unknown.status_code == 404
+        assert unknown.json()["error"]["remedy"] == "floe schema list"
 
 
 async def test_a_message_that_changes_what_columns_are_is_refused_unless_forced(

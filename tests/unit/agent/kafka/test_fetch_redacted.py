@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.config.redaction import RedactionConfig
-from agent.kafka.fetch import redacted
+from agent.kafka.fetch import redacted, rewriting
 from agent.rules.quarantine import new_quarantine
 from coordination.commands import AlterTopicConfigs, BindSchema
 from coordination.kafka_codes import Code
@@ -96,7 +96,7 @@ async def test_topics_and_batches_without_marks_stay_closed(
         raise AssertionError("a batch was opened")
 
     with monkeypatch.context() as patched:
-        patched.setattr(redacted, "opened", opened)
+        patched.setattr(rewriting, "opened", opened)
         assert values(await read(agent)) == [SECRET]
         await redact(agent)
         assert values(await read(agent, "audit")) == [SECRET]
@@ -219,8 +219,8 @@ async def test_a_batch_that_nobody_can_open_is_sent_without_records(agent: Agent
     (span,) = state.topics["t"].partitions[0].spans
     view = memoryview(bytearray(good))
     view[70] ^= 0xFF
-    redaction = agent.services.redaction
-    broken = await redaction._batch(view, [span], redacted._Known(redacted.Marks(redacted.Action.REMOVE)))
+    judge = agent.services.redaction.judge(redacted.Marks(redacted.Action.REMOVE), [span])
+    broken = await rewriting.rewritten(view, [judge])
     assert (peek(broken).record_count, peek(broken).last_offset) == (0, 1)
 
 
