@@ -11,7 +11,8 @@ from objectstore.batch import DECODED_BYTES_MAX, NewRecord, build
 from objectstore.compression import Compression
 from schema import descriptors
 from schema.compiler import compile_protos
-from schema.redaction import Action, Marks, redactor
+from schema.redaction.marks import Action, Marks
+from schema.redaction.messages import redactor
 from tests.bench.bench_schema import median_rate
 from tests.bench.figure import Figure
 

@@ -1,7 +1,7 @@
 """What clients without clearance get of topics that have `floe.redact`: batches without marked fields.
 
 Offsets, times and producers stay, so a consumer counts on as ever. What a record's schema marks is replaced
-as schema/redaction.py says; a value that no schema explains is withheld whole: it is empty, and a header says
+as schema/redaction says; a value that no schema explains is withheld whole: it is empty, and a header says
 why. So nothing is shown for want of knowledge. Batches of other topics are not opened, and none are that
 cleared clients read.
 """
@@ -29,11 +29,15 @@ from coordination.topic_configs import effective
 from objectstore.batch import Buffer, CorruptBatch, peek, split
 from objectstore.opening import opened
 from objectstore.revalued import Changed, hollow, revalued
-from schema import descriptors, framing, redaction
+from schema import descriptors, framing
 from schema.descriptors import DescriptorError
-from schema.followed import PROTOBUF, Framed
-from schema.redaction import Action, Marks, Redactor, Unreadable
+from schema.followed import AVRO, JSON, PROTOBUF, Framed
+from schema.redaction import avro as avro_redaction
+from schema.redaction import json as json_redaction
+from schema.redaction import messages
+from schema.redaction.marks import Action, Marks, Redactor, Unreadable
 from schema.registry import protobuf
+from schema.registry.avro.filler import Endless
 from schema.registry.parsed import InvalidSchema
 
 if TYPE_CHECKING:
@@ -45,7 +49,7 @@ WITHHELD_HEADER = "floe.withheld"
 """Key of the header of a record whose value is withheld; the header's value says why."""
 
 INLINE_BYTES_MAX = 4 << 10
-"""Uncompressed batches up to this many bytes are rewritten on the event loop (about 0.1 ms)."""
+"""Uncompressed batches up to this many bytes are rewritten on the event loop (about 0.1 ms), unless of JSON."""
 
 KNOWN_MAX = 1_024
 """Schemas that are kept ready; beyond, all are forgotten, and looked up again."""
@@ -70,6 +74,8 @@ class _Known:
     marks: Marks
     verdicts: dict[_Place, _Verdict] = field(default_factory=dict)
     of: dict[_Place, RegisteredSchema | None] = field(default_factory=dict)
+    slow: bool = False
+    """Whether a verdict is one that takes too long for the event loop."""
 
 
 class Redaction:
@@ -155,11 +161,10 @@ class Redaction:
         if header.control or not header.record_count:
             return view
         for _ in range(LOOKS_MAX):
+            inline = 0 if header.attributes & 0x07 or known.slow else INLINE_BYTES_MAX
             judge = _Judge(spans, known.verdicts)
             try:
-                found = await opened(
-                    partial(_rewritten, judge), view, 0 if header.attributes & 0x07 else INLINE_BYTES_MAX
-                )
+                found = await opened(partial(_rewritten, judge), view, inline)
             except CorruptBatch:
                 self._metrics.fetch_withheld.inc(header.record_count)
                 return hollow(view)
@@ -190,6 +195,7 @@ class Redaction:
                 waiting[place] = partial(self._own, known.marks, bound, framed, state.schemas)
         made = await asyncio.to_thread(lambda: {place: work() for place, work in waiting.items()})
         known.verdicts |= made
+        known.slow = known.slow or any(_is_slow(each) for each in made.values())
 
     def _registered(
         self, marks: Marks, framed: Framed, schema: RegisteredSchema | None, imports: Mapping[str, bytes]
@@ -198,14 +204,16 @@ class Redaction:
         schema_id, indexes = framed
         if schema is None:
             return f"schema {schema_id} was deleted from the registry"
-        if schema.schema_type != PROTOBUF:
-            return f"fields of {schema.schema_type} are not told apart"
         try:
+            if schema.schema_type == AVRO:
+                return avro_redaction.redactor(schema.canonical, imports, marks, self._key)
+            if schema.schema_type == JSON:
+                return json_redaction.redactor(schema.canonical, imports, marks, self._key)
             files = protobuf.descriptor_set(schema.canonical, imports)
             kind = descriptors.load(files, descriptors.message_at(files, indexes))
-        except (InvalidSchema, DescriptorError) as error:
+        except (InvalidSchema, DescriptorError, Endless) as error:
             return f"schema {schema_id}: {error}"
-        return redaction.redactor(kind, marks, self._key)
+        return messages.redactor(kind, marks, self._key)
 
     def _own(
         self, marks: Marks, bound: Schema | None, framed: Framed | None, schemas: Mapping[int, Schema]
@@ -222,7 +230,7 @@ class Redaction:
             return f"schema {schema.schema_id}: {error}"
         if framed is not None and framed[1] != kind.indexes:
             return f"its frame names another message than {kind.name}"
-        return redaction.redactor(kind, marks, self._key)
+        return messages.redactor(kind, marks, self._key)
 
 
 class _Judge:
@@ -266,7 +274,9 @@ class _Judge:
                 return b"", verdict
             if verdict is None:
                 return data, ""
-            return data[:start] + verdict.redacted(data[start:]), ""
+            inside = data[start:]
+            left = verdict.redacted(inside)
+            return data if left == inside else data[:start] + left, ""
         except (framing.FramingError, Unreadable) as error:
             return b"", str(error)
 
@@ -287,6 +297,10 @@ class _Judge:
                 self.missing.add(place)
             return None
         return self._verdicts[place]
+
+
+def _is_slow(verdict: _Verdict) -> bool:
+    return verdict is not None and not isinstance(verdict, str) and verdict.slow
 
 
 def _rewritten(judge: _Judge, batch: memoryview, decoded_bytes_max: int) -> Buffer:
