@@ -60,8 +60,9 @@ LOOKS_MAX, LOOKED_UP_MAX = 64, 256
 SIDE_BY_SIDE_MAX = 2
 """Partitions of one agent that are rewritten at once: each has a thread, and a copy of what is answered."""
 
-_Place = tuple[int, Framed | None]
-"""The schema that was bound, and what the record's frame names; no indexes: any."""
+_Place = tuple[int, Framed | int | None]
+"""The schema that was bound, and what the record's frame names: of a schema whose frames name no message (or
+that is gone) its id alone."""
 
 _Verdict = Redactor | str | None
 """What makes records of a place fit to be read; why they are withheld; None: they are as they are."""
@@ -150,7 +151,7 @@ class Redaction:
         known = self._known.setdefault(marks, _Known(marks))
         schemas = self._replica.state.subjects.schemas
         changed = [
-            place for place, was in known.of.items() if schemas.get(place[1][0] if place[1] else 0) is not was
+            place for place, was in known.of.items() if schemas.get(_named(place[1])) is not was
         ]
         for place in changed:
             del known.of[place], known.verdicts[place]
@@ -183,11 +184,12 @@ class Redaction:
         waiting: dict[_Place, partial[_Verdict]] = {}
         for place in missing:
             bound_id, framed = place
+            assert not isinstance(framed, int), "records are looked up by what stands in their frames"
             bound = state.schemas.get(bound_id)
             if bound is not None and bound.naming and framed is not None:
                 registered = table.schemas.get(framed[0])
                 if registered is None or registered.schema_type != PROTOBUF:  # whatever stands behind its id
-                    place = (bound_id, (framed[0], ()))
+                    place = (bound_id, framed[0])
                 imports = imported(table, registered) if registered is not None else {}
                 known.of[place] = registered
                 waiting[place] = partial(self._registered, known.marks, framed, registered, imports)
@@ -284,10 +286,14 @@ class _Judge:
         """What is known of the place, and where the message begins."""
         if data[:1] != b"\x00":
             return self._look(bound, None), 0
-        whole = self._verdicts.get((bound, (framing.schema_id(data), ())))
-        if whole is not None:
-            return whole, framing.ID_END
-        frame = framing.parse(data)
+        schema_id = framing.schema_id(data)
+        whole = (bound, schema_id)
+        if whole in self._verdicts:
+            return self._verdicts[whole], framing.ID_END
+        try:
+            frame = framing.parse(data)
+        except framing.FramingError:  # there is a message behind the id, or it is no frame of protobuf
+            return self._look(bound, (schema_id, ())), framing.ID_END
         return self._look(bound, (frame.schema_id, frame.indexes)), frame.start
 
     def _look(self, bound: int, framed: Framed | None) -> _Verdict:
@@ -297,6 +303,11 @@ class _Judge:
                 self.missing.add(place)
             return None
         return self._verdicts[place]
+
+
+def _named(framed: Framed | int | None) -> int:
+    """The id that a frame names; 0: it is none."""
+    return framed if isinstance(framed, int) else framed[0] if framed is not None else 0
 
 
 def _is_slow(verdict: _Verdict) -> bool:
