@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from schema.redaction.marks import Action, Marks, Unreadable, instead, said, stands_in
+from schema.redaction.marks import Action, Marks, Unreadable, instead, said, stands_in, strictest
 from schema.registry.json import schema as json_schema
 from schema.registry.json.judging import Judge
 from schema.registry.json.nodes import Node, reachable
@@ -31,7 +31,6 @@ OWN = "x-floe-redact"
 FILLERS_KEPT = 1_024
 """What stands for removed values of so many combinations of schemas is kept ready; then all is forgotten."""
 
-_STRICTEST = (Action.REMOVE, Action.MASK, Action.HASH)  # where several schemas mark one value
 _EMPTY: dict[type, Any] = {str: "", bool: False, int: 0, list: [], dict: {}}
 _NOTHING = object()
 
@@ -174,8 +173,7 @@ class JsonRedactor:
         return known
 
     def _action(self, nodes: Sequence[Node]) -> Action | None:
-        told = [self._marked[each] for each in nodes if each in self._marked]
-        return min(told, key=_STRICTEST.index) if told else None
+        return strictest(self._marked[each] for each in nodes if each in self._marked)
 
     def _instead(self, nodes: tuple[Node, ...], action: Action, value: Any, *, needed: bool) -> Any:
         """What stands in a value's place; _NOTHING: nothing."""

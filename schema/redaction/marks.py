@@ -27,12 +27,20 @@ class Action(StrEnum):
     MASK = "mask"
 
 
+_STRICTEST = (Action.REMOVE, Action.MASK, Action.HASH)
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Which tags mark a field beside the options, and what stands in its place unless it says so itself."""
 
     action: Action
     tags: frozenset[str] = frozenset()
+
+
+def strictest(told: Iterable[Action]) -> Action | None:
+    """Of several marks of one value; None: there is none."""
+    return min(told, key=_STRICTEST.index, default=None)
 
 
 class Unreadable(ValueError):

@@ -68,9 +68,7 @@ class Redactor:
             message.ClearExtension(one)
         elif is_repeated(one):
             held = getattr(message, one.name)
-            put = (
-                [instead(action, self.key, value) for value in held] if self._stands_in(one, action) else []
-            )
+            put = [instead(action, self.key, value) for value in held] if self._stands_in(one, action) else []
             message.ClearField(one.name)
             if put:
                 getattr(message, one.name).extend(put)
@@ -98,6 +96,14 @@ def redactor(kind: MessageType, marks: Marks, key: bytes) -> Redactor | None:
     return None if plan is None else Redactor(kind.message_class, plan, key)
 
 
+def holding_marks(root: Descriptor, marks: Marks) -> frozenset[str]:
+    """Full names of messages, of a type and all that it holds, in which anything is marked at any depth."""
+    plans: dict[str, _Plan] = {}
+    _collect(root, marks, plans)
+    marked = _marked(plans)
+    return frozenset(name for name, plan in plans.items() if id(plan) in marked)
+
+
 @functools.lru_cache(maxsize=_PLANS_MAX)
 def _plan(kind: MessageType, marks: Marks) -> _Plan | None:
     plans: dict[str, _Plan] = {}
@@ -119,7 +125,7 @@ def _collect(root: Descriptor, marks: Marks, plans: dict[str, _Plan]) -> None:
         plan = plans[descriptor.full_name]
         for one in (*descriptor.fields, *descriptor.file.pool.FindAllExtensions(descriptor)):
             action = read(one)
-            held = _held(one)
+            held = held_by(one)
             if action is not None:
                 plan.own.append((one, action))
             elif held is not None:
@@ -145,7 +151,7 @@ def _marked(plans: dict[str, _Plan]) -> set[int]:
     return found
 
 
-def _held(one: FieldDescriptor) -> Descriptor | None:
+def held_by(one: FieldDescriptor) -> Descriptor | None:
     """The message that a field holds, or that its map has as values."""
     if one.message_type is None or not is_map(one):
         return one.message_type

@@ -115,7 +115,11 @@ def written(agent: Embedded, topic: str, serialize: Any) -> None:
 
 def consumed(agent: Embedded, topic: str, client_id: str) -> list[Message]:
     """All records, their batches' checksums checked."""
-    config = {"bootstrap.servers": agent.bootstrap, "client.id": client_id, "group.id": f"{topic}-{client_id}"}
+    config = {
+        "bootstrap.servers": agent.bootstrap,
+        "client.id": client_id,
+        "group.id": f"{topic}-{client_id}",
+    }
     consumer = Consumer({**config, "auto.offset.reset": "earliest", "check.crcs": True})
     consumer.subscribe([topic])
     found: list[Message] = []

@@ -69,7 +69,9 @@ def stands(action: Action, said: Any, before: Any, after: Any) -> bool:
     """Whether `after` is what stands in the place of `before`."""
     if isinstance(said, list):
         inside = [each for each in said if _fits(each, before)]
-        return before is None or says_nothing(after) or any(stands(action, one, before, after) for one in inside)
+        return (
+            before is None or says_nothing(after) or any(stands(action, one, before, after) for one in inside)
+        )
     if isinstance(said, dict) and said["type"] == "array" and isinstance(after, list) and after:
         pairs = zip(before, after, strict=True)
         return action is not Action.REMOVE and all(stands(action, said["items"], *each) for each in pairs)
@@ -169,7 +171,9 @@ class Paired:
                 self.marked(said, before, after, f"p{at}")
                 continue
             inner, before[f"p{at}"], after[f"p{at}"] = self.made(depth + 1)
-            said["properties"][f"p{at}"] = {"oneOf": [{"type": "null", "const": 1}, inner]} if at == 3 else inner
+            said["properties"][f"p{at}"] = (
+                {"oneOf": [{"type": "null", "const": 1}, inner]} if at == 3 else inner
+            )
         if self.draw.random() < 0.3:
             before["unnamed"] = "secret"
         return said, before, after

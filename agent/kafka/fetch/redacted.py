@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING
 from agent.config.redaction import RedactionConfig, names
 from agent.kafka.fetch.driver import Fetched
 from agent.net.listening import ANONYMOUS
-from coordination.config_types import split_list
 from coordination.kafka_codes import Code
-from coordination.state import quarantine
 from coordination.state.following import imported
-from coordination.state.quarantine_names import SUFFIX, topic_of
+from coordination.state.redacting import policy_of
 from coordination.state.schemas import spans_between
 from coordination.state.types import Partition, Schema, Span, Topic
-from coordination.topic_configs import effective
 from objectstore.batch import Buffer, CorruptBatch, peek, split
 from objectstore.opening import opened
 from objectstore.revalued import Changed, hollow, revalued
@@ -118,16 +115,8 @@ class Redaction:
                     each.planned = replace(each.planned, code=Code.KAFKA_STORAGE_ERROR)
 
     def _marks(self, topic: Topic) -> Marks | None:
-        """How the topic redacts; a quarantine does as its topic, unless it says so itself."""
-        state = self._replica.state
-        action = effective("floe.redact", topic.configs, state.cluster_configs)
-        if action == "off" and topic.name.endswith(SUFFIX):
-            source = state.topics.get(topic_of(topic.name))
-            return self._marks(source) if source and quarantine.of(state, source) is topic else None
-        if action == "off":
-            return None
-        tags = split_list(effective("floe.redact.tags", topic.configs, state.cluster_configs))
-        return Marks(Action(action), frozenset(tags))
+        found = policy_of(self._replica.state, topic)
+        return None if found is None else Marks(Action(found.action), found.tags)
 
     async def _redacted(
         self, partition: Partition, records: Sequence[memoryview], marks: Marks
@@ -150,9 +139,7 @@ class Redaction:
             self._known.clear()
         known = self._known.setdefault(marks, _Known(marks))
         schemas = self._replica.state.subjects.schemas
-        changed = [
-            place for place, was in known.of.items() if schemas.get(_named(place[1])) is not was
-        ]
+        changed = [place for place, was in known.of.items() if schemas.get(_named(place[1])) is not was]
         for place in changed:
             del known.of[place], known.verdicts[place]
         return known

@@ -73,7 +73,14 @@ def test_a_field_is_what_its_attribute_says_or_what_the_topic_does() -> None:
         "name": "Ada", "token": b"t", "mail": "a@b", "phone": "1", "phones": ["2", ""], "town": "x", "salary": 9,
         "odd": "o",
     }  # fmt: skip
-    own = {"mail": hashed(b"a@b"), "phone": "****", "phones": ["****"] * 2, "town": "x", "salary": 0, "odd": ""}
+    own = {
+        "mail": hashed(b"a@b"),
+        "phone": "****",
+        "phones": ["****"] * 2,
+        "town": "x",
+        "salary": 0,
+        "odd": "",
+    }
     assert left(said, given) == {**own, "name": "", "token": b""}
     assert left(said, given, Action.MASK) == {**own, "name": "****", "token": b"****"}
     due = {**own, "name": hashed(b"Ada"), "token": bytes.fromhex(hashed(b"t"))}
@@ -110,7 +117,9 @@ def test_a_default_stands_where_there_is_no_null() -> None:
     assert left(record("P", one("string", default="none", **PII)), {"x": "s"}) == {"x": "none"}
     nullable = one(["string", "null"], default="none", **PII)
     assert left(record("P", nullable), {"x": "s"}) == {"x": None}
-    inner = record("R", one({"type": "array", "items": "int"}, "n"), one({"type": "map", "values": "long"}, "m"))
+    inner = record(
+        "R", one({"type": "array", "items": "int"}, "n"), one({"type": "map", "values": "long"}, "m")
+    )
     said = record("P", one(inner, default={"n": [1, 2], "m": {"k": 3}}, **PII))
     assert left(said, {"x": {"n": [9], "m": {}}}) == {"x": {"n": [1, 2], "m": {"k": 3}}}
     uuid = one({"type": "string", "logicalType": "uuid"}, default="no uuid", **PII)
@@ -125,7 +134,10 @@ def test_logical_types_stay_what_they_are() -> None:
     said = record("P", one(uuid, "u", **PII), one(money, "m", **PII))
     given = {"u": "0e37df36-f698-11e6-8dd4-cb9ced3df976", "m": b"\x01"}
     zeros = "00000000-0000-0000-0000-000000000000"
-    assert {name: str(each) for name, each in left(said, given, Action.MASK).items()} == {"u": zeros, "m": "0.00"}
+    assert {name: str(each) for name, each in left(said, given, Action.MASK).items()} == {
+        "u": zeros,
+        "m": "0.00",
+    }
     found = left(said, given, Action.HASH)
     assert (found["u"].hex, str(found["m"])) == (hashed(given["u"].encode()), "0.00")
 

@@ -32,7 +32,9 @@ def left(
     return found
 
 
-def text_left(said: Any, text: str, action: Action = Action.REMOVE, tags: str = "PII", key: bytes = KEY) -> str:
+def text_left(
+    said: Any, text: str, action: Action = Action.REMOVE, tags: str = "PII", key: bytes = KEY
+) -> str:
     form = parse(json.dumps(said), {}).canonical
     found = redactor(form, {}, Marks(action, frozenset(tags.split(","))), key)
     assert found is not None
