@@ -64,16 +64,13 @@ class Telling:
         self._explained: dict[int, set[str]] = {}
 
     def told(self) -> Told:
-        """What is known of columns. One that also had values of a message whose schemas are gone is not in it."""
+        """What is known of columns, but of those that had values of messages whose schemas are gone."""
         had: dict[int, set[str]] = {}
         for columns in self._ids.known.values():
             for number, names in columns.items():
                 had.setdefault(number, set()).update(names)
-        unknown = {
-            number
-            for number, names in had.items()
-            if names - self._explained.get(number, set()) - {ANY_MESSAGE}
-        }
+        known = {number: {ANY_MESSAGE, *names} for number, names in self._explained.items()}
+        unknown = {number for number, names in had.items() if not names <= known.get(number, set())}
         return {number: action for number, action in self._told.items() if number not in unknown}
 
     def message(self, root: Descriptor, parent: int, columns: Columns) -> None:

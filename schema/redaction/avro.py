@@ -2,8 +2,8 @@
 
 A field is marked by an attribute beside its name, or beside its type: a tag of Confluent's
 (`"confluent:tags": ["PII"]`) that the topic names, or Floe's own, `"floe.redact": "hash"`, which also says
-what stands in its place. A mark on a record marks each place where it stands. What is read is a datum of the
-same schema: null where a removed field may be null, else its default, else its type's empty value (filler.py).
+what stands in its place. A mark on a record marks each place where it stands. What is left is a datum of the
+same schema: a removed field is null where it may be, else its default, else an empty value (filler.py).
 
 | the field is | hash, mask |
 |---|---|
@@ -34,7 +34,7 @@ _Instead = Callable[[Any], bytes]
 
 
 class _Made:
-    """The datum that is being made: what is there to `done` of the old one, and what is to be put together."""
+    """The datum that is being made: its pieces, which have what the old one has up to `done`."""
 
     __slots__ = ("done", "pieces")
 

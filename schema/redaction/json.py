@@ -1,14 +1,15 @@
 """Takes properties and items out of JSON records that their schema marks as not for everybody.
 
-A schema marks the values that it takes by keywords: a tag of Confluent's (`"confluent:tags": ["PII"]`) that the
-topic names, or Floe's own, `"x-floe-redact": "hash"`, which also says what stands in its place. All schemas
-count that say something of a value: by `$ref` (beside it, too), `allOf`, and those of the alternatives that take
-it. Where a schema names properties, others go, as nobody can tell what they are; so do items behind those that
-it names. An object or array of which nothing is said stays as it is.
+A schema marks the values that it takes by keywords: a tag of Confluent's (`"confluent:tags": ["PII"]`) that
+the topic names, or Floe's own, `"x-floe-redact": "hash"`, which also says what stands in its place. All
+schemas count that say something of a value: by `$ref` (beside it, too), `allOf`, and those of the
+alternatives that take it. Where a schema names properties, others go, as nobody can tell what they are; so
+do items behind those that it names. An object or array of which nothing is said stays as it is.
 
-Text is hashed or masked as the mark says, and so is each item of an array of text; all else is removed. What is
-removed is not there; where it has to be there stands the first that its schema takes: null, its default, an
-empty value, the first of a list of values. Where it takes none of these, the empty value stands there anyway.
+Text is hashed or masked as the mark says, and so is each item of an array of text; all else is removed.
+What is removed is not there; where it has to be there stands the first that its schema takes: null, its
+default, an empty value, the first of a list of values. Where it takes none of these, an empty value stands
+there anyway.
 """
 
 from __future__ import annotations
@@ -234,9 +235,9 @@ class _Needed:
 
 
 def redactor(form: bytes, imports: Mapping[str, bytes], marks: Marks, key: bytes) -> JsonRedactor | None:
-    """What redacts records of a canonical text; None where nothing in them is marked. `key` is that of hashes.
+    """What redacts records of a canonical text; None where nothing in them is marked.
 
-    CPU work. Raises InvalidSchema.
+    `key` is that of hashes. CPU work. Raises InvalidSchema.
     """
     root = json_schema.load(form, imports).root
     marked = marked_nodes(root, marks)

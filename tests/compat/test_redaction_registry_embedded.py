@@ -1,4 +1,4 @@
-"""Redaction of AVRO and JSON end to end: Confluent's serializers write, its deserializers read what is left."""
+"""Redaction of AVRO and JSON end to end: Confluent's serializers write, deserializers read what is left."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Redacted records of random schemas decode, and are the originals but for what is marked.
 
-AVRO: fastavro writes and reads, and shares no code with the walk. JSON: the record is drawn together with what
-has to be left of it; jsonschema says whether the schema takes it.
+AVRO: fastavro writes and reads, and shares no code with the walk. JSON: the record is drawn together with
+what has to be left of it; jsonschema says whether the schema takes it.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ class Paired:
 
     def object(self, depth: int) -> tuple[Any, Any, Any]:
         said: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
-        before, after = {}, {}
+        before: dict[str, Any] = {}
+        after: dict[str, Any] = {}
         for at in range(self.draw.randrange(1, 5)):
             if self.draw.random() < 0.4:
                 self.marked(said, before, after, f"p{at}")
@@ -184,7 +185,8 @@ class Paired:
         needed = self.draw.random() < 0.3
         if self.draw.random() < 0.4:
             said["properties"][name] = {"type": "array", "items": {"type": "string"}, **PII}
-            before[name], empty = [secret, ""], []
+            before[name] = [secret, ""]
+            empty: Any = []
             put: Any = [marks.instead(self.action, KEY, each) for each in before[name]]
         else:
             said["properties"][name] = {"allOf": [{"type": "string"}, PII]}

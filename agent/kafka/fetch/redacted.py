@@ -46,7 +46,7 @@ WITHHELD_HEADER = "floe.withheld"
 """Key of the header of a record whose value is withheld; the header's value says why."""
 
 INLINE_BYTES_MAX = 4 << 10
-"""Uncompressed batches up to this many bytes are rewritten on the event loop (about 0.1 ms), unless of JSON."""
+"""Uncompressed batches up to this size are rewritten on the event loop (about 0.1 ms), but for JSON's."""
 
 KNOWN_MAX = 1_024
 """Schemas that are kept ready; beyond, all are forgotten, and looked up again."""

@@ -86,7 +86,9 @@ async def test_marked_columns_are_not_in_the_view(rig: Rig, catalog: Catalog) ->
     due = {"id": "decimal(20, 0)", "home": home, "homes": [home], "named": [home]}
     found = await loaded(catalog)
     assert shown(found) == {"key": {"__raw__": "binary"}, "value": due}
-    assert all(each not in query_of({"metadata": found}) for each in ("who", "__err__", "boss", "street", "age"))
+    assert all(
+        each not in query_of({"metadata": found}) for each in ("who", "__err__", "boss", "street", "age")
+    )
     await configure(rig, floe__redact="mask")
     masked = {"town": "string", "street": "string"}
     due = {"id": "decimal(20, 0)", "who": "string", "home": masked, "homes": [masked], "named": [masked]}
@@ -140,7 +142,8 @@ AVRO = {
         {"name": "who", "type": ["null", "string"], "confluent:tags": ["PII"]},
         {"name": "pay", "type": [
             {"type": "record", "name": "Card", "fields": [
-                {"name": "number", "type": "string", "confluent:tags": ["PII"]}, {"name": "y", "type": "int"}]},
+                {"name": "number", "type": "string", "confluent:tags": ["PII"]},
+                {"name": "y", "type": "int"}]},
             "string"]},
         {"name": "tree", "type": {"type": "record", "name": "Tree", "fields": [
             {"name": "leaf", "type": "string", "confluent:tags": ["PII"]},
@@ -166,12 +169,15 @@ JSON = {
     "definitions": {
         "home": {
             "type": "object",
-            "properties": {"town": {"type": "string"}, "street": {"type": "string", "confluent:tags": ["PII"]}},
+            "properties": {
+                "town": {"type": "string"},
+                "street": {"type": "string", "confluent:tags": ["PII"]},
+            },
         }
     },
 }
 DATUM = b"\x02" + b"\x02\x02s" + b"\x00\x02s\x0e" + b"\x02s\x00" + b"\x00" + bytes(12)
-ROWS = {
+ROWS: dict[str, tuple[Any, bytes, dict[str, Any]]] = {
     "AVRO": (
         AVRO,
         DATUM,
@@ -206,16 +212,22 @@ async def test_columns_of_schemas_that_are_gone_are_hidden(rig: Rig, catalog: Ca
     """Nobody can tell any more whether they were marked."""
     registry = Registry(rig)
     await rig.create_topic(floe__redact="remove", **VALIDATION)
-    one = await registry.register('syntax = "proto3"; package a; message Order { uint64 id = 1; string who = 2; }')
+    one = await registry.register(
+        'syntax = "proto3"; package a; message Order { uint64 id = 1; string who = 2; }'
+    )
     await rig.produce([registry.framed(one, id=1, who="w")])
     await rig.drain(rig.committer())
     assert [*shown(await loaded(catalog))["value"]] == ["id", "who"]
-    two = await registry.register('syntax = "proto3"; package b; message Order { uint64 id = 1; string what = 3; }')
+    two = await registry.register(
+        'syntax = "proto3"; package b; message Order { uint64 id = 1; string what = 3; }'
+    )
     await rig.produce([registry.framed(two, id=1, what="w")])
     await rig.drain(rig.committer())
     assert sorted(shown(await loaded(catalog))["value"]) == ["id", "what", "who"]
     await registry.delete("t-value", 1)
-    assert [*shown(await loaded(catalog))["value"]] == ["what"], "other rows' id was of a message that is gone"
+    assert [*shown(await loaded(catalog))["value"]] == ["what"], (
+        "other rows' id was of a message that is gone"
+    )
 
 
 async def test_nobody_changes_such_a_view_or_takes_its_name(rig: Rig, catalog: Catalog) -> None:
