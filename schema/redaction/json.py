@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from schema.redaction.marks import Action, Marks, Unreadable, instead, said, stands_in, strictest
 from schema.registry.json import schema as json_schema
@@ -29,11 +29,22 @@ from schema.registry.json.values import Look, TooMuch, accepts
 OWN = "x-floe-redact"
 """The keyword of Floe's own: remove, hash or mask."""
 
-FILLERS_KEPT = 1_024
-"""What stands for removed values of so many combinations of schemas is kept ready; then all is forgotten."""
+KEPT_MAX = 1_024
+"""Combinations of schemas of which what follows is kept ready; beyond, all is forgotten."""
 
 _EMPTY: dict[type, Any] = {str: "", bool: False, int: 0, list: [], dict: {}}
 _NOTHING = object()
+
+
+_Property = tuple[tuple[Node, ...] | None, Action | None, bool]
+"""What is said of a property, and how it is marked, if that is all (True); None: no schema names it."""
+
+
+class _Object(NamedTuple):
+    """What schemas say of an object, if anything, and of the properties that they name."""
+
+    says: bool
+    names: dict[str, _Property]
 
 
 class JsonRedactor:
@@ -47,6 +58,7 @@ class JsonRedactor:
         self._alone: dict[Node, bool] = {}
         self._fillers: dict[tuple[Node, ...], tuple[Any, ...]] = {}  # of one; (): nothing fits
         self._saying: dict[Node, bool] = {}
+        self._objects: dict[tuple[Node, ...], _Object] = {}
 
     def redacted(self, payload: bytes) -> bytes:
         """The record without what is marked, and without properties that the schema does not name.
@@ -76,37 +88,57 @@ class JsonRedactor:
         gone.append(value)
         return self._instead(applied, action, value, needed=True)
 
-    def _inside(self, look: Look, nodes: Sequence[Node], value: Any, gone: list[Any]) -> None:
+    def _inside(self, look: Look, nodes: tuple[Node, ...], value: Any, gone: list[Any]) -> None:
         """Change what is in a value of which these schemas say something."""
-        if isinstance(value, dict):
+        if type(value) is dict:
             self._object(look, nodes, value, gone)
-        elif isinstance(value, list):
+        elif type(value) is list:
             self._array(look, nodes, value, gone)
 
-    def _object(self, look: Look, nodes: Sequence[Node], value: dict[str, Any], gone: list[Any]) -> None:
-        if not any(each.properties or each.patterns or self._says(each.additional) for each in nodes):
+    def _object(self, look: Look, nodes: tuple[Node, ...], value: dict[str, Any], gone: list[Any]) -> None:
+        known = self._objects.get(nodes)
+        if known is None:
+            known = self._object_of(nodes)
+        if not known.says:
             return
         names = [*value]
-        needed = _Needed(nodes, names)
         for name in names:
-            held, found = value[name], self._of_property(nodes, name)
+            told = known.names.get(name)
+            found, action, alone = told if told is not None else self._property(nodes, name)
+            held = value[name]
             if found is None:
-                if name not in needed:
+                if name not in _Needed(nodes, names):
                     gone.append(value.pop(name))
                 continue
-            applied = self._applied(look, found, held)
-            action = self._action(applied)
+            if not alone:
+                found = self._applied(look, found, held)
+                action = self._action(found)
             if action is None:
-                self._inside(look, applied, held, gone)
+                self._inside(look, found, held, gone)
                 continue
             gone.append(held)
-            put = self._instead(applied, action, held, needed=name in needed)
+            put = self._instead(found, action, held, needed=name in _Needed(nodes, names))
             if put is _NOTHING:
                 del value[name]
             else:
                 value[name] = put
 
-    def _array(self, look: Look, nodes: Sequence[Node], value: list[Any], gone: list[Any]) -> None:
+    def _object_of(self, nodes: tuple[Node, ...]) -> _Object:
+        """What is said of objects by these schemas, kept ready."""
+        if len(self._objects) >= KEPT_MAX:
+            self._objects.clear()
+        says = any(each.properties or each.patterns or self._says(each.additional) for each in nodes)
+        names = dict.fromkeys(name for each in nodes for name in each.properties)
+        made = self._objects[nodes] = _Object(says, {name: self._property(nodes, name) for name in names})
+        return made
+
+    def _property(self, nodes: Sequence[Node], name: str) -> _Property:
+        found = self._of_property(nodes, name)
+        if found is None:
+            return None, None, True
+        return tuple(found), self._action(found), all(map(self._is_alone, found))
+
+    def _array(self, look: Look, nodes: tuple[Node, ...], value: list[Any], gone: list[Any]) -> None:
         if not any(each.prefix or each.rest is not None or each.contains is not None for each in nodes):
             return
         made = []
@@ -182,7 +214,7 @@ class JsonRedactor:
             return None
         if stands_in(action, self._key):
             put = self._standing_in(action, value)
-            if put is not None and (not needed or _take(nodes, put)):
+            if put is not None and _take(nodes, put):
                 return put
         if not needed:
             return _NOTHING
@@ -201,7 +233,7 @@ class JsonRedactor:
         """What stands for any removed value of which these schemas say something."""
         known = self._fillers.get(nodes)
         if known is None:
-            if len(self._fillers) >= FILLERS_KEPT:
+            if len(self._fillers) >= KEPT_MAX:
                 self._fillers.clear()
             fitting = ((each,) for each in _fillers(nodes) if _take(nodes, each))
             known = self._fillers[nodes] = next(fitting, ())
