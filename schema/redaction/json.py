@@ -59,6 +59,7 @@ class JsonRedactor:
         self._fillers: dict[tuple[Node, ...], tuple[Any, ...]] = {}  # of one; (): nothing fits
         self._saying: dict[Node, bool] = {}
         self._objects: dict[tuple[Node, ...], _Object] = {}
+        self._texts: dict[tuple[Node, ...], bool] = {}
 
     def redacted(self, payload: bytes) -> bytes:
         """The record without what is marked, and without properties that the schema does not name.
@@ -214,12 +215,21 @@ class JsonRedactor:
             return None
         if stands_in(action, self._key):
             put = self._standing_in(action, value)
-            if put is not None and _take(nodes, put):
+            if put is not None and ((type(put) is str and self._any_text(nodes)) or _take(nodes, put)):
                 return put
         if not needed:
             return _NOTHING
         put = self._filler(nodes)
         return self._hollow(nodes, value) if put is _NOTHING else put
+
+    def _any_text(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether these schemas take all texts: what costs least to know."""
+        known = self._texts.get(nodes)
+        if known is None:
+            if len(self._texts) >= KEPT_MAX:
+                self._texts.clear()
+            known = self._texts[nodes] = all(map(_takes_texts, nodes))
+        return known
 
     def _standing_in(self, action: Action, value: Any) -> Any:
         """None: nothing does."""
@@ -306,6 +316,12 @@ def _also(look: Look, node: Node, value: Any) -> Iterator[Node]:
 
 def _of_item(node: Node, at: int) -> Node | None:
     return node.prefix[at] if at < len(node.prefix) else node.rest
+
+
+def _takes_texts(node: Node) -> bool:
+    bounded = node.pattern is not None or node.max_length is not None or node.min_length > 0
+    listed = node.never or node.known is not None or "string" not in node.types or bool(node.opaque)
+    return not bounded and not listed and next(node.here(), None) is None
 
 
 def _take(nodes: Iterable[Node], value: Any) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from objectstore import batch
+from objectstore.compression import Compression
 from schema import framing
 from tests.spark.catalogs import expect_little
 from tests.spark.lake import lake
@@ -82,6 +84,24 @@ async def test_spark_reads_rows_without_what_is_marked(rig: Rig, spark: SparkSes
     assert masked["named"] == {"k": home}
     counted = f"SELECT count(*) FROM {VIEW} WHERE kafka.offset >= 2 AND value.id > 1"
     assert (await asyncio.to_thread(lambda: spark.sql(counted).first()))[0] == 2
+
+
+async def test_a_batch_that_nobody_can_open_shows_nothing_of_its_bytes(rig: Rig, spark: SparkSession) -> None:
+    """The table keeps them under a header; other headers stay."""
+    await rig.create_topic(partitions=1, floe__redact="remove")
+    await rig.bind(PERSON, "p.M")
+    await rig.produce([encoded(PERSON, id=1)])
+    sound = batch.peek(batch.build([batch.NewRecord(0, None, b"")]))
+    await rig.store_batch(batch.seal(sound._replace(attributes=int(Compression.GZIP)), b"secret" * 20))
+    await rig.drain(rig.committer())
+    assert [each and each["id"] for each in await values(spark)] == [1, None]
+
+    def headers(name: str) -> list[list[str]]:
+        rows = spark.sql(f"SELECT headers.key AS keys FROM lake.floe.{name} ORDER BY kafka.offset").collect()
+        return [row["keys"] for row in rows]
+
+    assert await asyncio.to_thread(headers, "t") == [["h"], ["floe.unreadable"]]
+    assert await asyncio.to_thread(headers, "t_redacted") == [["h"], []]
 
 
 async def test_flat_tables(rig: Rig, spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from iceberg.catalog import Catalog
 from schema import framing
 from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig
-from tests.unit.iceberg.serving import ask, catalog_of
+from tests.unit.iceberg.serving import ask, catalog_of, client, served
 from tests.unit.iceberg.test_tables_bindings import encoded, kind
 from tests.unit.iceberg.test_tables_followed import VALIDATION, Registry
 from tests.unit.iceberg.test_views import SCHEMA, query_of, request
@@ -255,3 +256,14 @@ async def test_nobody_changes_such_a_view_or_takes_its_name(rig: Rig, catalog: C
     await rig.replica.propose(PutNamespace(name="ns"))
     assert (await ask(catalog, "GET", "/v1/namespaces/ns/views/t_redacted"))[0] == 404
     assert (await ask(catalog, "GET", f"{VIEWS}/mine_redacted"))[0] == 404
+
+
+async def test_pyiceberg_lists_it(rig: Rig, catalog: Catalog) -> None:
+    await rig.create_topic(floe__redact="remove")
+    await rig.bind(PERSON, "p.M")
+    await rig.produce([encoded(PERSON, id=1)])
+    await rig.drain(rig.committer())
+    async with served(catalog) as url:
+        listed = await asyncio.to_thread(lambda: client(url).list_views("floe"))
+        exists = await asyncio.to_thread(lambda: client(url).view_exists("floe.t_redacted"))
+    assert (listed, exists) == ([("floe", "t_redacted")], True)
