@@ -168,7 +168,7 @@ class Catalog:
             case "GET", [name]:
                 return 200, await views.load((namespace, name))
             case "HEAD", [name]:
-                views.location_of((namespace, name))
+                views.require((namespace, name))
                 return 204, None
             case "POST", [name]:
                 return 200, await views.commit((namespace, name), _json(body))

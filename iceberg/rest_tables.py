@@ -29,6 +29,7 @@ from iceberg.rest_errors import (
 )
 from iceberg.rest_locations import NONE, Locations
 from iceberg.rest_pointers import COMMIT_ATTEMPTS_MAX, CatalogParts, Key, Pointers, name_of
+from iceberg.rest_redacted import RedactedViews
 from iceberg.sealed import sealed
 from iceberg.segments import SegmentReader
 from iceberg.snapshots import SnapshotBuilder
@@ -52,6 +53,7 @@ class Tables:
         self._parts = parts
         self._locations = Locations(parts.replica, parts.warehouse)
         self._pointers = Pointers(parts, self._locations)
+        self._redacted = RedactedViews(parts.replica, self._pointers)
         self._segments = SegmentReader(parts.store, parts.warehouse)
 
     def location_of(self, key: Key) -> str:
@@ -214,7 +216,7 @@ class Tables:
         self.location_of(source)
         self._require_not_latest(source)
         there = self._parts.replica.state.tables.get(target)
-        if there is not None and is_view(there.metadata_location):
+        if self._redacted.is_one(target) or (there is not None and is_view(there.metadata_location)):
             raise already_exists("View", ".".join(target), f"Cannot rename {'.'.join(source)} to ")
         await self._take(source, (target[0], name_of(target[1])))
 
@@ -290,7 +292,7 @@ class Tables:
     def _require_no_view(self, key: Key) -> None:
         """Raises 409 where a view has the name."""
         there = self._parts.replica.state.tables.get(key)
-        if there is not None and is_view(there.metadata_location):
+        if self._redacted.is_one(key) or (there is not None and is_view(there.metadata_location)):
             raise already_exists("View with same name", ".".join(key))
 
     def _need_namespace(self, namespace: str) -> None:

@@ -21,6 +21,7 @@ from iceberg.rest_errors import (
 )
 from iceberg.rest_locations import Locations
 from iceberg.rest_pointers import COMMIT_ATTEMPTS_MAX, Key, Pointers, name_of
+from iceberg.rest_redacted import RedactedViews
 from iceberg.sealed import sealed
 from iceberg.view_metadata import View
 
@@ -40,6 +41,12 @@ class Views:
         self._parts = parts
         self._locations = Locations(parts.replica, parts.warehouse)
         self._pointers = Pointers(parts, self._locations)
+        self.redacted = RedactedViews(parts.replica, self._pointers)
+
+    def require(self, key: Key) -> None:
+        """Raises 404 where there is no such view, stored or made by Floe."""
+        if not self.redacted.is_one(key):
+            self.location_of(key)
 
     def location_of(self, key: Key) -> str:
         """The view's current metadata location. Raises 404."""
@@ -51,14 +58,18 @@ class Views:
     def list(self, namespace: str) -> list[str]:
         """Names of the namespace's views."""
         tables = self._parts.replica.state.tables.items()
-        return sorted(
+        own = [
             name
             for (found, name), each in tables
             if found == namespace and view_metadata.is_view(each.metadata_location)
-        )
+        ]
+        return sorted([*own, *self.redacted.names(namespace)])
 
     async def load(self, key: Key) -> dict[str, Any]:
-        """LoadViewResult."""
+        """LoadViewResult. Of a view that Floe makes itself the location names no file."""
+        made = await self.redacted.load(key)
+        if made is not None:
+            return _loaded(f"{made['location']}/{view_metadata.metadata_name(0, made['view-uuid'])}", made)
         location = self.location_of(key)
         return _loaded(location, await self._pointers.read(location))
 
@@ -75,6 +86,7 @@ class Views:
 
     async def commit(self, key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
         """Replace a view, or its properties or location. 409 where a requirement does not hold."""
+        self.redacted.require_none(key)
         updates, requirements = _list(body, "updates"), _list(body, "requirements")
         for attempt in range(COMMIT_ATTEMPTS_MAX):
             location = self.location_of(key)
@@ -106,14 +118,18 @@ class Views:
 
     async def drop(self, key: Key) -> None:
         """Forget a view."""
+        self.redacted.require_none(key)
         await self._take(key, None)
 
     async def rename(self, source: Key, target: Key) -> None:
         """Give a view another name."""
         self._need_namespace(target[0])
+        self.redacted.require_none(source)
         self.location_of(source)
         name_of(target[1])
         there = self._parts.replica.state.tables.get(target)
+        if self.redacted.is_one(target):
+            raise already_exists("View", ".".join(target), f"Cannot rename {'.'.join(source)} to ")
         if there is not None:
             kind = "View" if view_metadata.is_view(there.metadata_location) else "Table"
             raise already_exists(kind, ".".join(target), f"Cannot rename {'.'.join(source)} to ")
@@ -136,7 +152,9 @@ class Views:
             raise bad_request(f"views need feature level {VIEWS}: once no older agent runs, raise it")
         self._need_namespace(key[0])
         there = self._parts.replica.state.tables.get(key)
-        if there is not None and view_metadata.is_view(there.metadata_location):
+        if self.redacted.is_one(key) or (
+            there is not None and view_metadata.is_view(there.metadata_location)
+        ):
             raise already_exists("View", ".".join(key))
         if there is not None:
             raise already_exists("Table with same name", ".".join(key))

@@ -180,6 +180,11 @@ class _Judge:
         self._registry = state.subjects
         self._count = count
 
+    @property
+    def slow(self) -> bool:
+        """Frames are never too much for the event loop."""
+        return False
+
     def again(self) -> None:
         """A batch is gone through, maybe once more."""
         self.missing = set()

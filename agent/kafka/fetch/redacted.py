@@ -1,7 +1,7 @@
 """What clients without clearance get of topics that have `floe.redact`: batches without marked fields.
 
 Offsets, times and producers stay, so a consumer counts on as ever. What a record's schema marks is replaced
-as schema/redaction.py says; a value that no schema explains is withheld whole: it is empty, and a header says
+as schema/redaction says; a value that no schema explains is withheld whole: it is empty, and a header says
 why. So nothing is shown for want of knowledge. Batches of other topics are not opened, and none are that
 cleared clients read.
 """
@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 from agent.config.redaction import RedactionConfig, names
 from agent.net.listening import ANONYMOUS
-from coordination.config_types import split_list
-from coordination.state import quarantine
 from coordination.state.following import imported
-from coordination.state.quarantine_names import SUFFIX, topic_of
+from coordination.state.redacting import policy_of
 from coordination.state.types import Schema, Span, Topic
-from coordination.topic_configs import effective
 from objectstore.batch import Buffer
 from objectstore.revalued import Changed, headers_of
-from schema import descriptors, framing, redaction
+from schema import descriptors, framing
 from schema.descriptors import DescriptorError
-from schema.followed import PROTOBUF, Framed
-from schema.redaction import Action, Marks, Redactor, Unreadable
+from schema.followed import AVRO, JSON, PROTOBUF, Framed
+from schema.redaction import avro as avro_redaction
+from schema.redaction import json as json_redaction
+from schema.redaction import messages
+from schema.redaction.marks import Action, Marks, Redactor, Unreadable
 from schema.registry import protobuf
+from schema.registry.avro.filler import Endless
 from schema.registry.parsed import InvalidSchema
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class _Known:
     marks: Marks
     verdicts: dict[_Place, _Verdict] = field(default_factory=dict)
     of: dict[_Place, RegisteredSchema | None] = field(default_factory=dict)
+    slow: bool = False
+    """Whether records of some place take too long for the event loop."""
 
 
 async def _nothing(_: set[_Place]) -> None:
@@ -94,7 +97,12 @@ class Redaction:
         """What says how records of a topic with these marks are read by clients without clearance."""
         known = self._known_of(marks)
         return Judge(
-            spans, known.verdicts, self._following(spans), partial(self._look_up, known), self._count
+            spans,
+            known.verdicts,
+            self._following(spans),
+            partial(self._look_up, known),
+            self._count,
+            lambda: known.slow,
         )
 
     def _following(self, spans: Sequence[Span]) -> frozenset[int]:
@@ -109,15 +117,8 @@ class Redaction:
 
     def marks(self, topic: Topic) -> Marks | None:
         """How the topic redacts; a quarantine does as its topic, unless it says so itself."""
-        state = self._replica.state
-        action = effective("floe.redact", topic.configs, state.cluster_configs)
-        if action == "off" and topic.name.endswith(SUFFIX):
-            source = state.topics.get(topic_of(topic.name))
-            return self.marks(source) if source and quarantine.of(state, source) is topic else None
-        if action == "off":
-            return None
-        tags = split_list(effective("floe.redact.tags", topic.configs, state.cluster_configs))
-        return Marks(Action(action), frozenset(tags))
+        found = policy_of(self._replica.state, topic)
+        return None if found is None else Marks(Action(found.action), found.tags)
 
     def _known_of(self, marks: Marks) -> _Known:
         """What is known and still so: an import into the registry may give an id again."""
@@ -154,6 +155,7 @@ class Redaction:
                 waiting[place] = partial(self._own, known.marks, bound, framed, state.schemas)
         made = await asyncio.to_thread(lambda: {place: work() for place, work in waiting.items()})
         known.verdicts |= made
+        known.slow = known.slow or any(map(_is_slow, made.values()))
 
     def _registered(
         self, marks: Marks, framed: Framed, schema: RegisteredSchema | None, imports: Mapping[str, bytes]
@@ -162,14 +164,16 @@ class Redaction:
         name, indexes = framed
         if schema is None:
             return f"schema {framing.shown(name)} was deleted from the registry"
-        if schema.schema_type != PROTOBUF:
-            return f"fields of {schema.schema_type} are not told apart"
         try:
+            if schema.schema_type == AVRO:
+                return avro_redaction.redactor(schema.canonical, imports, marks, self._key)
+            if schema.schema_type == JSON:
+                return json_redaction.redactor(schema.canonical, imports, marks, self._key)
             files = protobuf.descriptor_set(schema.canonical, imports)
             kind = descriptors.load(files, descriptors.message_at(files, indexes))
-        except (InvalidSchema, DescriptorError) as error:
+        except (InvalidSchema, DescriptorError, Endless) as error:
             return f"schema {framing.shown(name)}: {error}"
-        return redaction.redactor(kind, marks, self._key)
+        return messages.redactor(kind, marks, self._key)
 
     def _own(
         self, marks: Marks, bound: Schema | None, framed: Framed | None, schemas: Mapping[int, Schema]
@@ -187,7 +191,7 @@ class Redaction:
             return f"schema {schema.schema_id}: {error}"
         if framed is not None and framed[1] != kind.indexes:
             return f"its frame names another message than {kind.name}"
-        return redaction.redactor(kind, marks, self._key)
+        return messages.redactor(kind, marks, self._key)
 
 
 def header_frame(role: str, headers: Buffer) -> bytes:
@@ -213,6 +217,7 @@ class Judge:
         following: frozenset[int] = frozenset(),
         look_up: Callable[[set[_Place]], Awaitable[None]] = _nothing,
         count: Callable[[int, int], None] = lambda changed, withheld: None,
+        slow: Callable[[], bool] = lambda: False,
     ) -> None:
         self.changed = self.withheld = 0
         self.missing: set[_Place] = set()
@@ -222,6 +227,12 @@ class Judge:
         self._following = following
         self._look_up = look_up
         self._count = count
+        self._slow = slow
+
+    @property
+    def slow(self) -> bool:
+        """Whether a batch is too much for the event loop however small."""
+        return self._slow()
 
     def again(self) -> None:
         """A batch is gone through, maybe once more."""
@@ -274,7 +285,9 @@ class Judge:
             if verdict is None:
                 return data, ""
             start -= len(front)
-            return data[:start] + verdict.redacted(data[start:]), ""
+            inside = data[start:]
+            left = verdict.redacted(inside)
+            return data if left == inside else data[:start] + left, ""
         except (framing.FramingError, Unreadable) as error:
             return b"", str(error)
 
@@ -283,10 +296,13 @@ class Judge:
         if data[:1] not in _FRAMES:
             return self._look(bound, None), 0
         name, end = framing.schema_named(data)
-        whole = self._verdicts.get((bound, (name, ())))
-        if whole is not None:
-            return whole, end
-        frame = framing.named(data)
+        whole = (bound, (name, ()))
+        if whole in self._verdicts:
+            return self._verdicts[whole], end
+        try:
+            frame = framing.named(data)
+        except framing.FramingError:  # there is a message behind the id, or it is no frame of protobuf
+            return self._look(bound, (name, ())), end
         return self._look(bound, (frame.schema, frame.indexes)), frame.start
 
     def _look(self, bound: int, framed: Framed | None) -> _Verdict:
@@ -296,3 +312,7 @@ class Judge:
                 self.missing.add(place)
             return None
         return self._verdicts[place]
+
+
+def _is_slow(verdict: _Verdict) -> bool:
+    return verdict is not None and not isinstance(verdict, str) and verdict.slow

@@ -23,7 +23,7 @@ from objectstore.batch import Buffer, CorruptBatch, peek, split
 from objectstore.opening import opened
 from objectstore.revalued import Change, Changed, hollow, revalued
 from schema.enveloping import Form
-from schema.redaction import Marks
+from schema.redaction.marks import Marks
 
 if TYPE_CHECKING:
     from coordination.replica import Replica
@@ -47,6 +47,11 @@ class Judge(Protocol):
     @property
     def missing(self) -> object:
         """What nobody has looked up; if anything, nothing that was said counts."""
+        ...
+
+    @property
+    def slow(self) -> bool:
+        """Whether a batch is too much for the event loop however small."""
         ...
 
     def again(self) -> None:
@@ -142,8 +147,9 @@ async def rewritten(view: memoryview, judges: Sequence[Judge]) -> Buffer:
     if header.control or not header.record_count:
         return view
     change = judges[0] if len(judges) == 1 else partial(_in_turn, judges[0], judges[1])
-    inline = 0 if header.attributes & 0x07 else INLINE_BYTES_MAX
     for _ in range(LOOKS_MAX):
+        slow = header.attributes & 0x07 or any(each.slow for each in judges)
+        inline = 0 if slow else INLINE_BYTES_MAX
         try:
             found = await opened(partial(changed, judges, change), view, inline)
         except CorruptBatch:

@@ -51,7 +51,7 @@ class BadDatum(ValueError):
         return f"field `{path}`: {self.reason}" if path else self.reason
 
 
-class _Look:
+class Look:
     """One datum while it is read: how deep the walk is, and how many values it may still make."""
 
     __slots__ = ("depth", "left")
@@ -71,7 +71,8 @@ class _Look:
             raise BadDatum("more values than its bytes may have: the schema nests records of next to nothing")
 
 
-_Read = Callable[[bytes, int, _Look], tuple[Any, int]]
+Read = Callable[[bytes, int, Look], tuple[Any, int]]
+"""From the bytes and where a value begins: the value, and where it ends. Raises BadDatum."""
 
 
 class Datum:
@@ -79,12 +80,12 @@ class Datum:
 
     def __init__(self, top: Type) -> None:
         """CPU work of some µs for each type: in a thread. A type may hold itself."""
-        self._compiler = _Compiler()
+        self._compiler = Compiler()
         self._read = self._compiler.finished(top)
 
     def read(self, payload: bytes) -> Any:
         """The value (see the module). Raises BadDatum unless the bytes are exactly one datum."""
-        value, end = self._read(payload, 0, _Look(len(payload)))
+        value, end = self._read(payload, 0, Look(len(payload)))
         if end < len(payload):
             raise BadDatum(f"the datum ends at byte {end}, and {len(payload) - end} bytes are left over")
         return value
@@ -106,27 +107,34 @@ class Datum:
         return self._compiler.is_nothing(one)
 
 
-class _Compiler:
+class Compiler:
     """Makes a function for each type. Records are filled later: they may hold themselves, in long chains."""
 
     def __init__(self) -> None:
-        self._records: dict[int, _Read] = {}
-        self._waiting: list[tuple[Type, list[_Read], list[str]]] = []
+        self._records: dict[int, Read] = {}
+        self._waiting: list[tuple[Type, list[Read], list[str]]] = []
         self._nothing: dict[int, bool] = {}
 
-    def finished(self, top: Type) -> _Read:
+    def finished(self, top: Type) -> Read:
+        """What reads data of the type, ready for use."""
         made = self.of(top)
+        self.complete()
+        return made
+
+    def complete(self) -> None:
+        """Fill what `of` has begun; before it reads anything."""
         while self._waiting:
             record, steps, names = self._waiting.pop()
             for field in self.fields(record):
                 steps.append(self.of(field.type))
                 names.append(f".{field.name}")
-        return made
 
     def fields(self, record: Type) -> list[Field]:
+        """Those that take bytes."""
         return [field for field in record.fields if not self.is_nothing(field.type)]
 
     def is_nothing(self, one: Type, depth: int = 0) -> bool:
+        """Whether values of the type take no bytes."""
         if one.kind == "null" or (one.kind == "fixed" and one.size == 0):
             return True
         if one.kind != "record" or depth > DEPTH_MAX:  # deeper ones cannot be read anyway
@@ -138,7 +146,7 @@ class _Compiler:
             self._nothing[id(one)] = known
         return known
 
-    def of(self, one: Type) -> _Read:
+    def of(self, one: Type) -> Read:
         """Calls itself for what is inside, but not through records: the text's levels are bounded."""
         if self.is_nothing(one):
             empty = b"" if one.kind == "fixed" else None if one.kind == "null" else ()
@@ -157,7 +165,7 @@ class _Compiler:
             return read
         checks = check
 
-        def checked(content: bytes, at: int, look: _Look) -> tuple[Any, int]:
+        def checked(content: bytes, at: int, look: Look) -> tuple[Any, int]:
             value, at = read(content, at, look)
             why = checks(value)
             if why is not None:
@@ -166,14 +174,14 @@ class _Compiler:
 
         return checked
 
-    def _record(self, one: Type) -> _Read:
+    def _record(self, one: Type) -> Read:
         known = self._records.get(id(one))
         if known is not None:
             return known
-        steps: list[_Read] = []
+        steps: list[Read] = []
         names: list[str] = []
 
-        def record(content: bytes, at: int, look: _Look) -> tuple[Any, int]:
+        def record(content: bytes, at: int, look: Look) -> tuple[Any, int]:
             look.enter()
             look.make(len(steps))
             values: list[Any] = []
@@ -191,17 +199,17 @@ class _Compiler:
         self._waiting.append((one, steps, names))
         return record
 
-    def _union(self, one: Type) -> _Read:
+    def _union(self, one: Type) -> Read:
         branches = tuple(one.branches)
         reads = tuple(self.of(each) for each in branches)
         nulls = tuple(each.kind == "null" for each in branches)
         count, plain = len(reads), len(reads) == 2 and any(nulls)
 
-        def union(content: bytes, at: int, look: _Look) -> tuple[Any, int]:
+        def union(content: bytes, at: int, look: Look) -> tuple[Any, int]:
             if at < len(content) and not content[at] & 0x81:  # one byte, no sign: as all but large unions
                 index, at = content[at] >> 1, at + 1
             else:
-                index, at = _long(content, at, look)
+                index, at = long(content, at, look)
             if not 0 <= index < count:
                 raise BadDatum(f"branch {index} of a union of {count} (at byte {at - 1})")
             if nulls[index]:
@@ -211,23 +219,23 @@ class _Compiler:
 
         return union
 
-    def _array(self, items: Type) -> _Read:
+    def _array(self, items: Type) -> Read:
         if self.is_nothing(items):
             return _counted
         read = self.of(items)
 
-        def array(content: bytes, at: int, look: _Look) -> tuple[Any, int]:
+        def array(content: bytes, at: int, look: Look) -> tuple[Any, int]:
             look.enter()
             values: list[Any] = []
             try:
-                count, at, end = _block(content, at, look)
+                count, at, end = block(content, at, look)
                 while count:
                     look.make(count)
                     for _ in range(count):
                         value, at = read(content, at, look)
                         values.append(value)
-                    _check_end(at, end)
-                    count, at, end = _block(content, at, look)
+                    check_end(at, end)
+                    count, at, end = block(content, at, look)
             except BadDatum as bad:
                 bad.steps.append(f"[{len(values)}]")
                 raise
@@ -236,24 +244,24 @@ class _Compiler:
 
         return array
 
-    def _map(self, items: Type) -> _Read:
+    def _map(self, items: Type) -> Read:
         read = self.of(items)
 
-        def mapping(content: bytes, at: int, look: _Look) -> tuple[Any, int]:
+        def mapping(content: bytes, at: int, look: Look) -> tuple[Any, int]:
             look.enter()
             values: list[tuple[str, Any]] = []
             key: str | None = None
             try:
-                count, at, end = _block(content, at, look)
+                count, at, end = block(content, at, look)
                 while count:
                     look.make(count)
                     for _ in range(count):
                         key = None
-                        key, at = _string(content, at, look)
+                        key, at = string(content, at, look)
                         value, at = read(content, at, look)
                         values.append((key, value))
-                    _check_end(at, end)
-                    count, at, end = _block(content, at, look)
+                    check_end(at, end)
+                    count, at, end = block(content, at, look)
             except BadDatum as bad:
                 bad.steps.append(f"[{len(values)}]" if key is None else f'["{key[:_PIECE]}"]')
                 raise
@@ -263,15 +271,15 @@ class _Compiler:
         return mapping
 
 
-def _block(content: bytes, at: int, look: _Look, *, nothing: bool = False) -> tuple[int, int, int | None]:
+def block(content: bytes, at: int, look: Look, *, nothing: bool = False) -> tuple[int, int, int | None]:
     """Items of the next block of an array or map, where they begin, and where they must end if that is told.
 
     0 items: it was the last one. `nothing`: items take no bytes.
     """
-    count, at = _long(content, at, look)
+    count, at = long(content, at, look)
     end = None
     if count < 0:
-        size, at = _long(content, at, look)
+        size, at = long(content, at, look)
         count, end = -count, at + size
         if not 0 <= size <= len(content) - at:
             raise BadDatum(f"a block of {size} bytes at byte {at}, but {len(content) - at} bytes are left")
@@ -280,23 +288,25 @@ def _block(content: bytes, at: int, look: _Look, *, nothing: bool = False) -> tu
     return count, at, end
 
 
-def _check_end(at: int, end: int | None) -> None:
+def check_end(at: int, end: int | None) -> None:
+    """Raises BadDatum where a block ends at another place than it says."""
     if end is not None and at != end:
         raise BadDatum(f"a block of items ends at byte {at}, and not at byte {end} as it says")
 
 
-def _counted(content: bytes, at: int, look: _Look) -> tuple[int, int]:
+def _counted(content: bytes, at: int, look: Look) -> tuple[int, int]:
     """An array of what takes no bytes: how many."""
     total = 0
-    count, at, end = _block(content, at, look, nothing=True)
+    count, at, end = block(content, at, look, nothing=True)
     while count:
         total += count
-        _check_end(at, end)
-        count, at, end = _block(content, at, look, nothing=True)
+        check_end(at, end)
+        count, at, end = block(content, at, look, nothing=True)
     return total, at
 
 
-def _long(content: bytes, at: int, _look: _Look) -> tuple[int, int]:
+def long(content: bytes, at: int, _look: Look) -> tuple[int, int]:
+    """A number of up to 64 bits."""
     try:
         byte = content[at]
         at += 1
@@ -317,20 +327,20 @@ def _long(content: bytes, at: int, _look: _Look) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _int(content: bytes, at: int, look: _Look) -> tuple[int, int]:
+def _int(content: bytes, at: int, look: Look) -> tuple[int, int]:
     if at + 1 < len(content):  # as most are: one byte or two
         byte, second = content[at], content[at + 1]
         if byte < 0x80:
             return (byte >> 1) ^ -(byte & 1), at + 1
         if second < 0x80:
             return (((byte & 0x7F) | second << 7) >> 1) ^ -(byte & 1), at + 2
-    value, end = _long(content, at, look)
+    value, end = long(content, at, look)
     if end - at > _INT_BYTES_MAX or not -_INT_MAX - 1 <= value <= _INT_MAX:
         raise BadDatum(f"{value} at byte {at} is no int of 32 bits")
     return value, end
 
 
-def _boolean(content: bytes, at: int, _look: _Look) -> tuple[bool, int]:
+def _boolean(content: bytes, at: int, _look: Look) -> tuple[bool, int]:
     if at >= len(content):
         _short(content, at, 1)
     if content[at] > 1:
@@ -338,19 +348,19 @@ def _boolean(content: bytes, at: int, _look: _Look) -> tuple[bool, int]:
     return content[at] == 1, at + 1
 
 
-def _float(content: bytes, at: int, _look: _Look) -> tuple[float, int]:
+def _float(content: bytes, at: int, _look: Look) -> tuple[float, int]:
     if at + 4 > len(content):
         _short(content, at, 4)
     return _FLOAT.unpack_from(content, at)[0], at + 4
 
 
-def _double(content: bytes, at: int, _look: _Look) -> tuple[float, int]:
+def _double(content: bytes, at: int, _look: Look) -> tuple[float, int]:
     if at + 8 > len(content):
         _short(content, at, 8)
     return _DOUBLE.unpack_from(content, at)[0], at + 8
 
 
-def _bytes(content: bytes, at: int, look: _Look) -> tuple[bytes, int]:
+def _bytes(content: bytes, at: int, look: Look) -> tuple[bytes, int]:
     size, at = _int(content, at, look)
     end = at + size
     if size < 0 or end > len(content):
@@ -358,7 +368,8 @@ def _bytes(content: bytes, at: int, look: _Look) -> tuple[bytes, int]:
     return content[at:end], end
 
 
-def _string(content: bytes, at: int, look: _Look) -> tuple[str, int]:
+def string(content: bytes, at: int, look: Look) -> tuple[str, int]:
+    """A text."""
     size, at = _int(content, at, look)
     end = at + size
     if size < 0 or end > len(content):
@@ -369,8 +380,8 @@ def _string(content: bytes, at: int, look: _Look) -> tuple[str, int]:
         raise BadDatum(f"invalid UTF-8 at byte {at + error.start}") from None
 
 
-def _fixed(size: int) -> _Read:
-    def fixed(content: bytes, at: int, _look: _Look) -> tuple[bytes, int]:
+def _fixed(size: int) -> Read:
+    def fixed(content: bytes, at: int, _look: Look) -> tuple[bytes, int]:
         end = at + size
         if end > len(content):
             _short(content, at, size)
@@ -379,10 +390,10 @@ def _fixed(size: int) -> _Read:
     return fixed
 
 
-def _enum(one: Type) -> _Read:
+def _enum(one: Type) -> Read:
     symbols, count = tuple(one.symbols), len(one.symbols)
 
-    def enum(content: bytes, at: int, look: _Look) -> tuple[str, int]:
+    def enum(content: bytes, at: int, look: Look) -> tuple[str, int]:
         index, at = _int(content, at, look)
         if not 0 <= index < count:
             raise BadDatum(f"symbol {index} of {one.name}, which has {count}")
@@ -396,12 +407,12 @@ def _short(content: bytes, at: int, needed: int) -> NoReturn:
     raise BadDatum(f"{needed} {'byte' if needed == 1 else 'bytes'} needed at byte {at}, {left} left")
 
 
-_PRIMITIVES: dict[str, _Read] = {
+_PRIMITIVES: dict[str, Read] = {
     "boolean": _boolean,
     "int": _int,
-    "long": _long,
+    "long": long,
     "float": _float,
     "double": _double,
     "bytes": _bytes,
-    "string": _string,
+    "string": string,
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schema.registry.json.dialects import Draft
-from schema.registry.json.nodes import ATOMS, Node, opaque, reachable
+from schema.registry.json.nodes import ATOMS, NOTES, Node, opaque, reachable
 from schema.registry.json.patterns import PATTERNS_MAX, wrong_with
 from schema.registry.json.refs import Document, Library
 from schema.registry.json.text import frozen, shown
@@ -82,6 +82,7 @@ class _Builder:
         return found
 
     def _fill(self, document: Document, schema: dict[str, Any], node: Node) -> None:
+        node.notes = {name: schema[name] for name in NOTES if name in schema}
         if document.draft <= Draft.D7 and "$ref" in schema:  # all beside it is ignored there
             node.all_of = (self._target(document, schema, "$ref"),)
             return

@@ -44,6 +44,12 @@ class Judge:
 
         Raises ValueError, which says why it is none.
         """
+        return self.looked_at(payload)[0]
+
+    def looked_at(self, payload: bytes) -> tuple[Any, Look]:
+        """The same, and what knows which schemas take which of its parts, as long as none is changed or
+        forgotten.
+        """
         value = parsed(payload)
         look = Look(LOOKS_SPARE + LOOKS_PER_BYTE * len(payload), self._checks)
         try:
@@ -56,7 +62,7 @@ class Judge:
             raise ValueError(
                 "too much to judge: the schema holds too many alternatives against each value"
             ) from None
-        return value
+        return value, look
 
     def problem(self, payload: bytes) -> str | None:
         """Why the record is none of the schema's; None: it is one."""

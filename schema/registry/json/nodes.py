@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -11,6 +11,9 @@ from schema.registry.json.text import written
 
 ATOMS = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """Types of values, none of which is part of another; `number` is the integers and the fractions."""
+
+NOTES = ("confluent:tags", "confluent.tags", "x-floe-redact", "default")
+"""Keywords that say something to those who redact (schema/redaction)."""
 
 Number: TypeAlias = int | Decimal
 
@@ -62,6 +65,8 @@ class Node:
     else_: Node | None = None
     hidden: tuple[Node, ...] = ()
     """Schemas of opaque keywords."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What demands nothing: those of NOTES that stand there, also beside a `$ref` of an old draft."""
 
     def here(self) -> Iterator[Node]:
         """Schemas that say something of the same value."""

@@ -12,7 +12,8 @@ from google.protobuf import message_factory
 
 from schema import descriptors
 from schema.compiler import compile_protos
-from schema.redaction import Action, Marks, Unreadable, redactor
+from schema.redaction.marks import Action, Marks, Unreadable
+from schema.redaction.messages import redactor
 from schema.registry import known
 
 SOURCE = b"""

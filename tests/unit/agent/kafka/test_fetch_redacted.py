@@ -11,7 +11,7 @@ import pytest
 from agent.config.redaction import RedactionConfig
 from agent.kafka.fetch import redacted, rewriting
 from agent.rules.quarantine import new_quarantine
-from coordination.commands import AlterTopicConfigs, BindSchema
+from coordination.commands import AlterTopicConfigs, BindSchema, RegisterSchema
 from coordination.kafka_codes import Code
 from coordination.state.types import Done
 from objectstore.batch import NewRecord, Record, build, peek, records
@@ -20,6 +20,8 @@ from schema import descriptors, framing
 from schema.compiler import compile_protos
 from schema.proto import quarantine_pb2
 from schema.registry import protobuf
+from schema.registry.avro import schema as avro_schema
+from schema.registry.json import schema as json_schema
 from tests.unit.agent.conftest import StartAgent
 from tests.unit.agent.kafka.test_followed_subjects import VALIDATION, delete, framed, register
 from tests.unit.agent.kafka.test_handlers_produce_fetch import create, fetch_request, produce, values
@@ -188,6 +190,48 @@ async def test_versions_of_a_subject(start: StartAgent) -> None:
     assert withheld.headers == [
         (redacted.WITHHELD_HEADER, f"schema {marked} was deleted from the registry".encode())
     ]
+
+
+TAGGED = {
+    "AVRO": (
+        '{"type":"record","name":"O","fields":[{"name":"id","type":"int"},'
+        '{"name":"who","type":"string","confluent:tags":["PII"]}]}'
+    ),
+    "JSON": (
+        '{"type":"object","properties":{"id":{"type":"integer"},'
+        '"who":{"type":"string","x-floe-redact":"remove"}}}'
+    ),
+}
+DATA = {"AVRO": (b"\x0e\x0csecret", b"\x0e\x00"), "JSON": (b'{"id":7,"who":"secret"}', b'{"id":7}')}
+
+
+@pytest.mark.parametrize("schema_type", TAGGED)
+async def test_subjects_of_other_types(agent: Agent, schema_type: str) -> None:
+    """Their marked fields go; what is no record of the schema is withheld, without a word of what it says."""
+    await create(agent, **VALIDATION, floe_redact="remove", floe_value_rules="observe")
+    parsed = (avro_schema if schema_type == "AVRO" else json_schema).parse(TAGGED[schema_type], {})
+    message = RegisterSchema(
+        subject="t-value",
+        schema_type=schema_type,
+        text=parsed.text,
+        canonical=parsed.canonical,
+        judged_revision=1 << 40,
+    )
+    done: Any = await agent.services.replica.propose(message)
+    frame = framing.prefix(done.value[0], ())[: framing.ID_END]
+    whole, left = DATA[schema_type]
+    assert (await produce(agent, batch(frame + whole, frame + left))).error_code == 0
+    assert values(await read(agent)) == [frame + left] * 2
+    assert values(await read(agent, "audit")) == [frame + whole, frame + left]
+    (span,) = agent.services.replica.state.topics["t"].partitions[0].spans
+    redaction = agent.services.redaction
+    marks = redacted.Marks(redacted.Action.REMOVE, frozenset({"PII"}))
+    bad = memoryview(batch(frame + b"\x01secret", frame + whole))
+    answered = bytes(await rewriting.rewritten(bad, [redaction.judge(marks, [span])]))
+    first, second = records(answered)
+    assert (first.value, second.value) == (b"", frame + left)
+    assert first.headers[0][0] == redacted.WITHHELD_HEADER
+    assert b"secret" not in answered
 
 
 async def test_schemas_that_cannot_be_compiled_now_lose_no_record(

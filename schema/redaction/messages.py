@@ -9,11 +9,8 @@ what they are; so do marked extensions, whatever stands in place of fields. An A
 from __future__ import annotations
 
 import functools
-import hashlib
-import hmac
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from google.protobuf import message_factory
@@ -21,32 +18,12 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from schema.descriptors import MessageType, is_map, is_repeated, is_required
-
-MASK = "****"
-HASH_CHARS = 32
-"""Of the hash in hexadecimal: 128 bits."""
+from schema.redaction.marks import Action, Marks, Unreadable, instead, stands_in
 
 _PLANS_MAX = 1_024
 _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
-
-class Action(StrEnum):
-    """What stands in the place of a field."""
-
-    REMOVE = "remove"
-    HASH = "hash"
-    MASK = "mask"
-
-
 _BY_NUMBER = {1: Action.REMOVE, 2: Action.HASH, 3: Action.MASK}  # floe/redact.proto's
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Which tags mark a field beside the options, and what stands in its place unless it says so itself."""
-
-    action: Action
-    tags: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -57,10 +34,6 @@ class _Plan:
     inner: list[tuple[FieldDescriptor, _Plan]] = field(default_factory=list)
 
 
-class Unreadable(ValueError):
-    """The bytes are no message of the type."""
-
-
 @dataclass(frozen=True, slots=True)
 class Redactor:
     """Redacts messages of one type."""
@@ -68,6 +41,7 @@ class Redactor:
     message_class: type[Message]
     plan: _Plan
     key: bytes
+    slow: bool = False
 
     def redacted(self, payload: bytes) -> bytes:
         """The message without what is marked, and without fields that the schema does not know.
@@ -94,9 +68,7 @@ class Redactor:
             message.ClearExtension(one)
         elif is_repeated(one):
             held = getattr(message, one.name)
-            put = (
-                [self._instead(one, action, value) for value in held] if self._stands_in(one, action) else []
-            )
+            put = [instead(action, self.key, value) for value in held] if self._stands_in(one, action) else []
             message.ClearField(one.name)
             if put:
                 getattr(message, one.name).extend(put)
@@ -105,7 +77,7 @@ class Redactor:
         elif self._stands_in(one, action):
             value = getattr(message, one.name)
             if value or one.has_presence:
-                setattr(message, one.name, self._instead(one, action, value))
+                setattr(message, one.name, instead(action, self.key, value))
         elif is_required(one) and one.message_type is None:
             setattr(message, one.name, one.default_value)
         elif is_required(one):
@@ -115,23 +87,21 @@ class Redactor:
 
     def _stands_in(self, one: FieldDescriptor, action: Action) -> bool:
         """Whether something stands in the place of the field's values, or the field goes."""
-        made = action is Action.MASK or (action is Action.HASH and self.key != b"")
-        return made and one.type in _TEXTS
-
-    def _instead(self, one: FieldDescriptor, action: Action, value: Any) -> Any:
-        text = one.type == FieldDescriptor.TYPE_STRING
-        if action is Action.MASK:
-            return MASK if text else MASK.encode()
-        digest = hmac.new(self.key, value.encode() if text else value, hashlib.sha256).hexdigest()[
-            :HASH_CHARS
-        ]
-        return digest if text else bytes.fromhex(digest)
+        return stands_in(action, self.key) and one.type in _TEXTS
 
 
 def redactor(kind: MessageType, marks: Marks, key: bytes) -> Redactor | None:
     """What redacts messages of this type; None where nothing in them is marked. `key` is that of hashes."""
     plan = _plan(kind, marks)
     return None if plan is None else Redactor(kind.message_class, plan, key)
+
+
+def holding_marks(root: Descriptor, marks: Marks) -> frozenset[str]:
+    """Full names of messages, of a type and all that it holds, in which anything is marked at any depth."""
+    plans: dict[str, _Plan] = {}
+    _collect(root, marks, plans)
+    marked = _marked(plans)
+    return frozenset(name for name, plan in plans.items() if id(plan) in marked)
 
 
 @functools.lru_cache(maxsize=_PLANS_MAX)
@@ -147,7 +117,7 @@ def _plan(kind: MessageType, marks: Marks) -> _Plan | None:
 
 def _collect(root: Descriptor, marks: Marks, plans: dict[str, _Plan]) -> None:
     """The plan of a type and of all that it holds; by steps, as types may hold one another."""
-    read = _options_reader(root, marks)
+    read = options_reader(root, marks)
     waiting = [root]
     plans[root.full_name] = _Plan()
     while waiting:
@@ -155,7 +125,7 @@ def _collect(root: Descriptor, marks: Marks, plans: dict[str, _Plan]) -> None:
         plan = plans[descriptor.full_name]
         for one in (*descriptor.fields, *descriptor.file.pool.FindAllExtensions(descriptor)):
             action = read(one)
-            held = _held(one)
+            held = held_by(one)
             if action is not None:
                 plan.own.append((one, action))
             elif held is not None:
@@ -181,7 +151,7 @@ def _marked(plans: dict[str, _Plan]) -> set[int]:
     return found
 
 
-def _held(one: FieldDescriptor) -> Descriptor | None:
+def held_by(one: FieldDescriptor) -> Descriptor | None:
     """The message that a field holds, or that its map has as values."""
     if one.message_type is None or not is_map(one):
         return one.message_type
@@ -201,8 +171,10 @@ def _messages(message: Any, one: FieldDescriptor) -> Iterator[Any]:
         yield getattr(message, one.name)
 
 
-def _options_reader(descriptor: Descriptor, marks: Marks) -> Callable[[FieldDescriptor], Action | None]:
-    """Reads options by the descriptor's own pool, which knows the extensions that its file imports."""
+def options_reader(descriptor: Descriptor, marks: Marks) -> Callable[[FieldDescriptor], Action | None]:
+    """What stands in the place of a field of the descriptor's file or of what it imports.
+
+    Reads options by the descriptor's own pool, which knows the extensions that its file imports."""
     pool = descriptor.file.pool
     try:
         known = pool.FindMessageTypeByName("google.protobuf.FieldOptions")

@@ -1,0 +1,1 @@
+"""Records without the fields that their schema marks as not for everybody."""
