@@ -66,6 +66,10 @@ class Places:
         name = _plain(full_name.rpartition(".")[2] or full_name)
         return Struct((Field(0, name, inside, presence=True, known_as=known_as, otherwise=otherwise),))
 
+    def has(self, full_name: str) -> bool:
+        """Whether the type has columns."""
+        return full_name in self._own or full_name in self._direct
+
     def note(self, full_name: str, shape: Struct) -> None:
         """The table has what `shape` said."""
         (self._own if is_own(shape) else self._direct).add(full_name)

@@ -247,7 +247,9 @@ def test_rows_that_follow_a_subject_are_what_their_frames_name() -> None:
         Registered((9, None)),
         Registered((8, None), problem="gone"),
     )
-    layout = build(None, Bindings((Binding(1, b"", "", follows=True),), 1, (1,), named, (7, (0,))))
+    layout = build(
+        None, Bindings((Binding(1, b"", "", follows=True),), 1, (1,), named, frozenset({(7, (0,))}))
+    )
     head = b"\x00\x00\x00\x00"
     sent = [
         framing.prefix(7, (0,)) + b"\x08\x05",

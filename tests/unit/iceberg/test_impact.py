@@ -36,7 +36,7 @@ NEW = (
 
 def test_added_widened_renamed_and_unfilled() -> None:
     old = message(OLD + " string gone = 7;")
-    found = impact(table_of(old), [message(NEW)], old, key=False)
+    found = impact(table_of(old), [message(NEW)], [old], key=False)
     assert found.added == [
         {"column": "value.deep.y", "type": "boolean"}, {"column": "value.c", "type": "binary"},
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def test_added_widened_renamed_and_unfilled() -> None:
 
 def test_a_field_that_its_column_cannot_hold_gets_another() -> None:
     old = message("int32 a = 1; string b = 2;")
-    found = impact(table_of(old), [message("string a = 1; string b = 2;")], old, key=False)
+    found = impact(table_of(old), [message("string a = 1; string b = 2;")], [old], key=False)
     assert found.apart == [{"column": "value.a", "type": "string", "instead_of": "value.a"}]
     assert [row["to"] for row in found.renamed] == ["value.a__15"], "the old one makes room for the name"
     assert found.unfilled == [{"column": "value.a", "type": "int"}]
@@ -63,21 +63,21 @@ def test_it_is_what_the_commit_would_do() -> None:
     """The columns that are told are those that the table has after a commit with the message."""
     old, new = message(OLD), message(NEW)
     before, after = table_of(old), table_of(old, new)
-    found = impact(before, [new], old, key=False)
-    again = impact(after, [new], new, key=False)
+    found = impact(before, [new], [old], key=False)
+    again = impact(after, [new], [new], key=False)
     assert found.added
     assert not any((again.added, again.widened, again.renamed, again.apart, again.unfilled))
 
 
 def test_of_no_table_all_is_new() -> None:
-    found = impact(None, [message("int32 a = 1;")], None, key=True)
+    found = impact(None, [message("int32 a = 1;")], [], key=True)
     assert found.added == [{"column": "key.a", "type": "int"}]
 
 
 def test_of_a_flat_table_names_stand_at_the_top() -> None:
     nested = table_of(message("int32 a = 1;"))
     table = {**nested, "fields": flat.flattened(nested["fields"]), "flat": True}
-    found = impact(table, [message("int64 a = 1; int32 b = 2;")], None, key=False)
+    found = impact(table, [message("int64 a = 1; int32 b = 2;")], [], key=False)
     assert found.added == [{"column": "b", "type": "int"}]
     assert found.widened == [{"column": "a", "type": "int", "to": "long"}]
 
@@ -85,6 +85,6 @@ def test_of_a_flat_table_names_stand_at_the_top() -> None:
 @pytest.mark.parametrize("count", [COLUMNS_TOLD_MAX, COLUMNS_TOLD_MAX + 3])
 def test_bounded(count: int) -> None:
     fields = " ".join(f"int32 f{number} = {number};" for number in range(1, count + 1))
-    found = impact(None, [message(fields)], None, key=False)
+    found = impact(None, [message(fields)], [], key=False)
     assert (len(found.added), found.more) == (COLUMNS_TOLD_MAX, count - COLUMNS_TOLD_MAX)
-    assert impact(None, [Message(b"", "Nobody", True)], None, key=False).problems
+    assert impact(None, [Message(b"", "Nobody", True)], [], key=False).problems
