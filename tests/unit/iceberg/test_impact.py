@@ -9,6 +9,7 @@ import pytest
 from iceberg import evolution, flat, mapping
 from iceberg.column_ids import VALUE_ID, ColumnIds
 from iceberg.impact import COLUMNS_TOLD_MAX, Message, impact
+from iceberg.unions import Places
 from schema import descriptors
 from schema.compiler import compile_protos
 
@@ -88,3 +89,29 @@ def test_bounded(count: int) -> None:
     found = impact(None, [message(fields)], [], key=False)
     assert (len(found.added), found.more) == (COLUMNS_TOLD_MAX, count - COLUMNS_TOLD_MAX)
     assert impact(None, [Message(b"", "Nobody", True)], [], key=False).problems
+
+
+def test_a_type_of_several_is_told_inside_its_struct() -> None:
+    """Of further messages of a file only what the table has; what a type had and has no more."""
+    order, refund = (
+        message("int32 a = 1; int32 gone = 9;", name, names=False) for name in ("Order", "Refund")
+    )
+    order = order._replace(apart=True)
+    places, ids = Places(VALUE_ID, ColumnIds(), 5), ColumnIds()
+    shape = mapping.shape(descriptors.load(order.files, order.name).descriptor)
+    fields, ids = evolution.with_message(
+        evolution.new_fields(), VALUE_ID, places.shape(shape, "Order", apart=True), "Order", ids, names=True
+    )
+    table = {"fields": fields, "ids": ids.to_json(), "flat": False}
+    wider = message("int64 a = 1; string b = 2;", "Order")._replace(apart=True, spare=True)
+    spare = refund._replace(apart=True, spare=True)
+    found = impact(table, [wider, spare], [order, spare], key=False)
+    assert found.widened == [{"column": "value.Order.a", "type": "int", "to": "long"}]
+    assert found.added == [{"column": "value.Order.b", "type": "string"}]
+    assert found.unfilled == [{"column": "value.Order.gone", "type": "int"}]
+    named = spare._replace(spare=False)
+    assert [each["column"] for each in impact(table, [named], [], key=False).added] == [
+        "value.Refund", "value.Refund.a", "value.Refund.gone",
+    ]  # fmt: skip
+    (why,) = impact(table, [named], [], key=False, types_max=1).problems
+    assert "tables.types_max" in why

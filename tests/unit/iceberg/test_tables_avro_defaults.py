@@ -96,7 +96,7 @@ async def test_rows_of_an_older_version_have_the_defaults(rig: Rig, team: Team) 
 
 
 async def test_defaults_inside_and_of_a_topic_of_several_types(rig: Rig, team: Team) -> None:
-    """In records in lists, maps and unions, each type by its own subject; an alias is a field that is there."""
+    """In records in lists, maps and unions, by subject; an alias is a field that is there."""
     await rig.create_topic(**BY_RECORD)
 
     def event(*more: Any, name: str = "n") -> dict[str, Any]:
