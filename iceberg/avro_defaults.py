@@ -21,7 +21,7 @@ VALUES_MAX = 10_000
 
 
 class NoDefault(ValueError):
-    """The default has no place in a column: it is no value of its logical type, too large, or no text."""
+    """The default has no place in a column: it is no value of its logical type, or too large."""
 
 
 def read_as(writer: Type, reader: Type | None) -> Type | None:
@@ -92,7 +92,7 @@ class _Making:
 
     def _several(self, one: Type, items: Type, said: Any) -> Any:
         if one.kind == "map":
-            return [(_text(key), self.value(items, each)) for key, each in said.items()]
+            return [(key, self.value(items, each)) for key, each in said.items()]
         return len(said) if self._datum.is_nothing(items) else [self.value(items, each) for each in said]
 
 
@@ -112,15 +112,9 @@ def _single(one: Type, said: Any) -> Any:
     elif one.kind in ("float", "double"):
         made = float(said)
     else:
-        made = _text(said) if isinstance(said, str) else said
+        made = said
     check = check_of(one)
     why = check(made) if check is not None else None
     if why is not None:
         raise NoDefault(why)
     return made
-
-
-def _text(said: str) -> str:
-    """Raises UnicodeError for half a surrogate pair, which no column holds."""
-    said.encode()
-    return said

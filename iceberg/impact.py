@@ -16,7 +16,7 @@ from iceberg.compatibility import below, told
 from iceberg.evolution import OWN_IDS, Column, TooManyColumns
 from iceberg.layout import Registered, shape_of
 from iceberg.mapping import MappingError, Struct
-from iceberg.unions import TYPES_MAX, Places, TooManyTypes
+from iceberg.unions import TYPES_MAX, Places, TooManyTypes, known_as_type
 from schema import descriptors
 from schema.descriptors import DescriptorError
 from schema.followed import PROTOBUF
@@ -122,10 +122,15 @@ class _Kept:
             was.setdefault(key.partition(":")[0], []).extend(columns)
         places = {column: key.partition(":")[0] for key, columns in after.known.items() for column in columns}
         self._beside = {column: was.get(place, []) for column, place in places.items()}
+        self._types = {column for column, place in places.items() if known_as_type(place)}
 
     def beside(self, column: int) -> list[int]:
         """Columns that the same field number had, in the same place."""
         return self._beside.get(column, [])
+
+    def is_type(self, column: int) -> bool:
+        """Whether it is the struct of a whole type."""
+        return column in self._types
 
 
 def _compare(
@@ -141,6 +146,8 @@ def _compare(
                 found.apart.append({**row, "instead_of": f"{path}{beside[-1]}"})
             else:
                 found.added.append(row)
+            if kept.is_type(each["id"]):  # all of the message is in there
+                _compare(found, (), below(each["type"]), kept, f"{place}.")
             continue
         if was["name"] != each["name"]:
             found.renamed.append({"column": f"{path}{was['name']}", "to": place})

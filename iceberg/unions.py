@@ -44,7 +44,7 @@ class Places:
         beginning = f"{top}."
         for key, columns in ids.known.items():
             if key.startswith(beginning):
-                own = key.startswith(_MARK, len(beginning))
+                own = known_as_type(key)
                 (self._own if own else self._direct).update(*columns.values())
 
     def shape(self, inside: Struct, full_name: str, *, apart: bool) -> Struct:
@@ -73,6 +73,11 @@ class Places:
     def note(self, full_name: str, shape: Struct) -> None:
         """The table has what `shape` said."""
         (self._own if is_own(shape) else self._direct).add(full_name)
+
+
+def known_as_type(key: str) -> bool:
+    """Whether a column that is known so (column_ids.py) is the struct of a whole type."""
+    return key.partition(".")[2].startswith(_MARK)
 
 
 def is_own(shape: Struct) -> bool:

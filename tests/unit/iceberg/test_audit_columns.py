@@ -239,7 +239,8 @@ def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
 
 def test_rows_of_several_types_are_in_the_structs_of_their_own() -> None:
     """Each column of a row's own type, null in the others; a type for which there was no more room."""
-    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { B b = 1; int32 n = 2; } message C { int32 c = 1; }'
+    others = "message B { B b = 1; int32 n = 2; } message C { int32 c = 1; }"
+    text = f'syntax = "proto3"; message A {{ int32 a = 1; }} {others}'
     files = protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})
     named = [Registered((7, (at,)), files, name, apart=at > 0) for at, name in enumerate("ABC")]
     bindings = Bindings((Binding(1, b"", "", follows=True),), 1, (1,), tuple(named))

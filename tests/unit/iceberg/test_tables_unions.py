@@ -183,7 +183,7 @@ async def test_types_beyond_the_bound_keep_their_bytes(rig: Rig, registry: Regis
     await rig.produce([refund, click])
     await rig.drain(committer)
     assert await values(rig) == [{"Click": {"url": "/", "id": 1}}, {}, {"Click": {"url": "/", "id": 1}}]
-    assert [row["value"]["__raw__"] for row in await rig.rows()][1] == refund
+    assert refund in [row["value"]["__raw__"] for row in await rig.rows()]
     rig.options = CommitterOptions(types_max=2)
     await rig.produce([refund])
     await rig.drain(rig.committer())
