@@ -48,6 +48,8 @@ class Lake:
     def __init__(self, rig: Rig, url: str, spark: SparkSession) -> None:
         self.rig, self.url, self.spark = rig, url, spark
         self.told: list[HistoryRow] = []
+        self.rig.options = CommitterOptions(files=FileSizes(merged_at=2, busy_percent_max=100))
+        self.committer = rig.committer()
 
     async def shows(self, due: Rows) -> None:
         """Each engine has these values, in the order of offsets; Floe's own two columns are left out."""
@@ -58,7 +60,7 @@ class Lake:
     async def commit(self, *values: bytes) -> None:
         """Records, and the table with them."""
         first = await self.rig.produce(values)
-        await self.rig.drain(self.rig.committer())
+        await self.rig.drain(self.committer)
         for at, value in enumerate(values):
             hashes = bytes_hash(b"k%d" % at), bytes_hash(value), headers_hash([("h", b"%d" % at)])
             self.told.append(HistoryRow("t", 0, first + at, *hashes, STAMP_MS + at, timestamp_type=0))
@@ -125,8 +127,8 @@ async def lake(spark: SparkSession, tmp_path: Path) -> AsyncIterator[Lake]:
         yield Lake(rig, url, spark)
 
 
-def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "logicalType": name, **more}
+def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": meaning, **more}
 
 
 LINE = {"type": "record", "name": "Line", "fields": [{"name": "n", "type": "int"}]}
@@ -166,7 +168,6 @@ SHOWN = {
 
 async def test_every_type_of_avro(lake: Lake) -> None:
     """Before and after small files became one."""
-    lake.rig.options = CommitterOptions(files=FileSizes(merged_at=2, busy_percent_max=100))
     team = Team(Registry(lake.rig))
     await lake.rig.create_topic(partitions=1, **VALIDATION)
     one = await team.register(ALL)
@@ -174,7 +175,7 @@ async def test_every_type_of_avro(lake: Lake) -> None:
         await lake.commit(team.framed(one, FULL), team.framed(one, {**FULL, "any": "text", "deep": []}))
     due = [SHOWN, {**SHOWN, "any": {"string": "text"}, "deep": []}] * 2
     await lake.shows(due)
-    assert await lake.rig.committer().compact()
+    assert await lake.committer.compact()
     await lake.shows(due)
 
     def asked() -> list[Any]:
