@@ -16,7 +16,7 @@ from iceberg.compatibility import below, told
 from iceberg.evolution import OWN_IDS, Column, TooManyColumns
 from iceberg.layout import Registered, shape_of
 from iceberg.mapping import MappingError, Struct
-from iceberg.unions import TYPES_MAX, Places, TooManyTypes, known_as_type
+from iceberg.unions import TYPES_MAX, Places, TooManyTypes, gives_names, known_as_type
 from schema import descriptors
 from schema.descriptors import DescriptorError
 from schema.followed import PROTOBUF
@@ -95,7 +95,8 @@ def impact(
             continue
         try:
             shape = places.shape(_shape(one), one.name, apart=one.apart)
-            after, ids = evolution.with_message(after, top, shape, one.name, ids, names=one.names)
+            names = one.names and gives_names(shape, apart=one.apart)
+            after, ids = evolution.with_message(after, top, shape, one.name, ids, names=names)
         except (DescriptorError, InvalidSchema, MappingError, TooManyColumns, TooManyTypes) as error:
             found.problems.append(f"{one.name} has no columns: {error}")
             continue

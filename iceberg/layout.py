@@ -304,6 +304,7 @@ class _Table:
     def add(self, top: int, inside: Struct, message: str, *, apart: bool, names: bool) -> Struct:
         """Add a message; what it is in the table. Raises TooManyColumns and TooManyTypes."""
         shape = self.places[top].shape(inside, message, apart=apart)
+        names = names and unions.gives_names(shape, apart=apart)
         self.fields, self.ids = evolution.with_message(
             self.fields, top, shape, message, self.ids, names=names
         )

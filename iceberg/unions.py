@@ -75,6 +75,11 @@ class Places:
         (self._own if is_own(shape) else self._direct).add(full_name)
 
 
+def gives_names(shape: Struct, *, apart: bool) -> bool:
+    """Whether a type's newest version may name its columns: one of several must not, beside the others'."""
+    return is_own(shape) or not apart
+
+
 def known_as_type(key: str) -> bool:
     """Whether a column that is known so (column_ids.py) is the struct of a whole type."""
     return key.partition(".")[2].startswith(_MARK)

@@ -149,10 +149,11 @@ ALL = order(
     ("many", {"type": "array", "items": ["Line", "boolean"]}),
     name="shop.All",
 )
-FULL = {
+AT = datetime.datetime(2026, 11, 26, 1, 2, 3, 456_789, UTC)
+FULL: dict[str, Any] = {
     "money": Decimal("-12.50"), "large": Decimal("1234567890123456789012345678.0123456789"),
     "day": datetime.date(1969, 12, 31), "clock": datetime.time(1, 2, 3),
-    "at": datetime.datetime(2026, 11, 26, 1, 2, 3, 456_789, UTC),
+    "at": AT,
     "local": datetime.datetime(1960, 2, 3, 4, 5, 6),  # noqa: DTZ001 - it has none
     "uid": "00000000-0000-0000-0000-0000000000ff",
     "span": b"\x01\0\0\0\x02\0\0\0\xff\xff\xff\xff", "fixed": b"\x00\xff", "state": "DONE",
@@ -160,7 +161,7 @@ FULL = {
     "many": [{"n": 1}, True],
 }  # fmt: skip
 SHOWN = {
-    **FULL, "at": FULL["at"].replace(tzinfo=None), "clock": 3_723_000_000,
+    **FULL, "at": AT.replace(tzinfo=None), "clock": 3_723_000_000,
     "span": {"months": 1, "days": 2, "millis": (1 << 32) - 1}, "any": {"Line": {"n": 7}},
     "many": [{"Line": {"n": 1}}, {"boolean": True}],
 }  # fmt: skip
@@ -218,7 +219,7 @@ async def test_version_three_beside_version_five(lake: Lake, tmp_path: Path) -> 
     new = await three_and_five(registry, team, 1)
     await lake.commit(*spoken(registry, team, new, 1, 2), *spoken(registry, team, old, 0, 3))
     day = datetime.date(1970, 1, 2)
-    due = [
+    due: Rows = [
         {"Click": {"a": 1, "c": "b"}}, {"Sale": {"id": 1}}, {"Note": {"id": 1}},
         {"Click": {"a": 2, "c": "c", "d": [True]}}, {"Sale": {"id": 2, "p": 0.5}},
         {"Note": {"id": 2, "unit": "g", "day": datetime.date(1970, 1, 6)}},

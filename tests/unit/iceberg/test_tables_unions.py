@@ -16,7 +16,7 @@ from tests.unit.iceberg import rig as rigs
 from tests.unit.iceberg.rig import Rig
 from tests.unit.iceberg.test_tables_avro import ID, Team, ids, order, types
 from tests.unit.iceberg.test_tables_bindings import values
-from tests.unit.iceberg.test_tables_followed import ONE, VALIDATION, Registry
+from tests.unit.iceberg.test_tables_followed import ONE, TWO, VALIDATION, Registry
 
 STRATEGY = "confluent__value__subject__name__strategy"
 NAMING = "io.confluent.kafka.serializers.subject."
@@ -169,6 +169,31 @@ async def test_a_type_keeps_the_place_that_it_has(rig: Rig, registry: Registry) 
     assert (await ids(rig)).items() >= before.items()
     order_, refund = {"id": 1, "old": "a"}, {"Refund": {"id": 2, "reason": "r"}}
     assert await values(rig) == [order_, order_, {"Click": {"url": "/", "id": 3}}, refund, order_, refund]
+
+
+async def test_types_beside_each_other_take_no_names(rig: Rig, registry: Registry) -> None:
+    """Of those that have no struct the names stay, whichever newest version comes first or last."""
+    await rig.create_topic(partitions=1)
+    own = b'syntax = "proto3"; package shop; message %s { uint64 id = 1; string %s = 2; }'
+    for name, text in ((b"Order", b"old"), (b"Refund", b"reason")):
+        await rig.bind(own % (name, text), f"shop.{name.decode()}")
+        await rig.produce([b"\x08\x07"])
+    await rig.drain(rig.committer())
+    before = await ids(rig)
+    assert isinstance(await rig.replica.propose(BindSchema(topic="t", unbind=True)), Done)
+    changes = [
+        AlterTopicConfigs.Change(name=name.replace("__", "."), value=value)
+        for name, value in BY_RECORD.items()
+    ]
+    assert isinstance(await rig.replica.propose(AlterTopicConfigs(topic="t", changes=changes)), Done)
+    one = await registry.register(TWO, "shop.Order")
+    await registry.register(TWO, "shop.Refund")
+    orders, refunds = registry.framed(one, id=1, remark="a"), registry.framed(one, "Refund", id=2, reason="r")
+    for sent in ([orders, refunds], [refunds], [orders]):
+        await rig.produce(sent)
+        await rig.drain(rig.committer())
+        assert (await ids(rig)).items() >= before.items()
+    assert (await values(rig))[-2:] == [{"id": 2, "reason": "r"}, {"id": 1, "old": "a", "price": 0.0}]
 
 
 async def test_types_beyond_the_bound_keep_their_bytes(rig: Rig, registry: Registry) -> None:
