@@ -19,16 +19,19 @@
 | what takes no bytes (null, an empty record, lists of it) | dropped |
 
 A schema that is no record has one column, `value`; one that is a union has those of a union.
+Of a newer schema there are the fields besides that it has defaults for, other than null, in records that are
+structs: each row has the default there (avro_defaults.py).
 A column's identity is its parent column and the field's name, or an alias of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from iceberg import avro_defaults
 from iceberg.mapping import COLUMNS_MAX, DEPTH_MAX, Field, Kind, Leaf, MappingError, Node, Struct
 from iceberg.value_columns import Array, Column, converted, list_of, map_of, struct_of
 from schema.registry.avro import schema as avro_schema
@@ -43,6 +46,7 @@ DIGITS_MAX = 38
 UNNAMED = "value"
 """The one column of a schema that is no record; and how such a schema is called."""
 
+_Inside = tuple[Field, Column, Callable[[Any], Any]]
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _KINDS = {
     "boolean": Kind.BOOL,
@@ -60,12 +64,21 @@ _KINDS = {
 class AvroShape:
     """The columns of a schema. `struct` is its shape, as of a message (mapping.py)."""
 
-    def __init__(self, form: bytes, imports: Mapping[str, bytes]) -> None:
-        """CPU work. Raises InvalidSchema, and MappingError above COLUMNS_MAX."""
+    def __init__(
+        self,
+        form: bytes,
+        imports: Mapping[str, bytes],
+        newer: tuple[bytes, Mapping[str, bytes]] | None = None,
+    ) -> None:
+        """CPU work. Raises InvalidSchema, and MappingError above COLUMNS_MAX.
+
+        `newer`: a schema, and what it refers to, of which rows have the defaults.
+        """
         top = avro_schema.load(form, imports)
+        self._newer = avro_schema.load(*newer) if newer is not None else None  # kept: types are known by id
         self.datum = Datum(top)
         self._budget = iter(range(COLUMNS_MAX))
-        made = self._of(top, ())
+        made = self._of(top, (), self._newer)
         whole = top
         if top.kind == "union":
             others = [each for each in top.branches if each.kind != "null"]
@@ -88,44 +101,61 @@ class AvroShape:
         made = self._column.array(values, pa.struct(fields))
         return [made.field(at) for at in range(len(fields))]
 
-    def _of(self, one: Type, above: tuple[str, ...]) -> Column | None:
-        """None: there is nothing to show."""
+    def _of(self, one: Type, above: tuple[str, ...], newer: Type | None = None) -> Column | None:
+        """None: there is nothing to show. `newer`: what stands there in the newer schema."""
         if self.datum.is_nothing(one):
             return None
+        newer = avro_defaults.read_as(one, newer)
         if one.kind == "union":
-            return self._union(one, above)
+            return self._union(one, above, newer)
         if one.kind == "record":
-            return self._record(one, above)
+            return self._record(one, above, newer)
         if one.items is None:
             return _leaf(one)
         if len(above) >= DEPTH_MAX:
             return self._text(one)
-        inside = self._of(one.items, (*above, ""))
+        inside = self._of(one.items, (*above, ""), newer.items if newer is not None else None)
         if one.kind == "array":
             return list_of(inside) if inside is not None else None
         return map_of(inside) if inside is not None else None
 
-    def _record(self, one: Type, above: tuple[str, ...]) -> Column | None:
+    def _record(self, one: Type, above: tuple[str, ...], newer: Type | None) -> Column | None:
         if one.name in above or len(above) >= DEPTH_MAX:
             return self._text(one)
         found = []
+        later = avro_defaults.fields_of(newer)
         for at, field in enumerate(self.datum.fields(one)):
-            column = self._of(field.type, (*above, one.name))
+            column = self._of(field.type, (*above, one.name), later.get(field.name))
             if column is not None:
                 self._spend()
                 made = _field(at, field.name, column.node, tuple(field.aliases))
                 found.append((made, column, _item(at)))
+        if newer is not None:
+            found += self._defaults(one, newer, above)
         return struct_of(found, "struct") if found else None
 
-    def _union(self, one: Type, above: tuple[str, ...]) -> Column | None:
+    def _defaults(self, one: Type, newer: Type, above: tuple[str, ...]) -> Iterator[_Inside]:
+        """The fields that the newer schema's record has besides, each with its default."""
+        for at, field in enumerate(avro_defaults.added(one, newer), len(one.fields)):
+            try:
+                value = avro_defaults.default_of(self.datum, field)
+            except avro_defaults.NoDefault:
+                continue  # null, as where there is none
+            column = self._of(field.type, (*above, one.name))
+            if column is not None:
+                self._spend()
+                made = _field(at, field.name, column.node, tuple(field.aliases))
+                yield made, column, _always(value)
+
+    def _union(self, one: Type, above: tuple[str, ...], newer: Type | None) -> Column | None:
         branches = [(at, each) for at, each in enumerate(one.branches) if each.kind != "null"]
         if len(one.branches) == 2 and len(branches) == 1:
-            return self._of(branches[0][1], above)
+            return self._of(branches[0][1], above, newer)
         if len(above) >= DEPTH_MAX:
             return self._text(one)
         found = []
         for at, each in branches:
-            column = self._of(each, (*above, ""))
+            column = self._of(each, (*above, ""), newer)
             if column is not None:
                 self._spend()
                 made = _field(at, each.simple or each.kind, column.node, known_as=each.name or each.kind)
@@ -154,6 +184,10 @@ def name_of(form: bytes, imports: Mapping[str, bytes]) -> str:
 
 def _field(at: int, name: str, node: Node, aliases: tuple[str, ...] = (), known_as: str = "") -> Field:
     return Field(at, name, node, presence=True, known_as=known_as or name, aliases=aliases)
+
+
+def _always(value: Any) -> Callable[[Any], Any]:
+    return lambda _: value
 
 
 def _item(at: int) -> Callable[[Any], Any]:

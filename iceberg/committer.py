@@ -59,7 +59,8 @@ class Committer:
         self._steps = steps or Steps()
         self._setup = TableSetup(parts.replica, parts.store, parts.warehouse, parts.clock, self._steps)
         self._head: Head | None = None
-        self._layouts = TopicLayouts(parts.replica, raw_bytes=parts.options.raw_bytes)
+        options = parts.options
+        self._layouts = TopicLayouts(parts.replica, raw_bytes=options.raw_bytes, types_max=options.types_max)
         self._followed: list[int] | None = None  # log starts below which the table has been looked through
         self._obstacles = Obstacles(parts.reader, parts.merged)
         self._files = DataFiles(parts, self._steps, self._obstacles, self._layouts)

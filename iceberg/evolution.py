@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
-from iceberg.mapping import Leaf, ListOf, MapOf, Node, Struct
+from iceberg.mapping import Field, Leaf, ListOf, MapOf, Node, Struct
 
 IcebergType = str | dict[str, Any]
 Column = dict[str, Any]
@@ -70,7 +70,8 @@ def with_message(
 ) -> tuple[list[Column], ColumnIds]:
     """The table's fields with the columns of a message in `top` (KEY_ID or VALUE_ID), and their ids.
 
-    `names`: it is the one bound now, and says how its columns are called and in which order they come.
+    `names`: it is the one bound now, and says how its columns are called and in which order they come; of one
+    that has a struct of its own, those inside.
     Raises TooManyColumns.
     """
     ids = ids.copy()
@@ -135,11 +136,11 @@ class _Merge:
             for each, number in zip(shape.fields, taken, strict=True)
         }
         names = {each["name"] for each in own}
-        if not self._names:
+        if not self._names or any(each.otherwise for each in shape.fields):
             names |= {each["name"].lower() for each in old.values()}
             kept = [{**each, "type": kinds.get(each["id"], each["type"])} for each in old.values()]
             added = [
-                _column(number, _free(each.name, number, names), kinds[number])
+                _column(number, _free_of(each, number, names), kinds[number])
                 for each, number in zip(shape.fields, taken, strict=True)
                 if number not in old
             ]
@@ -181,6 +182,11 @@ class _Merge:
             "value": self._type(node.value, value, old.get("value")),
             "value-required": not node.nullable,
         }
+
+
+def _free_of(each: Field, number: int, names: set[str]) -> str:
+    taken = each.otherwise and each.name.lower() in names
+    return _free(each.otherwise if taken else each.name, number, names)
 
 
 def _free(name: str, number: int, names: set[str], join: str = "__") -> str:

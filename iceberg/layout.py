@@ -8,7 +8,7 @@ Where the topic followed a subject of the registry, frames name a message of one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.commands import BindSchema
-from iceberg import arrow_types, evolution, flat, mapping
+from iceberg import arrow_types, evolution, flat, mapping, unions
 from iceberg.avro_columns import AvroShape
 from iceberg.column_ids import KEY_ID, VALUE_ID, ColumnIds
 from iceberg.decoder import Decoder
@@ -26,12 +26,13 @@ from iceberg.json_columns import JsonShape
 from iceberg.mapping import MappingError, Struct
 from iceberg.partitioning import Spec
 from iceberg.sorting import Order
+from iceberg.unions import TYPES_MAX, Places, TooManyTypes, TypeDecoder
 from iceberg.value_columns import Shape, ValueDecoder
 from schema import descriptors, framing
 from schema.descriptors import DescriptorError, MessageType
-from schema.followed import AVRO, JSON
+from schema.followed import JSON
 from schema.framing import SchemaName
-from schema.registry.parsed import Imports, InvalidSchema
+from schema.registry.parsed import InvalidSchema
 from schema.validator import BoundSchema
 
 LAYOUTS_MAX = 256
@@ -45,8 +46,6 @@ KEY, VALUE = int(BindSchema.KEY), int(BindSchema.VALUE)
 NAMED_MAX = 10
 """Schema ids that an error lists."""
 
-
-_SHAPES: Mapping[str, Callable[[bytes, Imports], Shape]] = {AVRO: AvroShape, JSON: JsonShape}
 
 Framed = tuple[SchemaName, tuple[int, ...] | None]
 """A schema of the registry and the indexes of its message; (): of bytes that are none. None: all of it."""
@@ -84,7 +83,9 @@ class Registered:
     """What frames name of the registry. Without message there are no columns; `problem`: why rows are bad.
 
     Of AVRO and JSON (`schema_type`) `form` is the canonical one, and `imports` those of what it refers to;
-    there is no descriptor set. `by_guid`: the id of a schema that frames name by its guid.
+    there is no descriptor set. `by_guid`: the id of a schema that frames name by its guid. `apart`: it is one
+    of several types of record (unions.py). `newer`: form and imports of its subject's newest version, where
+    that is of AVRO too.
     """
 
     framed: Framed
@@ -95,6 +96,8 @@ class Registered:
     form: bytes = b""
     imports: tuple[tuple[str, bytes], ...] = ()
     by_guid: int = 0
+    apart: bool = False
+    newer: tuple[bytes, tuple[tuple[str, bytes], ...]] | None = None
 
     @property
     def schema_id(self) -> int:
@@ -108,14 +111,14 @@ class Bindings:
     """Of keys or values: the schemas that rows may have, and which is bound now (its id; 0: none).
 
     `known`: ids of all that were ever bound, which a frame may name. `registered`: of the registry, what rows
-    name that follow a subject; `names`: which of them says how its columns are called, if one does.
+    name that follow a subject; `names`: which of them say how their columns are called.
     """
 
     schemas: tuple[Binding, ...] = ()
     current: int = 0
     known: tuple[int, ...] = ()
     registered: tuple[Registered, ...] = ()
-    names: Framed | None = None
+    names: frozenset[Framed] = frozenset()
 
     @classmethod
     def only(cls, bound: BoundSchema | None) -> Bindings:
@@ -135,6 +138,7 @@ class LayoutBasis:
     spec: Spec = ()
     order: Order = ()
     flat: bool = False
+    types_max: int = TYPES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ class Part:
 
     indexes: tuple[int, ...] = ()
     prefix: bytes = b""
-    decoder: Decoder | ValueDecoder | None = None
+    decoder: Decoder | ValueDecoder | TypeDecoder | None = None
     follows: bool = False
     problem: str = ""
 
@@ -260,13 +264,16 @@ def build(
     previous: Iterable[Mapping[str, Any]] = (),
     raw_bytes: bool = True,
     flat: bool = False,
+    types_max: int = TYPES_MAX,
 ) -> Layout:
     """The layout under these bindings. `ids` and `previous` come from the table; none when it is new.
 
-    `raw_bytes` False leaves `__raw__` null where the value was decoded; `flat`: see flat.py.
+    `raw_bytes` False leaves `__raw__` null where the value was decoded; `flat`: see flat.py, `types_max`:
+    unions.py.
     """
     keys, values = (each if isinstance(each, Bindings) else Bindings.only(each) for each in (key, value))
-    return from_basis(LayoutBasis(keys, values, ids, json.dumps([*previous]), raw_bytes, flat=flat))
+    before = json.dumps([*previous])
+    return from_basis(LayoutBasis(keys, values, ids, before, raw_bytes, flat=flat, types_max=types_max))
 
 
 @lru_cache(LAYOUTS_MAX)
@@ -274,7 +281,8 @@ def from_basis(basis: LayoutBasis) -> Layout:
     """The layout that follows from `basis`, shared by all that ask: nobody changes it."""
     previous = flat.nested(json.loads(basis.previous))
     ids = ColumnIds.from_json(basis.ids, previous) if basis.ids else ColumnIds()
-    table = _Table(previous or evolution.new_fields(), ids)
+    places = {top: Places(top, ids, basis.types_max) for top in (KEY_ID, VALUE_ID)}
+    table = _Table(previous or evolution.new_fields(), ids, places)
     keys, values = _shapes(basis.key, KEY_ID, table), _shapes(basis.value, VALUE_ID, table)
     key = _messages(basis.key, KEY, KEY_ID, keys, table)
     value = _messages(basis.value, VALUE, VALUE_ID, values, table)
@@ -299,7 +307,18 @@ class _Table:
 
     fields: list[dict[str, Any]]
     ids: ColumnIds
+    places: Mapping[int, Places]
     problems: list[str] = field(default_factory=list)
+
+    def add(self, top: int, inside: Struct, message: str, *, apart: bool, names: bool) -> Struct:
+        """Add a message; what it is in the table. Raises TooManyColumns and TooManyTypes."""
+        shape = self.places[top].shape(inside, message, apart=apart)
+        names = names and unions.gives_names(shape, apart=apart)
+        self.fields, self.ids = evolution.with_message(
+            self.fields, top, shape, message, self.ids, names=names
+        )
+        self.places[top].note(message, shape)
+        return shape
 
     def inside(self, top: int) -> list[dict[str, Any]]:
         """The columns inside `key` or `value`."""
@@ -323,17 +342,20 @@ class _Shaped:
     def part(self, table: _Table, top: int) -> Part:
         """How its messages become columns of the finished table."""
         kind, shape = self.kind, self.shape
-        if self.values is not None:
-            inside, named = table.inside(top), self.message
-            fields = arrow_types.message_fields(self.values.struct, top, named, table.ids, inside)
-            return Part(decoder=ValueDecoder(self.values, fields))
-        if kind is None:
+        if kind is None and shape is None:
             return Part(follows=self.follows, problem=self.problem)
-        prefix = framing.prefix(self.schema_id, kind.indexes)
+        indexes = kind.indexes if kind is not None else ()
+        prefix = framing.prefix(self.schema_id, indexes) if kind is not None else b""
         if shape is None:
-            return Part(kind.indexes, prefix)
-        fields = arrow_types.message_fields(shape, top, kind.name, table.ids, table.inside(top))
-        return Part(kind.indexes, prefix, Decoder(kind, shape, fields))
+            return Part(indexes, prefix)
+        fields = arrow_types.message_fields(shape, top, self.message, table.ids, table.inside(top))
+        return Part(indexes, prefix, unions.decoder(shape, fields, self._decoder))
+
+    def _decoder(self, inside: Struct, fields: Sequence[pa.Field]) -> Decoder | ValueDecoder:
+        if self.values is not None:
+            return ValueDecoder(self.values, fields)
+        assert self.kind is not None, "it is a message"
+        return Decoder(self.kind, inside, fields)
 
 
 def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _Shaped]:
@@ -345,8 +367,8 @@ def _shapes(bindings: Bindings, top: int, table: _Table) -> dict[int | Framed, _
             continue
         names = each.schema_id == bindings.current
         found[each.schema_id] = _shaped(each.schema_id, each, top, table, names=names)
-    for one in sorted(bindings.registered, key=lambda one: (one.framed == bindings.names, _order(one))):
-        schema_id, names = one.schema_id, one.framed == bindings.names
+    for one in sorted(bindings.registered, key=lambda one: (one.framed in bindings.names, _order(one))):
+        schema_id, names = one.schema_id, one.framed in bindings.names
         if one.form:
             found[one.framed] = _registered(schema_id, one, top, table, names=names)
         elif one.message:
@@ -366,27 +388,33 @@ def _shaped(schema_id: int, each: Binding | Registered, top: int, table: _Table,
     kind = shape = None
     try:
         kind = descriptors.load(each.descriptor_set, each.message)
-        mapped = mapping.shape(kind.descriptor)
-        table.fields, table.ids = evolution.with_message(
-            table.fields, top, mapped, kind.name, table.ids, names=names
-        )
-        shape = mapped
-    except (DescriptorError, MappingError, TooManyColumns) as error:
+        apart = isinstance(each, Registered) and each.apart
+        shape = table.add(top, mapping.shape(kind.descriptor), kind.name, apart=apart, names=names)
+    except (DescriptorError, MappingError, TooManyColumns, TooManyTypes) as error:
         table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
-    return _Shaped(schema_id, kind, shape)
+    return _Shaped(schema_id, kind, shape, message=kind.name if kind is not None else "")
+
+
+def shape_of(each: Registered) -> Shape:
+    """The columns of a schema of AVRO or JSON. CPU work; raises InvalidSchema and MappingError."""
+    imports = dict(each.imports)
+    if each.schema_type == JSON:
+        return JsonShape(each.form, imports)
+    if each.newer is not None:
+        with suppress(InvalidSchema, MappingError):  # of both together there would be too many
+            return AvroShape(each.form, imports, (each.newer[0], dict(each.newer[1])))
+    return AvroShape(each.form, imports)
 
 
 def _registered(schema_id: int, each: Registered, top: int, table: _Table, *, names: bool) -> _Shaped:
     """A schema of AVRO or JSON, added to the table."""
     try:
-        values = _SHAPES[each.schema_type](each.form, dict(each.imports))
-        table.fields, table.ids = evolution.with_message(
-            table.fields, top, values.struct, each.message, table.ids, names=names
-        )
-    except (InvalidSchema, MappingError, TooManyColumns) as error:
+        values = shape_of(each)
+        shape = table.add(top, values.struct, each.message, apart=each.apart, names=names)
+    except (InvalidSchema, MappingError, TooManyColumns, TooManyTypes) as error:
         table.problems.append(f"schema {schema_id} ({each.message}) has no columns: {error}")
         return _Shaped(schema_id)
-    return _Shaped(schema_id, values=values, message=each.message)
+    return _Shaped(schema_id, shape=shape, values=values, message=each.message)
 
 
 def _messages(

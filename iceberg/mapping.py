@@ -119,7 +119,8 @@ class Field:
     """A field that has a column. `name` is the schema's; a column's name may differ (evolution.py).
 
     `known_as`: what tells it from others where it has no number of its own, and `aliases`: what it was known
-    as before; then `number` is its place.
+    as before; then `number` is its place. `otherwise`: it is no field but a whole type (unions.py), whose
+    column keeps its name, and is called so where that is taken.
     """
 
     number: int
@@ -128,6 +129,7 @@ class Field:
     presence: bool
     known_as: str = ""
     aliases: tuple[str, ...] = ()
+    otherwise: str = ""
 
 
 _SCALARS = {

@@ -10,6 +10,7 @@ from iceberg.metadata import Retention
 from iceberg.plan import Bounds
 from iceberg.small_files import FileSizes
 from iceberg.snapshots import MANIFESTS_MERGED_AT
+from iceberg.unions import TYPES_MAX
 from iceberg.warehouse import Warehouse
 from iceberg.writers import FileWriter, ThreadWriter
 from objectstore.merged import MergedRanges
@@ -34,6 +35,7 @@ class CommitterOptions:
     retention: Retention = Retention()  # noqa: RUF009  # frozen
     orphan_grace_s: float = 86_400
     raw_bytes: bool = True
+    types_max: int = TYPES_MAX
     latest_file_bytes: int = 32 << 20
     latest_bytes_max: int = 256 << 20
 

@@ -17,7 +17,7 @@ from coordination.state import following
 from coordination.state.following import imported
 from coordination.state.schemas import spans_between
 from coordination.state.subject_types import RegisteredSchema
-from coordination.state.types import Schema, Span, Topic
+from coordination.state.types import Naming, Schema, Span, Topic
 from coordination.topic_configs import effective
 from iceberg import avro_columns, flat, json_columns, ledger, metadata, partitioning, sorting
 from iceberg import layout as layouts
@@ -50,9 +50,9 @@ _logger = logging.getLogger("floe.iceberg.topic_layouts")
 class TopicLayouts:
     """Builds them when they are needed, and keeps the last. One committer uses it."""
 
-    def __init__(self, replica: Replica, *, raw_bytes: bool) -> None:
+    def __init__(self, replica: Replica, *, raw_bytes: bool, types_max: int) -> None:
         self._replica = replica
-        self._raw_bytes = raw_bytes
+        self._raw_bytes, self._types_max = raw_bytes, types_max
         self._framed: frozenset[int] = frozenset()  # schemas that frames of this topic's records named
         self._registered: _Known = {}  # the same of the registry, each with the schema that it was
         self._topic_id = b""
@@ -100,8 +100,7 @@ class TopicLayouts:
         order = effective("floe.table.sort", topic.configs, cluster)
         hoists = self._is_flat(topic, head)
         used = bound.union(self._framed, *(each[1:] for one in spans for each in one)) - {0}
-        key = self._of_registry(BindSchema.KEY, topic.key_schema_id)
-        value = self._of_registry(BindSchema.VALUE, topic.value_schema_id)
+        key, value = (self._of_registry(topic, role) for role in (BindSchema.KEY, BindSchema.VALUE))
         basis = (
             key,
             value,
@@ -123,6 +122,7 @@ class TopicLayouts:
                 previous=metadata.current_fields(head.metadata) if head is not None else (),
                 raw_bytes=self._raw_bytes,
                 flat=hoists,
+                types_max=self._types_max,
             )
             built = _sorted(_partitioned(built, spec, head), order, head)
             for problem in built.problems:
@@ -137,18 +137,43 @@ class TopicLayouts:
         for each in changed:
             del self._registered[each]
 
-    def _of_registry(self, role: int, current: int | None) -> tuple[tuple[Registered, ...], Framed | None]:
-        """What rows named, and which of it gives columns their names.
-
-        That is the message that the binding names, or the first one of its file, of the newest version (or
-        of the one that it stays at). Where subjects are called as messages none does: the first rows did.
+    def _of_registry(self, topic: Topic, role: int) -> tuple[tuple[Registered, ...], frozenset[Framed]]:
+        """What rows named, and which of it gives columns their names: that of its subject's newest version
+        (or of the one that the binding stays at).
         """
+        named = [one for (own, _), (_, one) in self._registered.items() if own == role]
+        bound = self._following(topic, role) if named else None
+        if bound is None:
+            return tuple(named), frozenset()
         state = self._replica.state
-        found = tuple(one for (own, _), (_, one) in self._registered.items() if own == role)
-        bound = state.schemas.get(current or 0)
-        newest = following.newest(state, bound) if bound is not None and bound.naming else 0
-        named = [one.framed for one in found if one.schema_id == newest and _gives_names(bound, one)]
-        return found, named[0] if named else None
+        newest = {each: following.newest(state, bound, each) for each in {one.message for one in named}}
+        found, names = [], set()
+        for one in named:
+            apart, last = _is_apart(bound, one), newest[one.message]
+            found.append(replace(one, apart=apart, newer=self._newer(one, last)))
+            if one.schema_id == last and (apart or _gives_names(bound, one)):
+                names.add(one.framed)
+        return tuple(found), frozenset(names)
+
+    def _newer(self, one: Registered, newest: int) -> tuple[bytes, tuple[tuple[str, bytes], ...]] | None:
+        """The newest version of its subject, of which a row of AVRO has the defaults."""
+        if one.schema_type != AVRO or newest in (0, one.schema_id):
+            return None
+        table = self._replica.state.subjects
+        schema = table.schemas[newest]
+        if schema.schema_type != AVRO:
+            return None
+        return schema.canonical, tuple(sorted(imported(table, schema).items()))
+
+    def _following(self, topic: Topic, role: int) -> Schema | None:
+        """How the role's records name schemas, or did when they last did; None: they never have."""
+        schemas = self._replica.state.schemas
+        current = topic.key_schema_id if role == BindSchema.KEY else topic.value_schema_id
+        for schema_id in (current, *reversed(topic.schema_ids)):
+            one = schemas.get(schema_id or 0)
+            if one is not None and one.role == role and one.naming:
+                return one
+        return None
 
     def refusal(self, topic: Topic, head: Head) -> str:
         """Why the table is not laid out as its config says (`floe.table.layout`); empty where it is."""
@@ -186,8 +211,19 @@ def _sorted(built: Layout, wanted: str, head: Head | None) -> Layout:
         return built.sorted_by(now, (f"{error}; rows go on into the table as it is sorted",))
 
 
+def _is_apart(bound: Schema, one: Registered) -> bool:
+    """Whether it is one of several types that the topic's records may have.
+
+    They may where subjects are called as messages, and of a file of PROTOBUF whose first message is not all
+    that is taken: the others are apart from that one.
+    """
+    if bound.message:
+        return False
+    return bound.naming != Naming.SUBJECT or one.framed[1] not in ((0,), None)
+
+
 def _gives_names(bound: Schema | None, one: Registered) -> bool:
-    if bound is None or not one.message:
+    if bound is None or not one.message or bound.naming != Naming.SUBJECT:
         return False
     return one.message == bound.message if bound.message else one.framed[1] in ((0,), None)
 
@@ -235,7 +271,7 @@ def bindings(
     current: int | None,
     used: Iterable[int],
     registered: tuple[Registered, ...] = (),
-    names: Framed | None = None,
+    names: frozenset[Framed] = frozenset(),
 ) -> Bindings:
     """The schemas of a role that rows may have, of those that the topic ever had and of the registry."""
     own = [schema_id for schema_id in topic.schema_ids if known[schema_id].role == role]

@@ -110,6 +110,7 @@ def _options(config: Config) -> CommitterOptions:
         manifests_merged_at=tables.manifests_merged_at,
         orphan_grace_s=tables.orphan_grace_s,
         raw_bytes=tables.raw_bytes,
+        types_max=tables.types_max,
         latest_file_bytes=tables.latest_file_bytes,
         latest_bytes_max=tables.latest_bytes_max,
     )

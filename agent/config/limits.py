@@ -293,6 +293,10 @@ class TablesConfig(Section):
     raw_bytes: bool = True
     """Keep each record's own bytes (`__raw__`) beside the decoded columns; the audit compares them."""
 
+    types_max: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """Types of record that have a struct column each in a table's `key`, or `value`, where a topic has
+    several. Rows of further ones keep their bytes, and have no columns."""
+
 
 class SnapshotsConfig(Section):
     """Snapshots of the replicated state, and trimming the log behind them."""

@@ -197,9 +197,14 @@ def _counting(table: SubjectTable, bound: Schema, schema_id: int) -> Iterator[st
             yield name
 
 
-def newest(state: StateData, bound: Schema) -> int:
-    """The id of the version that a binding stays at, or of the newest one; 0: it has none."""
-    subject = state.subjects.subjects.get(bound.subject) if bound.naming == Naming.SUBJECT else None
+def newest(state: StateData, bound: Schema, message: str = "") -> int:
+    """The id of the version that a binding stays at, or of the newest one; 0: it has none.
+
+    `message`: of which the records are that it is asked for, where subjects are called as messages.
+    """
+    beginning = f"{bound.topic}-" if bound.naming == Naming.TOPIC_RECORD else ""
+    name = bound.subject if bound.naming == Naming.SUBJECT else f"{beginning}{message}"
+    subject = state.subjects.subjects.get(name)
     versions = subject.live if subject is not None else []
     found = [one for one in versions if bound.subject_version in (0, one.version)]
     return found[-1].schema_id if found else 0

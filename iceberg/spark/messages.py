@@ -16,7 +16,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from iceberg.column_ids import ColumnIds
-from iceberg.spark.vectors import Cells, ListCells, MapCells, Member, ScalarCells, StructCells, unchanged
+from iceberg.spark.vectors import (
+    Cells,
+    ListCells,
+    MapCells,
+    Member,
+    ScalarCells,
+    StructCells,
+    WholeCells,
+    unchanged,
+)
 from iceberg.spark.wire import Bad, mistyped
 from schema.descriptors import MessageType
 
@@ -26,6 +35,7 @@ COLUMNS_MAX = 2_000
 TABLE_COLUMNS_MAX = 10_000
 """Decoded columns of one table, likewise."""
 
+_TYPE = "@"  # before a message's full name: what a struct for it alone is known as
 _DEPTH_MAX = 32  # messages inside each other; what is deeper is binary
 _INT64 = 1 << 63
 
@@ -179,17 +189,23 @@ class Misplaced:
 class Reader:
     """Bytes of one message → {Iceberg id: value} of the columns inside `parent` (key or value) of a table.
 
-    `problems`: fields that have no column there, or one of another type.
+    They are in a struct of the message's own where the table has one for it. `problems`: fields that have no
+    column there, or one of another type. `several`: the topic's records may be of other messages, for which
+    the table may have had no more room.
     """
 
-    def __init__(self, kind: MessageType, parent: int, columns: Columns, ids: ColumnIds) -> None:
+    def __init__(
+        self, kind: MessageType, parent: int, columns: Columns, ids: ColumnIds, *, several: bool = False
+    ) -> None:
         self._kind = kind
         self._ids = ids
         self.problems: list[Misplaced] = []
         found = shape(kind.descriptor)
         size = count(found)
-        self.has_columns = size <= COLUMNS_MAX and not self._table_is_full(size, columns)
-        self._cells = self._struct(found if self.has_columns else Struct(()), parent, columns, "")
+        self.has_columns = size <= COLUMNS_MAX and not (
+            self._table_is_full(size, columns) or (several and self._had_no_room(parent))
+        )
+        self._cells = self._whole(found if self.has_columns else Struct(()), parent, columns)
 
     def read(self, payload: bytes) -> dict[int, Plain]:
         """The columns. Raises Bad where the strict parse fails."""
@@ -223,6 +239,25 @@ class Reader:
             if why is not None:
                 raise Bad(why)
         return message
+
+    def _whole(self, found: Struct, parent: int, columns: Columns) -> StructCells | WholeCells:
+        """The message as the table has it: its fields beside each other, or in a struct of its own."""
+        known = self._ids.known.get(f"{parent}.{_TYPE}{self._kind.name}:struct", {})
+        own = next((each for each in columns if each["id"] in known), None)
+        if own is None or not found.fields:
+            return self._struct(found, parent, columns, "")
+        inside = self._struct(found, own["id"], own["type"]["fields"], own["name"])
+        return WholeCells([each["id"] for each in columns], own["id"], inside)
+
+    def _had_no_room(self, parent: int) -> bool:
+        """Whether others have structs, and the message has nothing."""
+        beginning = f"{parent}."
+        several = any(key.startswith(f"{beginning}{_TYPE}") for key in self._ids.known)
+        return several and not any(
+            key.startswith(beginning) and self._kind.name in names
+            for key, columns in self._ids.known.items()
+            for names in columns.values()
+        )
 
     def _table_is_full(self, size: int, columns: Columns) -> bool:
         """Whether the message found no place in the table, and there was none."""

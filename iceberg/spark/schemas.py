@@ -221,7 +221,7 @@ class Role:
             kind = load(files, message_at(files, indexes))
         except DescriptorError as error:
             raise Bad(str(error)) from None
-        return Reader(kind, TOP[self._role], self._columns, self._ids)
+        return Reader(kind, TOP[self._role], self._columns, self._ids, several=kind.indexes != (0,))
 
     def _reader(self, schema_id: int) -> tuple[MessageType | None, Reader | None]:
         found = self._schemas.get(schema_id)

@@ -130,6 +130,32 @@ class StructCells:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class WholeCells:
+    """Of a message that is the struct `column` as a whole. `numbers`: the ids of all columns beside it."""
+
+    numbers: Sequence[int]
+    column: int
+    inside: StructCells
+
+    def read(self, value: Any) -> dict[int, Plain]:
+        """{column id: cell} of the message."""
+        return {self.column: self.inside.read(value)}
+
+    def same(self, values: Sequence[Any], actual: pa.Array, apart: Sequence[int] = ()) -> bool:
+        """Whether the column holds these messages, of which none is None, and the others are null."""
+        if actual.null_count:
+            return False
+        for at, number in enumerate(self.numbers):
+            child = actual.field(at)
+            if number == self.column:
+                if not self.inside.same(values, child):
+                    return False
+            elif number not in apart and child.null_count != len(child):
+                return False
+        return True
+
+
 def _of(messages: Sequence[Any], member: Member) -> list[Any]:
     if not member.presence:
         return list(map(attrgetter(member.name), messages))

@@ -199,7 +199,7 @@ def registered(schema_id: int, said: Any) -> Registered:
 
 def table(schemas: Sequence[Registered], records: Sequence[bytes], previous: Any = None) -> Any:
     """The rows of records, and the layout that they were made in."""
-    values = Bindings((SUBJECT,), 1, (1,), tuple(schemas), schemas[-1].framed)
+    values = Bindings((SUBJECT,), 1, (1,), tuple(schemas), frozenset({schemas[-1].framed}))
     known = {} if previous is None else {"ids": previous.ids.to_json(), "previous": previous.fields}
     layout = layouts.build(None, values, **known)
     assert not layout.problems

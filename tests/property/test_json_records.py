@@ -26,7 +26,7 @@ def table(said: Any, payloads: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
     """The values of rows, and the columns with their types."""
     form = parse(json.dumps(said), {}).canonical
     one = Registered((7, None), message=json_columns.name_of(form), schema_type="JSON", form=form)
-    layout = layouts.build(None, Bindings((SUBJECT,), 1, (1,), (one,), one.framed))
+    layout = layouts.build(None, Bindings((SUBJECT,), 1, (1,), (one,), frozenset({one.framed})))
     assert not layout.problems
     content = batch.build([batch.NewRecord(0, None, b"\0\0\0\0\7" + each) for each in payloads])
     found: list[Any] = []

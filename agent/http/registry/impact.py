@@ -35,13 +35,15 @@ from coordination.state.subject_types import SubjectTable
 from coordination.state.subjects import referring, registered
 from coordination.state.types import Naming, Schema, Topic
 from iceberg import flat, head, ledger, metadata
+from iceberg.avro_columns import UNNAMED
 from iceberg.impact import Impact, Message, impact
 from objectstore.turns import Turns, in_turns
+from schema import judges
 from schema.descriptors import DescriptorError, message_at
+from schema.followed import PROTOBUF
 from schema.registry import protobuf
 from schema.registry.parsed import InvalidSchema
 
-PROTOBUF = "PROTOBUF"
 MESSAGES_MAX = 64  # of the file, at its top level: columns of those are told
 TOPICS_TOLD_MAX = 200
 GROUPS_TOLD_MAX = 200  # of a topic
@@ -85,11 +87,15 @@ class ImpactRoutes:
         )
         await barrier(self._parts)
         shown = await self._judged(subject, wanted)
-        messages = await asyncio.to_thread(_messages, wanted) if wanted.schema_type == PROTOBUF else []
-        topics = await in_turns(_touched(self._state, subject, [name for _, name in messages]))
+        messages = await asyncio.to_thread(_messages, wanted)
+        topics = await in_turns(_touched(self._state, subject, messages))
         newest = await self._newest(table, subject)
         told = [
-            await self._topic(each, messages, newest if each.how != OWN else [])
+            await self._topic(
+                each,
+                _taken(each, subject, messages),
+                _taken(each, subject, newest) if each.how != OWN else [],
+            )
             for each in topics[:TOPICS_TOLD_MAX]
         ]
         return answer({**shown, "topics": told, "topics_more": max(len(topics) - TOPICS_TOLD_MAX, 0)})
@@ -116,17 +122,18 @@ class ImpactRoutes:
             "referenced_by": [{"subject": name, "version": number} for name, number in users],
         }
 
-    async def _newest(self, table: SubjectTable, subject: str) -> list[tuple[bytes, str]]:
-        """The messages of the newest version; none where it has none, or is of another type."""
+    async def _newest(self, table: SubjectTable, subject: str) -> list[Message]:
+        """The messages of the newest version; none where it has none."""
         held = table.subjects.get(subject)
         live = held.live if held is not None else []
-        schema = table.schemas[live[-1].schema_id] if live else None
-        if schema is None or schema.schema_type != PROTOBUF:
+        if not live:
             return []
-        return await asyncio.to_thread(_named, schema.canonical, imports_of(table, schema.references))
+        schema = table.schemas[live[-1].schema_id]
+        imports = imports_of(table, schema.references)
+        return await asyncio.to_thread(_named, schema.schema_type, schema.canonical, imports)
 
     async def _topic(
-        self, each: Touched, messages: list[tuple[bytes, str]], newest: list[tuple[bytes, str]]
+        self, each: Touched, messages: list[Message], newest: list[Message]
     ) -> dict[str, object]:
         topic, bound = each.topic, each.bound
         groups = await in_turns(_groups(self._state, topic))
@@ -145,19 +152,13 @@ class ImpactRoutes:
         return shown
 
     async def _columns(
-        self, each: Touched, messages: list[tuple[bytes, str]], newest: list[tuple[bytes, str]]
+        self, each: Touched, messages: list[Message], newest: list[Message]
     ) -> dict[str, object]:
         """The topic's table and what becomes of its columns; `unknown`: why that cannot be told."""
         namespace, name = head.place(self._state, each.topic)
         shown: dict[str, object] = {"name": f"{namespace}.{name}", "made": False}
-        only = each.bound.message if each.bound is not None else ""
-        picked = [
-            Message(files, one, one == only if only else place == 0)
-            for place, (files, one) in enumerate(messages)
-            if only in ("", one)
-        ]
-        if not picked:
-            return {**shown, "unknown": "columns of messages are told, of PROTOBUF only"}
+        if not messages:
+            return {**shown, "unknown": "it has no message that the topic takes"}
         catalog = self._parts.catalog
         found: dict[str, Any] | None = None
         if (namespace, name) in self._state.tables:
@@ -167,9 +168,10 @@ class ImpactRoutes:
             if status != 200 or not isinstance(told, dict):
                 return {**shown, "made": True, "unknown": f"the catalog answered {status}"}
             found, shown["made"] = _of_metadata(told["metadata"]), True
-        before = [Message(files, one, True) for files, one in newest if only in ("", one)][:1]
-        key = ROLES[each.role] == "key"
-        columns: Impact = await asyncio.to_thread(impact, found, picked, next(iter(before), None), key=key)
+        key, types_max = ROLES[each.role] == "key", self._parts.config.tables.types_max
+        columns: Impact = await asyncio.to_thread(
+            impact, found, messages, newest, key=key, types_max=types_max
+        )
         return {**shown, "columns": columns.shown()}
 
 
@@ -181,23 +183,49 @@ def _of_metadata(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _messages(wanted: Wanted) -> list[tuple[bytes, str]]:
-    return _named(wanted.parsed.canonical, dict(wanted.imports))
+def _messages(wanted: Wanted) -> list[Message]:
+    return _named(wanted.schema_type, wanted.parsed.canonical, dict(wanted.imports))
 
 
-def _named(form: bytes, imports: dict[str, bytes]) -> list[tuple[bytes, str]]:
-    """The file's messages of the top level, each with the self-contained descriptor set. Blocks."""
+def _named(schema_type: str, form: bytes, imports: dict[str, bytes]) -> list[Message]:
+    """A file's messages of the top level, or what a schema of another type describes. Blocks."""
     found = []
     try:
+        if schema_type != PROTOBUF:
+            name = judges.of(schema_type, form, imports).name
+            given = tuple(sorted(imports.items()))
+            return [Message(form, name or UNNAMED, True, schema_type=schema_type, imports=given)]
         files = protobuf.descriptor_set(form, imports)
         for place in range(MESSAGES_MAX):
-            found.append((files, message_at(files, (place,))))
+            found.append(Message(files, message_at(files, (place,)), True, apart=place > 0, spare=place > 0))
     except (InvalidSchema, DescriptorError):  # there is none behind the last one
         pass
     return found
 
 
-def _touched(state: State, subject: str, messages: list[str]) -> Turns[list[Touched]]:
+def _taken(each: Touched, subject: str, messages: list[Message]) -> list[Message]:
+    """Those that the topic takes: what the binding names; where subjects are called as messages, what this
+    one is called as. Of several each is apart, but for the first of its file.
+    """
+    bound = each.bound
+    if bound is None:
+        return messages
+    if bound.message:
+        return [one._replace(apart=False, spare=False) for one in messages if one.name == bound.message]
+    if bound.naming == Naming.SUBJECT:
+        return messages
+    return [
+        one._replace(apart=True, spare=False)
+        for one in messages
+        if subject == f"{_beginning(bound)}{one.name}"
+    ]
+
+
+def _beginning(bound: Schema) -> str:
+    return f"{bound.topic}-" if bound.naming == Naming.TOPIC_RECORD else ""
+
+
+def _touched(state: State, subject: str, messages: list[Message]) -> Turns[list[Touched]]:
     """Topics that the subject's next version concerns, by name."""
     found = []
     for number, (_, topic) in enumerate(sorted(state.topics.items())):
@@ -207,7 +235,7 @@ def _touched(state: State, subject: str, messages: list[str]) -> Turns[list[Touc
     return found
 
 
-def _of_topic(state: State, topic: Topic, subject: str, messages: list[str]) -> Iterator[Touched]:
+def _of_topic(state: State, topic: Topic, subject: str, messages: list[Message]) -> Iterator[Touched]:
     bound = {one.role: one for one in bound_now(state, topic)}
     for role, suffix in SUFFIXES.items():
         one = bound.get(role)
@@ -218,10 +246,9 @@ def _of_topic(state: State, topic: Topic, subject: str, messages: list[str]) -> 
             if one.subject == subject:
                 yield Touched(topic, role, STAYS if one.subject_version else FOLLOWS, one)
         elif one.naming:
-            beginning = f"{topic.name}-" if one.naming == Naming.TOPIC_RECORD else ""
-            if any(subject == f"{beginning}{name}" for name in messages):
+            if any(subject == f"{_beginning(one)}{each.name}" for each in messages):
                 yield Touched(topic, role, NAMED, one)
-        elif one.message in messages:
+        elif any(each.schema_type == PROTOBUF and each.name == one.message for each in messages):
             yield Touched(topic, role, OWN, one)
 
 

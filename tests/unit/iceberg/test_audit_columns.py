@@ -237,6 +237,40 @@ def test_good_rows_are_known_together_and_none_that_is_damaged_is() -> None:
     assert [at for at, each in enumerate(judge.wrong(batch)) if each] == [71]
 
 
+def test_rows_of_several_types_are_in_the_structs_of_their_own() -> None:
+    """Each column of a row's own type, null in the others; a type for which there was no more room."""
+    others = "message B { B b = 1; int32 n = 2; } message C { int32 c = 1; }"
+    text = f'syntax = "proto3"; message A {{ int32 a = 1; }} {others}'
+    files = protobuf.descriptor_set(protobuf.parse(text, {}).canonical, {})
+    named = [Registered((7, (at,)), files, name, apart=at > 0) for at, name in enumerate("ABC")]
+    bindings = Bindings((Binding(1, b"", "", follows=True),), 1, (1,), tuple(named))
+    layout = build(None, bindings, types_max=1)
+    assert len(layout.problems) == 1
+    sent = [framing.prefix(7, (at,)) + b"\x08\x05" for at in (0, 2)]
+    sent += [framing.prefix(7, (1,)) + b"\x10\x06", framing.prefix(7, (1,)) + b"\xff"]
+    content = batch.build([batch.NewRecord(1, None, value) for value in sent])
+    table = pa.Table.from_batches(list(arrow_batches(layout, 0, [memoryview(content)], 0, len(sent))))
+    columns = TableColumns(json.dumps(layout.fields), layout.ids.to_json())
+    judge = columns.judge(
+        TopicSchemas([Schema(1, VALUE, "", b"", follows=True)], {0: [(0, 0, 1)]}, {7: files})
+    )
+    rows = handed(table)
+    values = rows.column("value").to_pylist()
+    assert [(each["a"], each["B"] and each["B"]["n"]) for each in values] == [
+        (5, None), (None, None), (None, 6), (None, None),
+    ]  # fmt: skip
+    assert told(judge, rows) == set()
+    damaged = rows.to_pylist()
+    for each in damaged:
+        each["value"]["B"] = {"b": None, "n": 77}
+    wrong = pa.RecordBatch.from_pylist(damaged, rows.schema)
+    assert told(judge, wrong) == {(0, "value.B"), (1, "value.B"), (2, "value.B.n"), (3, "value.B")}
+    for each in damaged:
+        each["value"]["B"] = None
+    wrong = pa.RecordBatch.from_pylist(damaged, rows.schema)
+    assert told(judge, wrong) == {(2, "value.B")}
+
+
 def test_rows_that_follow_a_subject_are_what_their_frames_name() -> None:
     """Two messages of one file, another type, no frame, no such message, no good bytes, one nobody told."""
     text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 a = 1; string b = 2; }'
@@ -247,7 +281,9 @@ def test_rows_that_follow_a_subject_are_what_their_frames_name() -> None:
         Registered((9, None)),
         Registered((8, None), problem="gone"),
     )
-    layout = build(None, Bindings((Binding(1, b"", "", follows=True),), 1, (1,), named, (7, (0,))))
+    layout = build(
+        None, Bindings((Binding(1, b"", "", follows=True),), 1, (1,), named, frozenset({(7, (0,))}))
+    )
     head = b"\x00\x00\x00\x00"
     sent = [
         framing.prefix(7, (0,)) + b"\x08\x05",

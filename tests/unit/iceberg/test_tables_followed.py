@@ -132,29 +132,6 @@ async def test_a_committer_that_starts_anew_renames_nothing(rig: Rig, registry: 
     assert (await values(rig))[1] == {"id": 1, "remark": "a"}
 
 
-async def test_messages_of_several_files_stand_beside_each_other(rig: Rig, registry: Registry) -> None:
-    """Subjects called as the message: fields of one number and name and type share a column."""
-    strategy = "io.confluent.kafka.serializers.subject.RecordNameStrategy"
-    await rig.create_topic(**VALIDATION, confluent__value__subject__name__strategy=strategy)
-    orders = await registry.register(ONE, "shop.Order")
-    assert await registry.register(ONE, "shop.Refund") == orders
-    clicks = await registry.register(OTHER, "shop.Click")
-    sent = [
-        registry.framed(orders, id=1, old="a"),
-        registry.framed(clicks, "Click", url="/", id=7),
-        registry.framed(orders, "Refund", id=2, reason="late"),
-    ]
-    await rig.produce(sent)
-    await rig.drain(rig.committer())
-    found = await values(rig)
-    assert [each["id"] for each in (found[0], found[2]) if each] == [1, 2]
-    assert found[1] is not None
-    assert found[1]["url"] == "/"
-    assert 7 in found[1].values(), "another number: a column of its own"
-    assert found[2] is not None
-    assert found[2]["reason"] == "late"
-
-
 async def test_rows_of_before_keep_their_binding(rig: Rig, registry: Registry) -> None:
     """Free, bound to a message of its own, following a subject, free again: all in one commit."""
     await rig.create_topic()

@@ -68,6 +68,29 @@ async def test_topics_by_how_they_are_bound(edge: Edge, registry: Registry) -> N
     assert avro == [] or all(each["table"] is None for each in avro)
 
 
+async def test_columns_of_several_types(edge: Edge, registry: Registry) -> None:
+    """Of every kind of schema, inside the type's struct; of a subject's own file the first one's are told."""
+    by_name = {f"confluent.value.{key}": value for key, value in (
+        ("schema.validation", "true"), ("subject.name.strategy", f"{NAMING}TopicRecordNameStrategy"),
+    )}  # fmt: skip
+    await edge.topic("t", **by_name)
+    await edge.topic("f", **{"confluent.value.schema.validation": "true"})
+    avro = '{"type": "record", "name": "x.R", "fields": [{"name": "n", "type": ["null", "int"]}]}'
+    json_ = '{"title": "S", "type": "object", "properties": {"p": {"type": "number"}}}'
+    proto = 'syntax = "proto3"; message One { int32 a = 1; } message Two { int32 b = 1; }'
+    wanted = {
+        ("t-x.R", "AVRO", avro): [("value.R", "struct"), ("value.R.n", "int")],
+        ("f-value", "AVRO", avro): [("value.n", "int")],
+        ("t-S", "JSON", json_): [("value.S", "struct"), ("value.S.p", "double")],
+        ("t-Two", "PROTOBUF", proto): [("value.Two", "struct"), ("value.Two.b", "int")],
+        ("f-value", "PROTOBUF", proto): [("value.a", "int")],
+    }
+    for (subject, kind, text), due in wanted.items():
+        (told,) = (await asked(registry, subject, text, schemaType=kind))["topics"]
+        assert [(row["column"], row["type"]) for row in told["table"]["columns"]["added"]] == due, subject
+    assert (await asked(registry, "t-R", avro, schemaType="AVRO"))["topics"] == [], "another name"
+
+
 async def test_groups_that_read(edge: Edge, registry: Registry) -> None:
     await edge.topic("t")
     await edge.topic("u")
