@@ -1,7 +1,7 @@
 """Rules of quarantines and of their replay, broken (docs/schemas.md).
 
-What left a batch is stored with it or not at all, and once: with its sequence, with its transaction, under the
-policy at its place in the log. What is replayed and how far is one transaction.
+What left a batch is stored with it or not at all, and once: with its sequence, with its transaction, under
+the policy at its place in the log. What is replayed and how far is one transaction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _of_no_transaction() -> Change:
 
 
 def _by_the_view() -> Change:
-    """A record is set aside by the policy that the agent knows of, whatever is in force where it is appended."""
+    """A record is set aside by the policy that the agent knows of, whatever is in force at its place."""
 
     def unnamed(flush: Any) -> Any:
         command = commit_command(flush)
@@ -51,7 +51,7 @@ def _by_the_view() -> Change:
     return driver, "commit_command", unnamed
 
 
-def _positions_afterwards() -> Change:
+def positions_afterwards() -> Change:
     """A replay commits its position when the records are there, as consumers do."""
     real = replaying._together
 
@@ -112,6 +112,6 @@ QUARANTINE = (
         "replay-then-position",
         "a replay's records and its position are one transaction",
         "replay-doubled",
-        _positions_afterwards,
+        positions_afterwards,
     ),
 )

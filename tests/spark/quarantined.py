@@ -139,3 +139,8 @@ def kill(pids: list[int]) -> None:
 def mended_record(kept: Any) -> bytes | None:
     """As the command line's functions are asked."""
     return mended(kept.value)
+
+
+def with_distance(value: bytes | None) -> bytes | None:
+    """The flight with a distance that may be."""
+    return None if value is None else value + DISTANCE
