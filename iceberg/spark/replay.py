@@ -72,7 +72,7 @@ def values_by(function: Callable[[bytes | None], bytes | None]) -> Repair:
     return repaired
 
 
-def replay(
+def replay_quarantine(
     spark: SparkSession,
     bootstrap: str,
     topic: str,
@@ -200,7 +200,7 @@ def main(words: list[str] | None = None) -> int:
         properties = dict(given.property)
         spark = started(given)
         try:
-            done = replay(
+            done = replay_quarantine(
                 spark,
                 given.bootstrap,
                 given.topic,

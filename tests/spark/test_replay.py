@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from deploy.run.stages import Embedded
-from iceberg.spark.replay import replay
+from iceberg.spark import replay_quarantine as replay
 from iceberg.spark.watermark import JobError, UnknownTable
 from tests.spark import quarantined
 from tests.spark.embedded import command, rows
