@@ -1,59 +1,32 @@
-"""Agents and replays die while schemas, policies and bindings change: nothing is lost, nothing is doubled.
+"""Agents die while schemas are registered, and while a table is committed whose topic gets new versions.
 
-What is registered has one id and one version through any agent. A record is in its topic or in quarantine,
-once, wherever the agent that stored it died. A replay is killed at each of its steps, and an agent below it.
+What is registered has one id and one version through any agent; a row is there once and shows its own version.
 """
 
 from __future__ import annotations
 
 import json
-import random
-import signal
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from base64 import b64encode
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from schema.proto.quarantine_pb2 import Record
+from objectstore.varint import varint
+from schema.framing import prefix
 from tests.torture.cluster import Cluster
 from tests.torture.crashing_agent import Armed, CrashingAgent
-from tests.torture.dying_replay import STEPS
-from tests.torture.run import create_topic
-from tests.torture.workload import BASE, read_all
-from tests.unit.schema import samples
+from tests.torture.run import create_topic, open_catalog
+from tests.torture.schemas import WAIT_S_MAX, asked, bind_to, die, until_answered
+from tests.torture.workload import BASE
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
 
-WAIT_S_MAX = 60.0
-PARTITIONS = (0, 1)
-RULED = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight")
-PLAIN = samples.message_type(samples.FLIGHTS, "nyc.Flight")
 REGISTERED_STEPS = ("append/send", "append/answered")
-STORED_STEPS = (
-    "flush/put", "flush/submit", "append/send", "append/answered", "flush/decided", "flush/answered",
-)  # fmt: skip
-RATE, CHANGED_S = 200, 0.3
-GOOD, BROKEN, UNPARSABLE = range(3)
-QUARANTINED = 40
-"""Records that are replayed."""
-REPAIR = """
-from tests.torture.test_schemas_killed import RULED
-
-def repaired(kept):
-    flight = RULED.message_class.FromString(kept.value)
-    flight.distance = 1
-    return flight.SerializeToString()
-"""
+TABLE_STEPS = ("table/plan", "table/write-file", "table/store-metadata", "table/commit-table")
+RATE = 200
 
 
 @pytest.fixture(scope="module")
@@ -69,41 +42,6 @@ def cluster(armed: Armed) -> Iterator[Cluster]:
     Agent.armed = armed.path
     with Cluster(2, {"replica": {"heartbeat_ms": 300}}, agent=Agent) as made:
         yield made
-
-
-def asked(cluster: Cluster, agent: int, path: str, body: object | None = None, method: str = "") -> Any:
-    """The JSON that an agent answers with. Raises OSError where it does not, or is to be asked again."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{cluster.members[agent].agent.http}{path}", data)
-    request.method = method or request.get_method()
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
-
-
-def until_answered(ask: Callable[[], Any]) -> Any:
-    """Ask again for as long as nobody answers, or says that it cannot for now."""
-    until = time.monotonic() + WAIT_S_MAX
-    while True:
-        try:
-            return ask()
-        except (OSError, ValueError) as error:  # a connection that breaks leaves half of an answer
-            final = isinstance(error, urllib.error.HTTPError) and error.code < 500
-            if final or time.monotonic() > until:
-                raise
-            time.sleep(0.05)
-
-
-def die(cluster: Cluster, armed: Armed, step: str, times: int) -> None:
-    """Let an agent die at a step, and come back."""
-    armed.arm(step, times)
-    until = time.monotonic() + WAIT_S_MAX
-    while all(each.agent.ended_by_itself is None for each in cluster.members):
-        assert time.monotonic() < until, f"{step} is not reached"
-        time.sleep(0.02)
-    for member in cluster.members:
-        if not member.agent.running:
-            assert member.agent.ended_by_itself == -signal.SIGKILL, member.agent.log_tail()
-            member.agent.restart()
 
 
 class Registrar(threading.Thread):
@@ -160,145 +98,81 @@ def test_what_is_registered_at_two_agents_is_there_once_whoever_dies(cluster: Cl
             assert (found["version"], found["id"]) == (version, schema_id)
 
 
-def bind(cluster: Cluster, topic: str, kind: Any) -> None:
-    """Bind the topic's values to a message, by any agent."""
-    body = {"message": kind.name, "descriptor_set": b64encode(kind.descriptor_set).decode()}
-    path = f"/admin/topics/{topic}/schema"
-    until_answered(lambda: asked(cluster, random.randrange(2), path, body))
+class Versions(threading.Thread):
+    """Writes records of the newest version of a topic's subject. `version` by number, of what was taken."""
 
-
-def value(number: int, kind: int) -> bytes:
-    """A flight that is good, breaks a rule, or is none."""
-    if kind == UNPARSABLE:
-        return b"\xff\xff\xff%d" % number
-    distance = -1 if kind == BROKEN else 5
-    made: bytes = RULED.message_class(
-        month=1, origin="EWR", dest="JFK", flight=number, distance=distance
-    ).SerializeToString()
-    return made
-
-
-class Writer(threading.Thread):
-    """Sends all three kinds of records by turns; `outcome` by number: None while nobody knows."""
-
-    def __init__(self, cluster: Cluster, topic: str, kinds: int = 3) -> None:
+    def __init__(self, cluster: Cluster, topic: str) -> None:
         super().__init__(daemon=True)
-        self.outcome: dict[int, bool] = {}
+        self.taken: dict[int, int] = {}
+        self.refused: list[str] = []
         self.over = threading.Event()
-        self._topic, self._kinds = topic, kinds
+        self.ids: list[int] = []
+        self._topic = topic
         own = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 10}
         self._producer = Producer({**BASE, **own})
 
     def run(self) -> None:
         number = 0
         while not self.over.is_set():
-            self.send(number, number % self._kinds)
+            version = len(self.ids)
+            value = prefix(self.ids[-1], (0,)) + b"\x08" + varint(number)
+            value += varint((version + 1) << 3) + varint(number + version)
+
+            def delivered(error: Any, _message: Any, number: int = number, version: int = version) -> None:
+                if error is None:
+                    self.taken[number] = version
+                else:
+                    self.refused.append(error.str())
+
+            self._producer.produce(self._topic, value, on_delivery=delivered)
             number += 1
             self._producer.poll(1 / RATE)
-        self.flush()
-
-    def send(self, number: int, kind: int) -> None:
-        def delivered(error: Any, _message: Any) -> None:
-            self.outcome[number] = error is None
-
-        self._producer.produce(
-            self._topic, value(number, kind), b"%d" % number, number % len(PARTITIONS), on_delivery=delivered
-        )
-
-    def flush(self) -> None:
         assert self._producer.flush(WAIT_S_MAX) == 0
 
 
-def placed(cluster: Cluster, topic: str) -> tuple[list[bytes], list[bytes]]:
-    """Values in the topic, and those that were set aside."""
-    found = read_all(cluster.bootstrap, topic, PARTITIONS)
-    aside = read_all(cluster.bootstrap, f"{topic}.quarantine", PARTITIONS)
-    kept = [Record.FromString(each).value for records in aside.values() for _, each in records]
-    return [each for records in found.values() for _, each in records], kept
+def test_rows_show_their_own_version_whoever_dies_while_one_is_added(cluster: Cluster, armed: Armed) -> None:
+    topic = "moving"
+    create_topic(cluster.bootstrap, topic, 1)
+    writer = Versions(cluster, topic)
 
+    def add() -> None:
+        """A version with one field more."""
+        version = len(writer.ids) + 1
+        fields = "".join(f" int64 b{each} = {each + 1};" for each in range(1, version + 1))
+        text = f'syntax = "proto3"; message M {{ int64 a = 1;{fields} }}'
+        body = {"schema": text, "schemaType": "PROTOBUF"}
+        told = until_answered(lambda: asked(cluster, version % 2, f"/subjects/{topic}/versions", body))
+        writer.ids.append(told["id"])
 
-def test_a_record_is_in_the_topic_or_set_aside_once_whoever_dies(cluster: Cluster, armed: Armed) -> None:
-    """The binding changes meanwhile, so that what breaks a rule is good by turns."""
-    topic = "gate"
-    create_topic(cluster.bootstrap, topic, len(PARTITIONS), {"floe.value.rules": "quarantine"})
-    bind(cluster, topic, RULED)
-    writer, bound = Writer(cluster, topic), 0
+    add()
+    bind_to(cluster, topic, {"subject": topic})
     writer.start()
-    changing = threading.Event()
-
-    def change() -> None:
-        nonlocal bound
-        while not changing.wait(CHANGED_S):
-            bind(cluster, topic, (PLAIN, RULED)[bound % 2])
-            bound += 1
-
-    changer = threading.Thread(target=change, daemon=True)
-    changer.start()
-    for step in STORED_STEPS:
-        die(cluster, armed, step, 5)
-    changing.set()
-    changer.join(WAIT_S_MAX)
+    for step in TABLE_STEPS:
+        add()
+        dying = threading.Thread(target=die, args=(cluster, armed, step, 1), daemon=True)
+        dying.start()
+        add()
+        dying.join(WAIT_S_MAX)
+        assert not dying.is_alive(), step
     writer.over.set()
     writer.join(2 * WAIT_S_MAX)
-    assert bound > len(STORED_STEPS)
-    here, aside = (Counter(each) for each in placed(cluster, topic))
-    seen: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for number, good in writer.outcome.items():
-        kind, sent = number % 3, value(number, number % 3)
-        there = (here[sent], aside[sent])
-        assert sum(there) == 1 if good else sum(there) <= 1, (number, there)
-        assert kind == BROKEN or not there[kind == GOOD], (number, there)
-        seen[kind]["aside" if there[1] else "topic" if there[0] else "nowhere"] += 1
-    assert max((here + aside).values()) == 1
-    print(f"\n{dict(seen)}, bound anew {bound} times")
-    assert seen[BROKEN]["aside"] > 0 < seen[BROKEN]["topic"]
-    assert seen[UNPARSABLE]["aside"] > 0 < seen[GOOD]["topic"]
+    assert writer.refused == []
+    rows = rows_of(cluster, topic, len(writer.taken))
+    assert len(rows) == len(writer.taken) == len({row["a"] for row in rows})
+    for row in rows:
+        version = writer.taken[row["a"]]
+        shown = {name: value for name, value in row.items() if name.startswith("b") and value}
+        assert shown == {f"b{version}": row["a"] + version}, row
+    assert len(set(writer.taken.values())) > len(TABLE_STEPS)
 
 
-def replayed(cluster: Cluster, topic: str, folder: Path, step: str, times: int, *late: str) -> int:
-    """A replay that dies at a step; its status."""
-    file = folder / "fix.py"
-    file.write_text(REPAIR)
-    words = [*late, topic, "--batch", "5", "--with", f"{file}:repaired", "--bootstrap", cluster.bootstrap]
-    line = [sys.executable, "-m", "tests.torture.dying_replay", step, str(times), *words]
-    ran = subprocess.run(line, capture_output=True, text=True, check=False, timeout=2 * WAIT_S_MAX)
-    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
-    return ran.returncode
-
-
-def quarantined(cluster: Cluster, topic: str) -> None:
-    """A topic that has nothing but a quarantine."""
-    create_topic(cluster.bootstrap, topic, len(PARTITIONS), {"floe.value.rules": "quarantine"})
-    bind(cluster, topic, RULED)
-    writer = Writer(cluster, topic)
-    for number in range(QUARANTINED):
-        writer.send(number, BROKEN)
-    writer.flush()
-    assert all(writer.outcome.values())
-
-
-def came_back(cluster: Cluster, topic: str) -> Counter[int]:
-    here, _ = placed(cluster, topic)
-    return Counter(RULED.message_class.FromString(each).flight for each in here)
-
-
-def test_a_replay_that_is_killed_at_each_step_doubles_nothing(
-    cluster: Cluster, armed: Armed, tmp_path: Path
-) -> None:
-    quarantined(cluster, "back")
-    for step in STEPS:
-        assert replayed(cluster, "back", tmp_path, step, 1) == -signal.SIGKILL, step
-    killed = threading.Thread(target=die, args=(cluster, armed, "append/send", 4), daemon=True)
-    killed.start()
-    while replayed(cluster, "back", tmp_path, "nowhere", 1):
-        time.sleep(0.1)
-    killed.join(WAIT_S_MAX)
-    assert came_back(cluster, "back") == Counter(range(QUARANTINED))
-
-
-def test_positions_that_are_committed_afterwards_are_seen_to_double(cluster: Cluster, tmp_path: Path) -> None:
-    """The control: records and position are two transactions, and the replay dies between them."""
-    quarantined(cluster, "late")
-    assert replayed(cluster, "late", tmp_path, "committed", 1, "late") == -signal.SIGKILL
-    assert replayed(cluster, "late", tmp_path, "nowhere", 1) == 0
-    assert max(came_back(cluster, "late").values()) == 2
+def rows_of(cluster: Cluster, topic: str, count: int) -> list[dict[str, Any]]:
+    """The values of the table's rows, once there are so many."""
+    catalog = open_catalog(cluster.members[0].agent.http, cluster.s3_properties)
+    until = time.monotonic() + WAIT_S_MAX
+    while True:
+        rows = catalog.load_table(f"floe.{topic}").scan().to_arrow().to_pylist()
+        if len(rows) >= count:
+            return [each["value"] for each in rows]
+        assert time.monotonic() < until, f"{len(rows)} rows of {count}"
+        time.sleep(0.5)
