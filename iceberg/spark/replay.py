@@ -44,6 +44,8 @@ COLUMNS = (*PLACE, "partition", "timestamp_ms", "key", "value", "headers")
 """What a repair gives back of what it is given; further ones are dropped."""
 
 _RESULT = "partition int, written long"
+Work = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+"""Of one task, over Arrow's batches."""
 
 Repair = Callable[[DataFrame], DataFrame]
 """Rows of a quarantine, to what is written: the same rows with other `key` and `value`. A row that is not
@@ -63,10 +65,11 @@ class Replayed(NamedTuple):
 def values_by(function: Callable[[bytes | None], bytes | None]) -> Repair:
     """The repair that makes each value anew by a Python function; None: the record is left out."""
 
+    def of_bytes(value: bytearray | None) -> bytes | None:
+        return function(None if value is None else bytes(value))
+
     def repaired(rows: DataFrame) -> DataFrame:
-        made = F.udf(
-            function, T.BinaryType()
-        ).asNondeterministic()  # else Spark calls it twice, for the filter
+        made = F.udf(of_bytes, T.BinaryType()).asNondeterministic()  # else the filter calls it once more
         return rows.withColumn("value", made("value")).where("value IS NOT NULL")
 
     return repaired
@@ -104,12 +107,22 @@ def replay_quarantine(
         return Replayed(0, new.watermark)
     rows = _rows(new.rows)
     chosen = (repair(rows) if repair else rows).select(*COLUMNS)
-    count = len(new.watermark.offsets)
-    placed = chosen.repartitionById(count, "quarantine_partition").sortWithinPartitions("quarantine_offset")
     ends = {partition: end for partition, _, end in new.since.ranges(new.watermark)}
-    work = _work(bootstrap, topic, partitions, ends, batch, given)
-    done = placed.mapInArrow(work, _RESULT).collect()
-    return Replayed(sum(row["written"] for row in done), new.watermark)
+    tasks = _Tasks(bootstrap, topic, partitions, batch, given)
+    return Replayed(_write(spark, chosen, len(new.watermark.offsets), ends, tasks), new.watermark)
+
+
+def _write(spark: SparkSession, rows: DataFrame, count: int, ends: Mapping[int, int], tasks: _Tasks) -> int:
+    """The rows, each by the task of its partition, `count` of them in all; how many were written."""
+    placed = rows.repartitionById(count, PLACE[0]).sortWithinPartitions(PLACE[1])
+    done = placed.mapInArrow(tasks.work(ends), _RESULT).collect()
+    # Where a repair leaves nothing Spark may run no task; but what was left out is behind, too.
+    left = {at: end for at, end in ends.items() if at not in {row["partition"] for row in done}}
+    if left:
+        every = spark.range(count).select(F.col("id").cast("int").alias(PLACE[0]))
+        idle = every.repartitionById(count, PLACE[0]).mapInArrow(tasks.work(left, rows=False), _RESULT)
+        done += idle.collect()
+    return sum(row["written"] for row in done)
 
 
 def _table(topic: str) -> str:
@@ -154,33 +167,39 @@ def _rows(rows: DataFrame) -> DataFrame:
     return rows.select(F.col("kafka.partition").alias(PLACE[0]), offset.alias(PLACE[1]), *inside, *outside)
 
 
-def _work(
-    bootstrap: str,
-    topic: str,
-    partitions: int,
-    ends: Mapping[int, int],
-    batch: int,
-    properties: Mapping[str, str],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows: they are those of the quarantine's partition with the task's number."""
-    ends = dict(ends)
+class _Tasks(NamedTuple):
+    """What the tasks of a replay have in common."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
+    bootstrap: str
+    topic: str
+    partitions: int
+    batch: int
+    properties: Mapping[str, str]
 
-        context = TaskContext.get()
-        assert context is not None, "it runs in a task"
-        at = context.partitionId()
-        if at not in ends:
-            return
-        told = replay_writer.Task(
-            bootstrap, topic, partitions, topic + SUFFIX, at, ends[at], batch, properties
-        )
-        written = replay_writer.write(told, _of(batches, at))
-        columns = [pa.array([at], pa.int32()), pa.array([written], pa.int64())]
-        yield pa.RecordBatch.from_arrays(columns, names=["partition", "written"])
+    def work(self, ends: Mapping[int, int], *, rows: bool = True) -> Work:
+        """What a task does with its rows, which are those of the quarantine's partition with its number.
 
-    return work
+        `ends`: where partitions end, of those that there is something to do for. `rows`: whether to read any.
+        """
+        told, ends = self, dict(ends)
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            context = TaskContext.get()
+            assert context is not None, "it runs in a task"
+            at = context.partitionId()
+            if at not in ends:
+                return
+            task = replay_writer.Task(
+                told.bootstrap, told.topic, told.partitions, told.topic + SUFFIX, at, ends[at],
+                told.batch, told.properties,
+            )  # fmt: skip
+            written = replay_writer.write(task, _of(batches if rows else iter(()), at))
+            columns = [pa.array([at], pa.int32()), pa.array([written], pa.int64())]
+            yield pa.RecordBatch.from_arrays(columns, names=["partition", "written"])
+
+        return work
 
 
 def _of(batches: Iterator[pa.RecordBatch], partition: int) -> Iterator[replay_writer.Row]:
