@@ -241,12 +241,33 @@ def _repair(given: argparse.Namespace) -> Repair | None:
     if given.repair and given.each:
         raise JobError("--with and --each: give one of them")
     if given.each:
-        return values_by(_function("--each", given.each))
+        _function("--each", given.each)
+        file, _, name = given.each.rpartition(":")
+        return values_by(_OfFile(file, Path(file).read_text(), name))
     return _function("--with", given.repair) if given.repair else None
 
 
+class _OfFile:
+    """A function of a file, which goes to executors as its source: what is in the file need not pickle."""
+
+    def __init__(self, file: str, source: str, name: str) -> None:
+        self._given = (file, source, name)
+        self._function: Callable[[bytes | None], bytes | None] | None = None
+
+    def __reduce__(self) -> tuple[type[_OfFile], tuple[str, str, str]]:
+        return _OfFile, self._given
+
+    def __call__(self, value: bytes | None) -> bytes | None:
+        if self._function is None:
+            file, source, name = self._given
+            module: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
+            exec(compile(source, file, "exec"), module)
+            self._function = module[name]
+        return self._function(value)
+
+
 def _function(option: str, place: str) -> Callable[[Any], Any]:
-    """The function that FILE.py:NAME names, which goes to the executors by value. Raises JobError."""
+    """The function that FILE.py:NAME names. Raises JobError."""
     file, _, name = place.rpartition(":")
     path = Path(file)
     spec = importlib.util.spec_from_file_location(path.stem, path) if file else None

@@ -239,7 +239,6 @@ class Gatekeeper:
         batch = producer.create_batch()
         for value in sent.values:
             batch.append(key=None, value=value.encode(), timestamp=self._around.timestamp())
-        batch.close()
         under_way = await producer.send_batch(batch, GATED, partition=random.randrange(PARTITIONS))
         await under_way
         sent.outcome = "ok"

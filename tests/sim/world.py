@@ -8,6 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from string import digits
 from typing import Any, Protocol
@@ -389,7 +390,8 @@ class World:
     def _crash_own(self) -> None:
         """Tear the client down that runs."""
         own = NODE.get().partition("/")[0]
-        self.crash_client(next(each for each in self.clients if each.name == own))
+        node = next(each for each in self.clients if each.name == own)
+        self.loop.call_soon(self.crash_client, node, context=Context())  # which is nobody's
 
     def _leave_pending(self, client: Node) -> None:
         """Note what a client that dies has under way, with the outcome that this means."""
