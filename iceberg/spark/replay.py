@@ -136,6 +136,7 @@ def _begin(
 ) -> tuple[int, Watermark]:
     """How many partitions the topic has, and where a replay of the table's rows begins. Raises JobError."""
     own = {**replay_writer.clients(bootstrap, properties), "group.id": replay_writer.GROUP + topic}
+    own["isolation.level"] = "read_uncommitted"  # nobody waits here for what a killed task left open
     consumer, name = Consumer(own), topic + SUFFIX
     try:
         listed = consumer.list_topics(topic, replay_writer.ANSWER_S_MAX).topics[topic]

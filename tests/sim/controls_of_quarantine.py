@@ -78,14 +78,27 @@ def _with_a_gate(plan: Plan) -> Plan:
     return replace(plan, gated=True)
 
 
-def _control(name: str, rule: str, anomaly: str, change: Callable[[], Change]) -> Control:
+def _with_lost_answers(plan: Plan) -> Plan:
+    """Connections are closed again and again, with answers on their way."""
+    times = range(1, int(plan.seconds))
+    resets = tuple((float(at), 0.1, "reset", tuple(range(plan.agents))) for at in times)
+    return replace(plan, gated=True, faults=resets)
+
+
+def _control(
+    name: str,
+    rule: str,
+    anomaly: str,
+    change: Callable[[], Change],
+    told: Callable[[Plan], Plan] = _with_a_gate,
+) -> Control:
     return Control(
         name,
         rule,
         frozenset({anomaly}),
         lambda: patched(change()),
         lambda plan: plan.level == FEATURE_LEVEL_MAX,
-        _with_a_gate,
+        told,
     )
 
 
@@ -95,6 +108,7 @@ QUARANTINE = (
         "2: what left a batch is there once, however often it is sent",
         "aside-doubled",
         _again_with_a_duplicate,
+        _with_lost_answers,
     ),
     _control(
         "aside-of-no-transaction",

@@ -61,7 +61,8 @@ def fill(floe: Embedded, topic: str, partitions: int, numbers: range) -> None:
 
 def positions(floe: Embedded, topic: str, partitions: int) -> list[int]:
     """How far each partition of the quarantine was replayed."""
-    consumer = Consumer({"bootstrap.servers": floe.bootstrap, "group.id": f"floe-replay.{topic}"})
+    own = {"isolation.level": "read_uncommitted"}  # and does not wait for transactions that are open
+    consumer = Consumer({"bootstrap.servers": floe.bootstrap, "group.id": f"floe-replay.{topic}", **own})
     places = [TopicPartition(f"{topic}.quarantine", at) for at in range(partitions)]
     try:
         return [max(0, each.offset) for each in consumer.committed(places, 60)]
