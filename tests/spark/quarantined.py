@@ -17,7 +17,7 @@ from tests.spark.embedded import command
 from tests.unit.schema import samples
 
 TIME = 1_700_000_000_000
-FLIGHT = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight").message_class
+FLIGHT: Any = samples.message_type(samples.RULED_FLIGHTS, "nyc.Flight").message_class
 DISTANCE = b"\x81\x01" + b"\0\0\0\0\0\0\xf0\x3f"
 """Field 16, a double of 1: behind a message it is what counts."""
 
@@ -81,7 +81,8 @@ def read(floe: Embedded, topic: str, partitions: int) -> list[Message]:
         }
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended = [], set()
+    found: list[Message] = []
+    ended: set[int] = set()
     while len(ended) < partitions:
         for message in consumer.consume(1000, 60):
             error = message.error()

@@ -19,7 +19,7 @@ from tests.spark import quarantined
 from tests.spark.embedded import command, rows
 from tests.spark.quarantined import TIME, below, positions, read, workers
 
-PARTITIONS, COUNT, BATCH = 2, 12_000, 20
+PARTITIONS, COUNT, BATCH = 2, 6_000, 20
 PLACE = Path(quarantined.__file__)
 WAIT_S_MAX = 120
 PATIENCE = ("--each", f"{PLACE}:mended", "--batch", str(BATCH))

@@ -177,7 +177,8 @@ def quarantined(cluster: Cluster, topic: str) -> None:
 
 def came_back(cluster: Cluster, topic: str) -> Counter[int]:
     here, _ = placed(cluster, topic)
-    return Counter(RULED.message_class.FromString(each).flight for each in here)
+    flight: Any = RULED.message_class
+    return Counter(flight.FromString(each).flight for each in here)
 
 
 def test_a_replay_that_is_killed_at_each_step_doubles_nothing(

@@ -1,6 +1,6 @@
 """Agents die while schemas are registered, and while a table is committed whose topic gets new versions.
 
-What is registered has one id and one version through any agent; a row is there once and shows its own version.
+What is registered has one id and one version through any agent; a row is there once, by its own version.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ class Registrar(threading.Thread):
                 subject = f"s{number}"
                 body = {"schema": schema(number)}
                 path = f"/subjects/{subject}/versions"
-                told = until_answered(lambda at=path, one=body: asked(self._cluster, self._agent, at, one))
+                told = until_answered(partial(asked, self._cluster, self._agent, path, body))
                 self.told[subject] = (told["version"], told["id"])
                 number += 1
         except BaseException as error:
