@@ -6,12 +6,13 @@ changes. A replay is killed at each of its steps, and an agent below it.
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ import pytest
 from confluent_kafka import Producer
 
 from schema.proto.quarantine_pb2 import Record
+from tests.torture.broker_log import read_log
 from tests.torture.cluster import Cluster
 from tests.torture.crashing_agent import Armed, CrashingAgent
 from tests.torture.dying_replay import STEPS
+from tests.torture.history import text
 from tests.torture.run import create_topic
 from tests.torture.schemas import WAIT_S_MAX, bind, die
 from tests.torture.workload import BASE, read_all
@@ -76,6 +79,20 @@ def value(number: int, kind: int) -> bytes:
     return made
 
 
+def dump(told: Any) -> str:
+    Path("/tmp/hr/told.log").write_text("\n".join(told))
+    return ""
+
+
+class Kept(logging.Handler):
+    def __init__(self, told: Any) -> None:
+        super().__init__()
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._told.append(f"{time.time():.3f} {record.getMessage()}")
+
+
 class Writer(threading.Thread):
     """Sends all three kinds of records by turns; `outcome` by number: None while nobody knows."""
 
@@ -84,8 +101,10 @@ class Writer(threading.Thread):
         self.outcome: dict[int, bool] = {}
         self.over = threading.Event()
         self._topic, self._kinds = topic, kinds
+        log, self.told = logging.Logger("eos", logging.DEBUG), deque[str](maxlen=4000)
+        log.addHandler(Kept(self.told))
         own = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 10}
-        self._producer = Producer({**BASE, **own})
+        self._producer = Producer({**BASE, **own, "debug": "eos,msg", "log_level": 7, "logger": log})
 
     def run(self) -> None:
         number = 0
@@ -113,6 +132,13 @@ def placed(cluster: Cluster, topic: str) -> tuple[list[bytes], list[bytes]]:
     aside = read_all(cluster.bootstrap, f"{topic}.quarantine", PARTITIONS)
     kept = [Record.FromString(each).value for records in aside.values() for _, each in records]
     return [each for records in found.values() for _, each in records], kept
+
+
+def stored(cluster: Cluster, topic: str, sent: bytes) -> list[Any]:
+    """Batches of the topic that have the record, and those around them."""
+    rows = read_log(*cluster.opened, topic)
+    at = [number for number, each in enumerate(rows) if any(text(sent) == one for _, one in each.records)]
+    return [each._replace(records=()) if hasattr(each, "_replace") else each for number in at for each in rows[number - 2 : number + 2]]
 
 
 def test_a_record_is_in_the_topic_or_set_aside_once_whoever_dies(cluster: Cluster, armed: Armed) -> None:
@@ -144,7 +170,8 @@ def test_a_record_is_in_the_topic_or_set_aside_once_whoever_dies(cluster: Cluste
     for number, good in writer.outcome.items():
         kind, sent = number % 3, value(number, number % 3)
         there = (here[sent], aside[sent])
-        assert sum(there) == 1 if good else sum(there) <= 1, (number, there)
+        once = sum(there) == 1 if good else sum(there) <= 1
+        assert once, (number, there, stored(cluster, topic, sent), dump(writer.told))
         assert kind == BROKEN or not there[kind == GOOD], (number, there)
         seen[kind]["aside" if there[1] else "topic" if there[0] else "nowhere"] += 1
     assert max((here + aside).values()) == 1
