@@ -201,7 +201,7 @@ def _maybe_more(plan: Plan) -> Plan:
     upsert = plan.keepers and Random(plan.seed ^ 0x0B5E).random() < UPSERT_OF
     registrar = Random(plan.seed ^ 0x5C4E).random() < REGISTRAR_OF
     newest = plan.level == FEATURE_LEVEL_MAX
-    gated = newest and Random(plan.seed ^ 0x6A7E).random() < GATED_OF
+    gated = newest and not plan.restored and Random(plan.seed ^ 0x6A7E).random() < GATED_OF
     hurt, upsert, registrar = (each and newest for each in (hurt, upsert, registrar))
     plan = replace(plan, hurt=hurt, binder=bound, registrar=registrar, merges_files=True, upsert=upsert)
     return replace(plan, gated=gated)
