@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import time
 from collections import Counter
@@ -14,8 +15,10 @@ from pyspark.sql import functions as F
 
 from deploy.run.stages import Embedded
 from iceberg.spark import replay_quarantine as replay
+from iceberg.spark.replay import _OfFile, main
 from iceberg.spark.watermark import JobError, UnknownTable
 from tests.spark import quarantined
+from tests.spark.conftest import NO_CATALOG
 from tests.spark.embedded import command, rows
 from tests.spark.quarantined import TIME, below, positions, read, workers
 
@@ -137,3 +140,26 @@ def test_repairs_and_refusals(here: SparkSession, floe: Embedded, topic: str) ->
     command(floe, "topic", "config", topic, "--set", "floe.value.rules=observe")  # as a newer schema would do
     assert replay(spark, bootstrap, topic).written == COUNT - 2 * 15
     assert len(read(floe, topic, PARTITIONS)) == COUNT - 2 * 10
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--with", f"{PLACE}:mended", "--each", f"{PLACE}:mended"), "--with and --each: give one of them"),
+        (("--each", f"{PLACE}:nothing"), "has no function 'nothing'"),
+        (("--with", "nowhere.py:f"), "--with nowhere.py:f: FileNotFoundError"),
+        (("--with", "f"), "--with f: write FILE.py:FUNCTION"),
+    ],
+)
+def test_what_is_wrong_with_the_command_line_is_said_before_spark_begins(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([NO_CATALOG, "127.0.0.1:1", "q", *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_function_goes_to_the_executors_as_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "fix.py"
+    file.write_text("import sys\nheld = sys.stdin\ndef f(value):\n    return held and value + b'!'\n")
+    sent = pickle.loads(pickle.dumps(_OfFile(str(file), file.read_text(), "f")))
+    assert sent(b"a") == b"a!"
