@@ -54,7 +54,6 @@ def test_a_kept_story_happens_and_ends_well(path: Path, runs: dict[str, Any]) ->
         ("versions_are_hidden_while_records_name_them", "hidden-unnoticed", "frame-of-no-version"),
         ("versions_are_hidden_while_records_name_them", "decoded-by-newest", "columns-wrong"),
         ("bad_records_are_set_aside_while_agents_die", "aside-of-no-transaction", "aside-aborted"),
-        ("bad_records_are_set_aside_while_agents_die", "aside-by-the-view", "aside-unasked"),
         ("bad_records_are_set_aside_while_agents_die", "replay-then-position", "replay-doubled"),
     ],
 )
